@@ -1,4 +1,4 @@
-"""The gate of a node as its configuration has it, and what the node itself shows to others."""
+"""The authorizer of a node according to its configuration, and the credentials that the node itself presents."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ log = logging.getLogger(__name__)
 
 
 def proof_of(config: NodeConfig) -> NodeProof | None:
-    """None without a join token: then the node shows nothing."""
+    """None without a join token: then the node presents no credentials."""
     return node_proof(config.join_token) if config.join_token else None
 
 
 def headers_of(config: NodeConfig) -> dict[str, str]:
-    """Of each request that the node sends to another one, whether or not that one asks who it is."""
+    """The headers of each request to another node, whether or not that node requires credentials."""
     return header_of(proof_of(config))
 
 
 def authorizer_of(config: NodeConfig, rows: PermissionRows) -> Authorizer | None:
-    """None where everybody may do everything."""
+    """None if authorization is off."""
     if config.authorizes:
         return Authorizer(rows, proof_of(config))
     if not all(is_loopback(address.host) for address in config.listening().values()):
-        log.warning("authorization is off: whoever reaches this node may read and change everything")
+        log.warning("authorization is off: every client that can reach this node may read and change everything")
     return None

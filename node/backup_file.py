@@ -1,7 +1,7 @@
-"""A backup on its way into a file: nothing bears the final name before it is whole, checked and on disk.
+"""Writes a backup to a file: the final name appears only when the file is complete, checked and on disk.
 
-It is written to `FILE.partial`, synced, read again from its first byte to its last, and renamed. Whatever ends the
-command before that leaves no FILE; what a kill leaves of the partial one is written over by the next try.
+The backup is written to `FILE.partial`, synced, read again from first to last byte, and renamed. If the command ends
+before that, there is no FILE; the next attempt overwrites a partial file left by a kill.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Progress = Callable[[int, int | None], None]
 
 
 class BackupFileError(PalisadeError):
-    """The file can't be written or read: which, why, and what to do."""
+    """The file cannot be written or read; the text names the file, the reason and the remedy."""
 
     code = "bad-backup-file"
 
 
 class BackupFile:
-    """`begin` before every try; then `write`, then `finish`; `discard` in any case. Raises BackupFileError."""
+    """`begin` before every attempt; then `write`, then `finish`; `discard` in any case. Raises BackupFileError."""
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self._path = path
@@ -48,7 +48,7 @@ class BackupFile:
             raise BackupFileError(f"another backup is being written to {path}: wait for it, or give another") from None
 
     def begin(self) -> None:
-        """Forget what an earlier try has written."""
+        """Discard the data of an earlier attempt."""
         with self._failing() as file:
             file.seek(0)
             file.truncate()
@@ -58,7 +58,7 @@ class BackupFile:
             file.write(data)
 
     def finish(self, progress: Progress) -> tuple[BackupHeader, BackupEnd]:
-        """Sync, check, rename. Raises BackupInvalid when the disk gives back something else than was written."""
+        """Sync, check, rename. Raises BackupInvalid if the disk returns other bytes than were written."""
         with self._failing() as file:
             sync_file(file)
         found = verify_file(self._partial, progress)
@@ -70,7 +70,7 @@ class BackupFile:
         return found
 
     def discard(self) -> None:
-        """What was not finished vanishes."""
+        """Remove an unfinished file."""
         if self._file is not None:
             with suppress(OSError):
                 self._partial.unlink()
@@ -87,7 +87,7 @@ class BackupFile:
 
 
 class _Failing:
-    """What the system says about the file, as an error that says what to do."""
+    """Converts errors of the operating system into a BackupFileError that names the remedy."""
 
     def __init__(self, path: Path, file: BinaryIO | None) -> None:
         self._path, self._file = path, file
@@ -105,7 +105,7 @@ class _Failing:
 
 
 def read_parts(path: Path) -> Iterator[bytes]:
-    """The bytes of a file in parts. Raises BackupFileError."""
+    """The content of a file in parts. Raises BackupFileError."""
     try:
         with path.open("rb") as file:
             while data := file.read(READ_BYTES):
@@ -115,7 +115,7 @@ def read_parts(path: Path) -> Iterator[bytes]:
 
 
 def verify_file(path: Path, progress: Progress) -> tuple[BackupHeader, BackupEnd]:
-    """Read it all. Raises BackupInvalid, BackupFileError."""
+    """Read and check the whole file. Raises BackupInvalid, BackupFileError."""
     check, done = BackupCheck(str(path)), 0
     total = path.stat().st_size if path.exists() else None
     for data in read_parts(path):

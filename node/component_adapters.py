@@ -1,4 +1,4 @@
-"""The components of a node, as the lifecycle knows them: each wraps one thing that has to be started and stopped."""
+"""The components of a node as the lifecycle sees them: each adapts one object that has to be started and stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def cause_of_failure() -> Iterator[None]:
-    """The log names the component; who started the node gets the cause, with its own: what to do depends on that."""
+    """The underlying error of a failed component: its type decides what the caller of the node does. The log names the
+    component."""
     try:
         yield
     except ComponentFailed as failed:
@@ -34,7 +35,7 @@ class GroupPart(Component):
         await self._group.start()
 
     async def run(self) -> None:
-        """Raises what has made the group stop itself."""
+        """Raises the error that made the group stop itself."""
         failed = self._group.failed
         if failed is not None:
             await asyncio.wait({failed})
@@ -46,7 +47,7 @@ class GroupPart(Component):
 
 
 class Background(Component):
-    """Something that runs as long as the node does."""
+    """A task that runs as long as the node does."""
 
     def __init__(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._run = run
@@ -61,14 +62,14 @@ class ServerPort(Protocol):
 
 
 class ServerPart(Component):
-    """Refuses new requests first of all, since it is stopped before what it serves from."""
+    """Stopped before the parts that it serves from, so new requests are refused first."""
 
     def __init__(self, server: ServerPort, address: Address) -> None:
         self._server = server
         self._address = address
 
     async def start(self) -> None:
-        """Raises OSError when the port can't be had."""
+        """Raises OSError if the port cannot be bound."""
         try:
             await self._server.start(self._address.host, self._address.port)
         except BaseException:

@@ -1,11 +1,11 @@
-"""What one node is told at its start: frozen, and valid from birth.
+"""The configuration of one node: immutable, and checked on construction.
 
-A value that is wrong is refused with the option's name, the value and what to do; so nothing else in the process
-has to check it again. Where the values come from is `node/config_sources.py`'s business.
+A wrong value is refused with the name of the option, the value and the remedy; no other part of the process has to
+check it again. `node/config_sources.py` collects the values.
 
-Listening beyond loopback without TLS is refused unless it is asked for in so many words (N5): whoever is on the way
-reads passwords, and whoever reaches the peer port may change everything. Beyond loopback the client ports ask who
-somebody is, unless that is switched off in so many words.
+Listening beyond loopback without TLS is refused unless requested explicitly (N5): the network path could read
+passwords, and every host that reaches the peer port could change everything. Beyond loopback the client ports require
+authentication, unless it is switched off explicitly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from palisade.topology.own_node import OwnNode
 
 GIB = 1 << 30
 RENEWAL_S_MIN = 0.05
-"""Between two renewals of a lease: a node looks what is due every 0.02 s."""
+"""Shortest time between two renewals of a lease: a node checks every 0.02 s what is due."""
 AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -32,7 +32,7 @@ LOG_FORMATS = ("text", "json")
 
 @dataclass(frozen=True, slots=True)
 class InitialMember:
-    """A member of the cluster as it is formatted. Written `id=host:peer` or `id=host:peer:http:stream`."""
+    """A founding member of the cluster. Written `id=host:peer` or `id=host:peer:http:stream`."""
 
     id: str
     peer: Address
@@ -51,7 +51,7 @@ class InitialMember:
 
 @dataclass(frozen=True, slots=True)
 class TimingConfig:
-    """Of the Raft group and of requests. The election timeout is drawn between its two bounds."""
+    """Times of the Raft group and of requests. The election timeout is drawn between its two bounds."""
 
     heartbeat_ms: int = 100
     election_min_ms: int = 1000
@@ -76,10 +76,10 @@ class TimingConfig:
 
 @dataclass(frozen=True, slots=True)
 class FenceTimes:
-    """Times of the leases by which this node serves reads of its vault (`fencing.timing.FenceTiming`). `drift`: by how
-    much its clock may be faster or slower than true time, as a fraction.
+    """Times of the leases by which this node serves reads of its vault (`fencing.timing.FenceTiming`). `drift`: how
+    much faster or slower than true time its clock may run, as a fraction.
 
-    Other nodes may have other times: each is counted with its own, and with those of the leader where they are longer.
+    Nodes may have different times: each node counts with its own, and with those of the leader where they are longer.
     """
 
     lease_s: float = 3.0
@@ -110,7 +110,7 @@ class FenceTimes:
 
 @dataclass(frozen=True, slots=True)
 class PeerConnections:
-    """Of the connections between nodes. `strangers`: how many may be open on the peer port before they have greeted."""
+    """Connections between nodes. `strangers`: how many may be open on the peer port without a completed handshake."""
 
     handshake_timeout_s: float = 5.0
     idle_timeout_s: float = 5.0
@@ -135,9 +135,9 @@ class PeerConnections:
 
 @dataclass(frozen=True, slots=True)
 class RetentionConfig:
-    """How much history stays readable: both bounds hold, so the one that is reached first compacts.
+    """How much history stays readable: the bound that is reached first compacts.
 
-    `log_entries` of the Raft log stay for nodes that were away; one that was away for longer gets a snapshot.
+    `log_entries` of the Raft log are kept for absent nodes; a node that was absent for longer gets a snapshot.
     """
 
     seconds: int = 3600
@@ -175,18 +175,21 @@ class StoreLimits:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One process. Listening addresses are http, peer, stream and swim; `advertise_host` is what others call it by.
+    """One process. It listens on http, peer, stream and swim; `advertise_host` is the host by which other nodes reach
+    it.
 
-    `follow`: no member of the Raft group; `peer` and `stream` are not listened to then.
-    `standalone`: only `http` is listened to, and nobody is spoken to; what names other nodes is not looked at.
-    `scenarios`: run scenarios that are asked for over HTTP also where that listens beyond loopback.
-    `partitions`: keep copies of the partitions that are assigned to this node, from `partitions_origin` (None: the
-    installed data set) where no other node has them. A member's vault takes every single revision then.
-    `partitions_look_s`: how often it is looked which of them are past their time. `partitions_trash_s`: for how long
-    those stay in the trash at least before they are removed for good.
-    `authorization` "auto": on where a client port listens beyond loopback. `root_password_file`: makes the user root
-    in a cluster that has no users.
-    `swim` None: at the port of `peer`, by UDP. `seeds` empty: where the other founding members are by that rule.
+    `follow`: no member of the Raft group; it does not listen on `peer` and `stream`.
+    `standalone`: it listens on `http` only and contacts no node; options that name other nodes are ignored.
+    `scenarios`: run scenarios on request over HTTP even if that listens beyond loopback.
+    `partitions`: store copies of the partitions that are assigned to this node, fetched from other nodes or, if none
+    has them, from `partitions_origin` (None: the installed data set). A member's vault then applies every single
+    revision.
+    `partitions_look_s`: interval between checks for partitions past their TTL. `partitions_trash_s`: how long those
+    stay in the trash at least before they are deleted.
+    `authorization` "auto": on if a client port listens beyond loopback. `root_password_file`: creates the user root in
+    a cluster that has no users.
+    `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
+    rule.
     """
 
     id: str
@@ -240,7 +243,7 @@ class NodeConfig:
 
     @property
     def authorizes(self) -> bool:
-        """Whether the client ports ask who somebody is, and look whether that one may."""
+        """Whether the client ports authenticate and authorize their clients."""
         if self.authorization != "auto":
             return self.authorization == "on"
         clients = (self.http,) if self.follow or self.standalone else (self.http, self.stream)
@@ -285,18 +288,18 @@ class NodeConfig:
                 "give each its own port"
             )
         if self.join_token is not None and not 8 <= len(self.join_token.encode()) <= 256:
-            raise ConfigError("join-token: has to have 8 to 256 bytes; give a longer or shorter one")
+            raise ConfigError("join-token: must have 8 to 256 bytes; give a longer or shorter one")
         swim = {} if self.standalone else {"swim": self.swim_listening()}
         for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):
                 raise ConfigError(
-                    f"{name}: {address} is reachable from other machines, and there is no TLS: whoever is on the way "
-                    "may read and change everything. Listen on 127.0.0.1, or say that you want "
+                    f"{name}: {address} is reachable from other machines, and there is no TLS: every host on the path "
+                    "may read and change everything. Listen on 127.0.0.1, or accept "
                     "this with --insecure-listen"
                 )
             if self.advertise_host is None and is_wildcard(address.host):
                 raise ConfigError(
-                    f"{name}: {address} is no address that others can call; give --advertise-host with the name or "
+                    f"{name}: {address} is not reachable by other nodes; give --advertise-host with the name or "
                     "address of this machine"
                 )
 
@@ -305,14 +308,14 @@ class NodeConfig:
             raise ConfigError(f"authorization: {self.authorization!r} is not one of {', '.join(AUTHORIZATION)}")
         if self.authorizes and not self.join_token:
             raise ConfigError(
-                "authorization: is on (beyond loopback it is unless told otherwise), and nodes know each other by the "
-                "join token: give the same PALISADE_JOIN_TOKEN to all of them, or say --authorization=off, and "
-                "whoever reaches the node may read and change everything"
+                "authorization is on (the default beyond loopback), but PALISADE_JOIN_TOKEN is not set: set the same "
+                "token on all nodes, or disable authorization with --authorization=off (insecure: every client that "
+                "reaches the node may read and change everything)"
             )
         if self.root_password_file is not None and not self.authorizes:
             raise ConfigError(
-                f"root-password-file: {self.root_password_file} is of no use while authorization is off; give "
-                "--authorization=on, or leave it away"
+                f"root-password-file: {self.root_password_file} has no effect while authorization is off; give "
+                "--authorization=on, or omit it"
             )
 
     def _check_membership(self) -> None:
@@ -321,15 +324,15 @@ class NodeConfig:
         _between("partitions-trash-s", self.partitions_trash_s, 0, 10**9)
         if self.follow and self.initial_cluster:
             raise ConfigError(
-                "follow: a node that follows is no founding member; leave initial-cluster away, and name nodes of the "
+                "follow: a follower is no founding member; omit initial-cluster, and name nodes of the "
                 "cluster with --seeds or --join"
             )
         if self.follow and not (self.seeds or self.join or self.standalone):
             raise ConfigError("follow: no node of the cluster is named; give --seeds or --join")
         if self.initial_cluster and self.join:
             raise ConfigError(
-                f"join: {self.join} and initial-cluster exclude each other; give join to enter a running cluster, "
-                "initial-cluster to format a new one"
+                f"join: {self.join} and initial-cluster exclude each other; give join to join a running cluster, "
+                "initial-cluster to create a new one"
             )
         ids = [member.id for member in self.initial_cluster]
         if len(set(ids)) < len(ids):

@@ -1,4 +1,5 @@
-"""Where a node's options come from: command line over environment (PALISADE_*) over --config file over defaults."""
+"""Sources of a node's options: the command line overrides the environment (PALISADE_*), which overrides the --config
+file, which overrides defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from palisade.node.options import OPTIONS, Given, node_config
 def load_node_config(
     command_line: Mapping[str, str], config_file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> NodeConfig:
-    """`command_line` maps names of options to the texts that were typed. Raises ConfigError."""
+    """`command_line` maps names of options to the texts on the command line. Raises ConfigError."""
     given = dict(from_file(config_file)) if config_file else {}
     given.update(from_environment(os.environ if environ is None else environ))
     given.update({name: Given(text, f"--{name}") for name, text in command_line.items()})
@@ -23,7 +24,7 @@ def load_node_config(
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
-    """Variables of other meanings (PALISADE_ENDPOINTS and the like) are left alone."""
+    """Other variables (PALISADE_ENDPOINTS and the like) are ignored."""
     return {
         option.name: Given(environ[option.variable], option.variable)
         for option in OPTIONS
@@ -36,7 +37,9 @@ def from_file(path: Path) -> dict[str, Given]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"config: {path} can't be read: {error.strerror}; check the path and its rights") from None
+        raise ConfigError(
+            f"config: {path} can't be read: {error.strerror}; check the path and its permissions"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     return {name.replace("_", "-"): Given(value, f"{path}") for name, value in content.items()}

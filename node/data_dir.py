@@ -1,6 +1,6 @@
-"""The data folder of one node: of one cluster, for one node (issue 2, "Bad input").
+"""The data folder of one node. It belongs to one node of one cluster (issue 2, "Bad input").
 
-That one process at a time uses it is the journal's business (`palisade/base/directory_lock.py`).
+The lock that admits one process at a time belongs to the journal (`palisade/base/directory_lock.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ MARKER = "node.json"
 
 
 def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
-    """Make the folder and mark it with cluster and node; nothing is to be done in one that is marked so already.
+    """Create the folder and its marker with the names of cluster and node; a folder with the same marker is left as it
+    is.
 
-    Raises FolderError when it can't be written, holds something else, or belongs to another cluster or node.
+    Raises FolderError if it cannot be written, has other content, or belongs to another cluster or node.
     """
     marker = Marker(path, MARKER)
     content = marker.read()
@@ -33,7 +34,7 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
 
 
 def kept_participant(path: Path) -> Participant:
-    """How far the initialization of a cluster is at this node. Raises FolderError."""
+    """The state of the initialization of a cluster at this node. Raises FolderError."""
     content = Marker(path, MARKER).read() or {}
     if content.get("init") is None:
         return Participant()

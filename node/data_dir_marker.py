@@ -1,7 +1,7 @@
-"""A data folder says whose it is, in a small JSON file: the *marker*.
+"""The *marker* of a data folder: a small JSON file that names its owner.
 
-A folder that holds something but no marker is somebody else's, and is refused before anything is changed in it. The
-marker is replaced as a whole (written beside, synced, renamed), so a crash leaves the old or the new one.
+A folder with content but no marker belongs to another program and is refused before anything in it changes. The marker
+is replaced atomically (written to a second file, synced, renamed): after a crash it is the old one or the new one.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ OURS = {"LOCK"}
 
 
 class FolderError(PalisadeError):
-    """The folder can't be used: which, why, and what to do."""
+    """The folder cannot be used; the text names the folder, the reason and the remedy."""
 
     code = "bad-data-dir"
 
 
 class Marker:
-    """The marker `name` of the folder `path`, which is made if it is not there."""
+    """The marker `name` of the folder `path`, which is created if it does not exist."""
 
     def __init__(self, path: Path, name: str) -> None:
-        """Raise FolderError when the folder can't be used, or is not empty and has no such marker."""
+        """Raises FolderError if the folder cannot be used, or has content but no such marker."""
         self._file = path / name
         try:
             path.mkdir(parents=True, exist_ok=True)
             found = sorted(entry.name for entry in path.iterdir() if entry.name not in OURS | {self._beside.name})
         except OSError as error:
             raise FolderError(
-                f"{path} can't be used as a data folder: {error.strerror}; mend that, or give another one"
+                f"{path} can't be used as a data folder: {error.strerror}; fix that, or give another one"
             ) from None
         if found and name not in found:
             shown = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
@@ -48,7 +48,7 @@ class Marker:
         return self._file.with_suffix(".new")
 
     def read(self) -> dict[str, Any] | None:
-        """What it says, None in a new folder. Raises FolderError when it can't be understood."""
+        """Its content, None in a new folder. Raises FolderError if it cannot be parsed."""
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Marker:
         return content
 
     def write(self, content: dict[str, Any]) -> None:
-        """Replace it; on disk when this returns. Raises FolderError."""
+        """Replaces it; on disk when this returns. Raises FolderError."""
         try:
             text = json.dumps({"format": FORMAT, **content}, indent=2) + "\n"
             replace_file(self._file, text.encode(), self._beside)

@@ -3,9 +3,9 @@
     async with node.embedded.open("folder") as store:
         await store.put("key", "value")
 
-It is the same store as that of a cluster, with the same guarantees: what was acknowledged is on disk. One process at a
-time uses a folder. What the folder holds is the data of one member of a group of one: `palisade node` with the same
-names of cluster and node starts it as a node, and others can join it (docs/growing.md).
+It has the same guarantees as a cluster: acknowledged writes are on disk. One process at a time uses a folder. The
+folder is the data folder of the only member of a group: `palisade node` with the same names of cluster and node starts
+it as a node, and other nodes can join it (docs/growing.md).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ NAME = "local"
 START_S = 10.0
 
 
-class Nobody:
-    """The peers of a group of one."""
+class NoPeers:
+    """The peers of a group of one: none."""
 
     def send(self, member: str, kind: int, body: Any) -> bool:
         return False
@@ -59,7 +59,7 @@ class Nobody:
         return frozenset()
 
     def set_members(self, addresses: dict[str, str]) -> None:
-        """There is nobody to connect to."""
+        """There is no peer to connect to."""
 
     async def start(self, receiver: MessageReceiver) -> None:
         """There is nothing to listen on."""
@@ -78,11 +78,11 @@ async def open(  # noqa: A001
     retention: Retention | None = None,
     deadline_s: float = 5.0,
 ) -> AsyncIterator[LocalStore]:
-    """The store in this folder, which is made if it is not there. It is the node `node_id` of `cluster`, should it ever
-    grow into one.
+    """The store in this folder, which is created if it does not exist. It is the node `node_id` of `cluster`, which
+    matters if other nodes join it later.
 
-    Raises FolderError or DataDirectoryError when the folder is of somebody else, of a node with other members, or in
-    use; StoreCorrupt or JournalCorrupt when it is damaged; ConfigError for a name that can't be one.
+    Raises FolderError or DataDirectoryError if the folder belongs to another node, to a cluster with other members, or
+    is in use; StoreCorrupt or JournalCorrupt if it is damaged; ConfigError for an invalid name.
     """
     check_id("cluster", cluster)
     check_id("node_id", node_id)
@@ -95,7 +95,7 @@ async def open(  # noqa: A001
 
 
 class LocalStore(StoreApi):
-    """Use `open`. All calls and watches belong to the event loop that opened it."""
+    """Created by `open`. All calls and watches belong to the event loop that opened it."""
 
     def __init__(
         self, path: Path, names: tuple[str, str], limits: Limits, retention: Retention, deadline_s: float
@@ -123,7 +123,7 @@ class LocalStore(StoreApi):
                 ),
                 journal=self._journal,
                 machine=ReplicaState(store, self._disk),
-                peers=Nobody(),
+                peers=NoPeers(),
                 clock=self._clock,
                 random=random.SystemRandom(),
             )
@@ -133,7 +133,7 @@ class LocalStore(StoreApi):
         self._calls = Calls(NodeServices(self.key_values, catalog=self._catalog), cluster)
 
     async def start(self) -> None:
-        """Return when it can be used."""
+        """Return when the store can be used."""
         loop = asyncio.get_running_loop()
         self._check_alone()
         await self._group.start()
@@ -148,16 +148,16 @@ class LocalStore(StoreApi):
         await self.key_values.barrier(timeout_s=START_S)
 
     def _check_alone(self) -> None:
-        """Raise FolderError for the folder of a member of several: alone it could agree on nothing."""
+        """Raises FolderError for the folder of one of several members: it cannot reach a majority alone."""
         members = [member.id for member in self._group.members.members]
         if len(members) > 1:
             raise FolderError(
                 f"{self._path} is the folder of a cluster with the members {', '.join(members)}: start it with "
-                "palisade node; it can be opened like this only while it is the only member"
+                "palisade node; only a folder whose node is the only member can be opened"
             )
 
     def _note_failure(self, task: asyncio.Task[None]) -> None:
-        """What writes to the disk must not fail unnoticed: nothing is answered after it has."""
+        """A failed disk task must not go unnoticed: nothing is answered afterwards."""
         if not task.cancelled() and task.exception() is not None:
             self._failure = NodeFailed(f"the store has stopped: {task.exception()}")
             for watch in list(self._watches):
@@ -168,7 +168,7 @@ class LocalStore(StoreApi):
             raise self._failure
 
     async def stop(self) -> None:
-        """End watches, write everything, let go of the folder. Safe to call in any state."""
+        """End watches, write everything, release the folder. Safe to call in any state."""
         for watch in list(self._watches):
             watch.end(Unavailable("the store was closed"))
         if self._group.failed is not None:
@@ -237,7 +237,8 @@ class LocalWatch:
         return events
 
     async def _next(self, watching: Watching) -> None:
-        """Wait for events or for the end. What has arrived when the caller is cancelled is kept for the next call."""
+        """Wait for events or for the end. If the caller is cancelled, events that have arrived are kept for the next
+        call."""
         news = asyncio.ensure_future(watching.next())
         ended = asyncio.ensure_future(self._ended.wait())
         try:

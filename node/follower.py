@@ -1,7 +1,7 @@
-"""A node that is no member of the Raft group: it finds the cluster, is let in, and keeps a vault of it.
+"""A node that is no member of the Raft group: it finds the cluster, joins the topology, and keeps a vault.
 
-Any number of them may be there: what they cost the group is the feed of changes, which any member answers. A follower
-serves its own state over HTTP; data it hands to no one but readers of its vault.
+A cluster can have any number of followers. A follower costs the group the feed of changes, which any member serves. It
+serves its own state over HTTP, and data only to readers of its vault.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FollowerNode:
         machine: Host | None = None,
         scenarios: Sequence[Playable] = (),
     ) -> None:
-        """`scenarios`: those that the node starts on request. Raises FolderError, DataDirectoryError."""
+        """`scenarios`: those that the node runs on request. Raises FolderError, DataDirectoryError."""
         self.config = config
         self._machine = machine = machine or Host(config)
         machine.claim()
@@ -139,13 +139,13 @@ class FollowerNode:
         return [*parts, Part("topology", TopologyComponent(self.topology.member), ("vault", "physical", "fencing"))]
 
     async def start(self) -> None:
-        """Raises when a port can't be had, or the vault is refused; `stop` is still to be called then."""
+        """Raises if a port cannot be bound or the vault is refused; `stop` must be called even then."""
         with cause_of_failure():
             await self._life.start()
-        log.info("%s follows %s; http on %s", self.config.id, self.config.cluster, self.config.http)
+        log.info("%s follows cluster %s; http on %s", self.config.id, self.config.cluster, self.config.http)
 
     async def wait(self) -> None:
-        """Until something fails; raises it."""
+        """Until a component fails; raises its error."""
         with cause_of_failure():
             await self._life.wait()
 

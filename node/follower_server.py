@@ -1,4 +1,4 @@
-"""What a follower serves over HTTP: its own state, what it knows of the topology, its recoveries, scenarios."""
+"""The HTTP API of a follower: its own state, its view of the topology, its recoveries, scenarios."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from palisade.wire.error_codes import NoMember
 
 @dataclass(frozen=True, slots=True)
 class FollowerServices:
-    """What the server of a follower serves from, as `NodeServices` of a member: built once, and never changed.
+    """The parts from which the server of a follower serves, as `NodeServices` of a member: built once, immutable.
 
-    `vault`: how far its recoveries are. `members`: HTTP addresses of members that serve what a follower does not.
-    `partitions`: None where the node holds none. `fencing_view`, `fencing_families`: what the node shows of fencing as
-    JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None where every client may do
-    everything. `cluster_id`: of the vault, empty while it has none."""
+    `vault`: the progress of its recoveries. `members`: HTTP addresses of members that serve the other paths.
+    `partitions`: None if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
+    JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
+    `cluster_id`: of the vault, empty while it has none.
+    """
 
     topology: Topology
     vault: RecoveryFace
@@ -90,7 +91,7 @@ class FollowerServer:
         self.app = self._server.app
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the port can't be had."""
+        """Listen. Raises OSError if the port cannot be bound."""
         await self._server.start(host, port)
 
     @property
@@ -107,24 +108,26 @@ class FollowerServer:
 
 
 def not_active(topology: Topology) -> list[str]:
-    """Ready is who is in the logical topology."""
+    """A node is ready while it is in the logical topology."""
     own = topology.own_view()
     waiting = f": {own['waiting_for']}" if own["waiting_for"] else ""
     return [] if topology.is_active else [f"{own['phase']}{waiting}"]
 
 
 def no_member(what: str, members: Sequence[str]) -> NoMember:
-    known = f"a member, such as {members[0]}" if members else "a member of the cluster (none is known here now)"
+    known = (
+        f"a member, such as {members[0]}" if members else "a member of the cluster (this node knows none at the moment)"
+    )
     return NoMember(
-        f"{what} is not served by a follower, which keeps a vault and takes no requests for the cluster: ask {known}; "
-        "GET /openapi.json lists what there is here"
+        f"{what} is not served by a follower, which has no copy of the metadata store: ask {known}; "
+        "GET /openapi.json lists the paths of this node"
     )
 
 
 def follower_status(
     config: NodeConfig, topology: Topology, face: RecoveryFace, fencing: View | None = None
 ) -> dict[str, Any]:
-    """Shape `FollowerStatus` of the API: what a follower says of itself. `revision` is LV."""
+    """Shape `FollowerStatus` of the API: the status of a follower. `revision` is LV."""
     return {
         "cluster": config.cluster,
         "member": config.id,

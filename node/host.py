@@ -1,7 +1,6 @@
-"""What a node is given of the machine that it runs on: files, ports, clock, randomness, and how it asks other nodes.
+"""The node's access to its machine: files, ports, clock, randomness, and connections to other nodes.
 
-`Host` is the real one. A simulation hands in its own, and everything above it stays what it is: the wiring of
-`member.py` and `follower.py` is the same in both.
+`Host` is the real one. A simulation hands in its own; the wiring of `member.py` and `follower.py` is the same in both.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Addresses = Callable[[], Sequence[str]]
 
 
 class Host:
-    """Of one node. `claim` comes before anything else."""
+    """The host of one node. `claim` is called first."""
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
@@ -57,11 +56,11 @@ class Host:
         claim_data_dir(self.config.data_dir, cluster=self.config.cluster, node=self.config.id)
 
     def participant(self) -> Participant:
-        """How far the initialization of a cluster is here. Raises FolderError."""
+        """The state of the initialization of a cluster on this node. Raises FolderError."""
         return kept_participant(self.config.data_dir)
 
     def lock(self) -> Callable[[], None]:
-        """For a node without a journal: nobody else uses the folder. Returns what ends that. Raises FolderError."""
+        """For a node without a journal: locks the folder. Returns the function that releases it. Raises FolderError."""
         return DirectoryLock(self.config.data_dir, DataDirectoryError).release
 
     def journal(self) -> Journal:
@@ -81,11 +80,11 @@ class Host:
     # Other nodes
 
     def peers(self) -> Peers:
-        """Of the Raft group."""
+        """Connections to the other nodes of the Raft group."""
         return TcpPeers(str(self.config.peer), random.SystemRandom(), limits=transport_limits(self.config))
 
     def http(self, make: Callable[[], Any]) -> HostedServer:
-        """The HTTP server that `make` makes."""
+        """The HTTP server that `make` returns."""
         server: HostedServer = make()
         return server
 
@@ -96,7 +95,7 @@ class Host:
         return RemoteSource(self.config.id, addresses, headers_of(self.config))
 
     async def enter(self, group: Group) -> None:
-        """Into the Raft group, if the node is to join one. Raises JoinRefused."""
+        """Adds the node to the Raft group, if it is to join one. Raises JoinRefused."""
         await join_cluster(self.config.own_node(), group, headers_of(self.config))
 
     async def find_seeds(self, physical: PhysicalTopology, at: Address) -> None:

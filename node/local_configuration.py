@@ -1,7 +1,7 @@
-"""What a node is told, as its vault keeps it beside the projection of the cluster's state (R1; seed 001). Pure.
+"""The configuration of a node as its vault stores it beside the projection of the cluster's state (R1; seed 001). Pure.
 
-By the names of the options, so none of them is a key of the cluster's, and each reads back as it was given. The
-permission to join is not among them: a vault is copied, shown and sent to whoever helps.
+Stored by the names of the options, so no name is a key of the cluster, and each value parses back to the same value.
+The join token is not stored: a vault is copied, inspected and sent to others for support.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SECRET = {"join-token"}
 
 
 def local_configuration(config: NodeConfig) -> dict[str, str]:
-    """Every option that has a value, those with their default among them."""
+    """Every option that has a value, including defaults."""
     found: dict[str, str] = {}
     for option in OPTIONS:
         owner = getattr(config, GROUPS[option.group]) if option.group else config

@@ -1,7 +1,7 @@
-"""Which nodes a local cluster has, and where each listens: HTTP base + i, peer base + 100 + i, stream base + 200 + i,
-SWIM base + 300 + i (UDP).
+"""The nodes of a local cluster and their ports: HTTP base + i, peer base + 100 + i, stream base + 200 + i, SWIM base +
+300 + i (UDP).
 
-Pure. The layout is fixed when the cluster is formatted, since the members know each other by their addresses.
+Pure. The layout is fixed when the cluster is created, since the members know each other by their addresses.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Layout:
         return {f"n{number}": Address(LOOPBACK, self.base_port + SWIM_OFFSET + number) for number in numbers}
 
     def initial_cluster(self) -> str:
-        """As the option of a node takes it."""
+        """In the form of the option of a node."""
         return ",".join(map(str, self.members()))
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Layout:
 
 
 def layout_from_json(content: Mapping[str, Any]) -> Layout:
-    """Raise ConfigError when a field is missing or not what it should be."""
+    """Raises ConfigError if a field is missing or invalid."""
     cluster, nodes, base_port = content.get("cluster"), content.get("nodes"), content.get("base_port")
     if not isinstance(cluster, str) or not isinstance(nodes, int) or not isinstance(base_port, int):
         raise ConfigError(f"cluster.json: {dict(content)} lacks cluster, nodes or base_port; restore the file")
@@ -71,7 +71,7 @@ def layout_from_json(content: Mapping[str, Any]) -> Layout:
 
 
 def check_same(stored: Layout, nodes: int | None, base_port: int | None) -> None:
-    """Raise ConfigError when something else is asked for than the cluster was formatted with."""
+    """Raises ConfigError if the request differs from the stored layout."""
     if nodes is not None and nodes != stored.nodes:
         raise ConfigError(
             f"nodes: {nodes} was given, but the cluster in this folder has {stored.nodes}; omit --nodes, or give "

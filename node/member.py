@@ -1,7 +1,7 @@
-"""One process: everything wired, started in order and stopped in reverse.
+"""A member of the Raft group in one process: wires all components, starts them in order and stops them in reverse.
 
-`raft/` in the data folder is the journal of the group, `store/` the state that it replicates. When anything fails
-whose state can't be trusted any more, the node stops at once and says why; it is never half alive.
+`raft/` in the data folder is the journal of the group, `store/` the state that it replicates. If a component fails
+whose state cannot be trusted any more, the node stops at once and reports why; it never runs partially.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
-from palisade.service.authorization.bootstrap import have_a_user, password_in
+from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
 from palisade.service.catalog_store import CatalogReleases
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 READY_POLL_S = 0.05
 SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop may keep the interpreter's lock from the threads that commit."""
+"""How long the event loop may hold the interpreter's lock before the threads that commit get it."""
 
 
 class Node:
@@ -75,10 +75,10 @@ class Node:
         machine: Host | None = None,
         scenarios: Sequence[Playable] = (),
     ) -> None:
-        """Opens the data folder. Raises what refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
+        """Opens the data folder. Raises the error that refuses it (FolderError, DataDirectoryError, StoreCorrupt ...).
 
-        `files_max`: how many files the process may have open. `machine`: another one than the real one.
-        `scenarios`: those that the node starts on request.
+        `files_max`: how many files the process may have open. `machine`: a replacement of the real machine.
+        `scenarios`: those that the node runs on request.
         """
         self.config = config
         self.metrics = Metrics()
@@ -114,7 +114,7 @@ class Node:
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, door=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -206,13 +206,14 @@ class Node:
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
     def _door(self) -> RegistrarPort:
-        """Who is no member of the group yet has to ask one that is; it is let into the group after it was let in."""
+        """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and
+        added to the group afterwards."""
         member = self.group.members.get(self.config.id)
         is_member = member is not None and member.incarnation == self.group.incarnation
         return self.registrar if is_member or self.config.join is None else self._remote
 
     async def _recover(self, state: ClusterState) -> int:
-        """Into the group first: its own replica is what the vault of a member is fed from."""
+        """Joins the group first: the vault of a member follows its own replica."""
         await self._machine.enter(self.group)
         while not_ready(self.key_values):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
@@ -220,7 +221,7 @@ class Node:
         return await self.keeper.catch_up()
 
     def _parts(self) -> list[Part]:
-        """What needs what: the order of start and stop follows from it."""
+        """Dependencies between components; the order of start and stop follows from them."""
         config, topology = self.config, self.topology
         parts = [
             Part("store", Background(lambda: self._disk.run(self._clock.now))),
@@ -236,7 +237,7 @@ class Node:
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
         if self.services.authorizer is not None:
-            user = Background(lambda: have_a_user(self.key_values, self._root_password))
+            user = Background(lambda: ensure_user(self.key_values, self._root_password))
             parts.append(Part("first user", user, ("group",)))
         join = config.join
         if join is not None:
@@ -254,20 +255,20 @@ class Node:
         return [*parts, Part("topology", TopologyComponent(topology.member), ("registrar", "fencing"))]
 
     async def start(self) -> None:
-        """Listen and take part. Raises when a port can't be had; `stop` is still to be called then."""
+        """Start all components. Raises if a port cannot be bound; `stop` must be called even then."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._first_cause(), cause_of_failure():
             await self._life.start()
         log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:
-        """Until something fails; raises it."""
+        """Until a component fails; raises its error."""
         with self._first_cause(), cause_of_failure():
             await self._life.wait()
 
     @contextlib.contextmanager
     def _first_cause(self) -> Iterator[None]:
-        """A group that has stopped takes down whatever needs it: who started the node hears why the group did."""
+        """A stopped group takes down its dependents: the error of the group is the one to raise."""
         try:
             yield
         except Exception:
@@ -283,7 +284,7 @@ class Node:
         try:
             await self._disk.flush()
         except Exception as error:
-            log.warning("the store was not flushed, the journal has the rest: %s", error)
+            log.warning("store not flushed, the journal has the missing entries: %s", error)
         await self._remote.close()
         if self.services.authorizer is not None:
             self.services.authorizer.close()

@@ -1,7 +1,7 @@
-"""The options of a node as data: name, how its text is read, what it means. Pure.
+"""The options of a node as data: name, parser, help text. Pure.
 
-The command line, the environment (PALISADE_HEARTBEAT_MS), and the configuration file (heartbeat-ms = 100) are all
-made from this one table, so they cannot drift apart. `node_config` turns given values into a `NodeConfig`.
+The command line, the environment (PALISADE_HEARTBEAT_MS), and the configuration file (heartbeat-ms = 100) are all built
+from this one table, so they cannot differ. `node_config` turns given values into a `NodeConfig`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`read` makes the value of `field` from text; ValueError says what is wrong with it."""
+    """`read` parses the value of `field`; its ValueError describes what is wrong with the text."""
 
     name: str
     field: str
@@ -52,13 +52,13 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The value where nothing is given; MISSING if one has to be given."""
+        """The value if the option is not given; MISSING for a required option."""
         owner = self.group or NodeConfig
         return next(known.default for known in fields(owner) if known.name == self.field)
 
     @property
     def default_text(self) -> str:
-        """The default as people type it, empty where there is none."""
+        """The default in the form in which it is typed, empty if there is none."""
         return "" if self.default in (MISSING, None, False, ()) else str(self.default)
 
     @property
@@ -87,7 +87,7 @@ def read_bytes(text: str) -> int:
     if unit == "B":
         unit = ""
     if not digits.isdigit() or unit not in UNITS:
-        raise ValueError("is not a size; write a number of bytes, or such as 512MiB or 8GiB")
+        raise ValueError("is not a size; write a number of bytes, or a size such as 512MiB or 8GiB")
     return int(digits) * UNITS[unit]
 
 
@@ -102,7 +102,7 @@ def read_level(text: str) -> str:
 
 
 def read_members(text: str) -> tuple[InitialMember, ...]:
-    """'n1=127.0.0.1:7501,n2=127.0.0.1:7502', each with http and stream port if wanted: n1=host:peer:http:stream."""
+    """'n1=127.0.0.1:7501,n2=127.0.0.1:7502', each optionally with http and stream port: n1=host:peer:http:stream."""
     return tuple(_read_member(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -121,28 +121,28 @@ def _read_member(text: str) -> InitialMember:
 
 OPTIONS = (
     Option("id", "id", str, "Name of this node, unique in the cluster."),
-    Option("data-dir", "data_dir", Path, "Folder of this node's data; made if it is not there."),
+    Option("data-dir", "data_dir", Path, "Folder of this node's data; created if missing."),
     Option("cluster", "cluster", str, "Name of the cluster; nodes of another one are refused."),
     Option("http", "http", Address.parse, "Where to serve HTTP, as host:port."),
     Option("peer", "peer", Address.parse, "Where to listen for the other nodes, as host:port."),
     Option("stream", "stream", Address.parse, "Where to serve the msgpack stream, as host:port."),
     Option("initial-cluster", "initial_cluster", read_members, "Members of a new cluster: id=host:peer-port,..."),
-    Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to enter."),
+    Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to join."),
     Option("swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."),
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
-    Option("join-token", "join_token", str, "Permission to join; better given as PALISADE_JOIN_TOKEN."),
+    Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
     Option("partitions", "partitions", read_flag, "Keep copies of the partitions assigned to this node.", flag=True),
     Option("partitions-origin", "partitions_origin", Path, "Folder of the data set; the installed one if not given."),
-    Option("partitions-look-s", "partitions_look_s", read_float, "Time between looks for what is past its TTL."),
-    Option("partitions-trash-s", "partitions_trash_s", read_float, "Time it stays in the trash before it is removed."),
+    Option("partitions-look-s", "partitions_look_s", read_float, "Time between checks for partitions past their TTL."),
+    Option("partitions-trash-s", "partitions_trash_s", read_float, "Time in the trash before a partition is deleted."),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
-    Option("advertise-host", "advertise_host", str, "Host under which other machines reach this node."),
+    Option("advertise-host", "advertise_host", str, "Host by which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
-    Option("authorization", "authorization", read_level, f"Users have to sign in: {', '.join(AUTHORIZATION)}."),
-    Option("root-password-file", "root_password_file", Path, "Makes the first user, root, with this password."),
+    Option("authorization", "authorization", read_level, f"Authenticate clients: {', '.join(AUTHORIZATION)}."),
+    Option("root-password-file", "root_password_file", Path, "Creates the first user, root, with this password."),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
     Option("log-format", "log_format", read_level, f"Format of log lines: {', '.join(LOG_FORMATS)}."),
     Option("heartbeat-ms", "heartbeat_ms", read_int, "Time between heartbeats of the leader.", TimingConfig),
@@ -151,14 +151,32 @@ OPTIONS = (
     Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", TimingConfig),
     Option("fence-s", "lease_s", read_float, "How long a lease for reads of the vault lasts (T_fence).", FenceTimes),
     Option("fence-renewals", "renewals", read_int, "How often a lease is renewed in that time.", FenceTimes),
-    Option("fence-drift", "drift", read_float, "How wrong the clock may be, as a fraction.", FenceTimes),
-    Option("fence-margin-s", "margin_s", read_float, "Added to the time after which a lease is over.", FenceTimes),
-    Option("peer-handshake-timeout-s", "handshake_timeout_s", read_float, "Time to greet a node.", PeerConnections),
-    Option("peer-idle-timeout-s", "idle_timeout_s", read_float, "Silence that breaks a connection.", PeerConnections),
+    Option("fence-drift", "drift", read_float, "Largest error of the clock's rate, as a fraction.", FenceTimes),
+    Option("fence-margin-s", "margin_s", read_float, "Added to the time after which a lease has expired.", FenceTimes),
+    Option(
+        "peer-handshake-timeout-s",
+        "handshake_timeout_s",
+        read_float,
+        "Time for the handshake between nodes.",
+        PeerConnections,
+    ),
+    Option(
+        "peer-idle-timeout-s",
+        "idle_timeout_s",
+        read_float,
+        "Silence after which a connection is closed.",
+        PeerConnections,
+    ),
     Option("peer-ping-s", "ping_s", read_float, "Time between pings of a connection between nodes.", PeerConnections),
-    Option("peer-redial-max-s", "redial_max_s", read_float, "Longest time between two dials.", PeerConnections),
-    Option("peer-queue-bytes", "queue_bytes", read_bytes, "What may wait for a slow node.", PeerConnections),
-    Option("peer-strangers", "strangers", read_int, "Connections of nodes that have not greeted.", PeerConnections),
+    Option(
+        "peer-redial-max-s",
+        "redial_max_s",
+        read_float,
+        "Longest time between two connection attempts.",
+        PeerConnections,
+    ),
+    Option("peer-queue-bytes", "queue_bytes", read_bytes, "Most bytes queued for a slow node.", PeerConnections),
+    Option("peer-strangers", "strangers", read_int, "Most connections without a completed handshake.", PeerConnections),
     Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", RetentionConfig),
     Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", RetentionConfig),
     Option(
@@ -181,17 +199,16 @@ GROUPS: dict[type, str] = {
 
 
 def node_config(given: Mapping[str, Given]) -> NodeConfig:
-    """The configuration with these values, and defaults for the rest. Raises ConfigError.
+    """The configuration with these values, and defaults for the others. Raises ConfigError.
 
-    `given` maps names of options to values; a text is read as the option says, another value is taken as TOML
-    gave it.
+    `given` maps names of options to values; a text is parsed by the option, another value is used as TOML gave it.
     """
     plain: dict[str, Any] = {}
     groups: dict[type, dict[str, Any]] = {group: {} for group in GROUPS}
     for name, one in given.items():
         option = BY_NAME.get(name)
         if option is None:
-            raise ConfigError(f"{one.origin}: there is no option {name!r}; known are {', '.join(BY_NAME)}")
+            raise ConfigError(f"{one.origin}: unknown option {name!r}; known are {', '.join(BY_NAME)}")
         target = groups[option.group] if option.group else plain
         target[option.field] = read_value(option, one)
     if (plain.get("follow") or plain.get("standalone")) and "http" in plain:
@@ -204,7 +221,7 @@ def node_config(given: Mapping[str, Given]) -> NodeConfig:
 
 
 def read_value(option: Option, given: Given) -> Any:
-    """The value of one option. Raises ConfigError that names the option and where the value came from."""
+    """The value of one option. Raises ConfigError that names the option and the source of the value."""
     text = str(given.value).strip()
     try:
         if isinstance(given.value, bool) and not option.flag:

@@ -1,8 +1,8 @@
-"""A child ends when its supervisor ends, however that came about (kill -9 included).
+"""Ends a child process when its supervisor ends for any reason (kill -9 included).
 
 The supervisor keeps the write end of a pipe open and never writes; the child has the read end. When the supervisor is
-gone, the kernel closes the write end and the read returns. A thread waits for it, so that even a child whose event loop
-hangs goes: first a polite SIGTERM, `GRACE_S` later the end.
+gone, the kernel closes the write end and the read returns. A thread waits for it, so that even a child with a hanging
+event loop ends: SIGTERM first, a forced exit `GRACE_S` later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ GRACE_S = 10.0
 
 
 def watch_parent(pipe: int) -> None:
-    """Stop this process when the other end of `pipe`, a file descriptor, is closed. Raises OSError if it is none."""
+    """Stop this process when the other end of `pipe`, a file descriptor, is closed. Raises OSError if it is no open
+    descriptor."""
     os.fstat(pipe)
     os.set_inheritable(pipe, False)
     threading.Thread(target=_wait, args=(pipe,), name="parent-watch", daemon=True).start()

@@ -1,6 +1,6 @@
-"""`palisade recover-quorum`: one stopped node goes on alone, because the majority of its cluster is lost for ever.
+"""`palisade recover-quorum`: one stopped node continues alone after a permanent loss of the majority of its cluster.
 
-What becomes of its log and its state is `survivor_store.py`; here its folder is opened. Nothing is written without the
+`survivor_store.py` changes its log and its state; this module opens its folder. Nothing is written without the
 confirmation, which is the name of the cluster.
 """
 
@@ -23,7 +23,7 @@ from palisade.vault.errors import VaultUnusable
 
 @dataclass(frozen=True, slots=True)
 class QuorumRecovery:
-    """`done` False: this is what would be done."""
+    """`done` False: a preview; nothing was changed."""
 
     survivor: Survivor
     revision: int
@@ -46,7 +46,7 @@ class QuorumRecovery:
 async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
     """Raises FolderError, DataDirectoryError, MembershipRefused, JournalCorrupt, StoreCorrupt, StoreFailed, VaultError.
 
-    Nothing was changed then, but for what the FolderError of a vault says that stayed where it was.
+    Nothing was changed then, with one exception: a FolderError about a vault that could not be moved aside says so.
     """
     if not (data_dir / MARKER).is_file():
         raise FolderError(f"{data_dir} is no data folder of a node ({MARKER} is missing): give that of the survivor")
@@ -72,8 +72,7 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
 
 
 def _vault_of(data_dir: Path) -> VaultDirectory | None:
-    """None where there is none, or a folder in which none was ever made. Raises VaultUnusable for one that is in use:
-    before anything is forced."""
+    """None if the node has no vault. Raises VaultUnusable for one that is in use, before anything is forced."""
     vault = VaultDirectory(data_dir / "vault")
     if not (vault.path / DATA).is_file():
         return None
@@ -83,13 +82,14 @@ def _vault_of(data_dir: Path) -> VaultDirectory | None:
 
 
 def _put_aside(vault: VaultDirectory | None, member: str) -> None:
-    """It is of the history before, and the next start would refuse it: here the operator has decided already."""
+    """The vault belongs to the earlier history, and the next start would refuse it; the operator has already
+    decided."""
     if vault is None:
         return
     try:
         vault.put_aside()
     except VaultUnusable as error:
         raise FolderError(
-            f"{member} is the only voter now, but {error}. Mend that, and put it aside: palisade vault reset "
+            f"{member} is the only voter now, but {error}. Fix that, then move the vault aside: palisade vault reset "
             f"--data-dir {vault.path.parent} --confirm"
         ) from error

@@ -1,11 +1,11 @@
-"""A backup becomes the data folder of a new cluster: whole, on disk and with a new generation, or not at all.
+"""Turns a backup into the data folder of a new cluster: complete, on disk and with a new generation, or not at all.
 
-Everything is built in `<folder>.restoring` beside the folder: the store, for each node a log that begins behind it
-(`restore_data_dir.py`), the markers. Then one rename makes it the folder. A kill at any
-moment leaves either no folder or the whole one; what it leaves of the other is removed by the next restore.
+Everything is built in `<folder>.restoring` beside the folder: the store, for each node a log that begins after the
+state of the store (`restore_data_dir.py`), the markers. Then one rename makes it the folder. After a kill there is
+either no folder or the complete one; the next restore removes the remains of `<folder>.restoring`.
 
-Nodes that are restored from the same backup, together or each on its own machine, hold the same state byte for byte,
-and are founded together at their first start (`raftgroup/founding.py`), which refuses one from another backup.
+Nodes that are restored from the same backup, together or each on its own machine, hold the same state byte for byte.
+They are founded together at their first start (`raftgroup/founding.py`), which refuses a node from another backup.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 
 UNFINISHED = "UNFINISHED"
-"""In the folder beside: it is ours, and may be removed."""
+"""In `<folder>.restoring`: the folder is ours, and may be removed."""
 CLUSTER_MARKER = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`node`: make the folder of this one node; None: the folder of `palisade up` with `nodes` nodes.
+    """`node`: create the folder of this one node; None: the folder of `palisade up` with `nodes` nodes.
 
-    None for `cluster`: the name that the backup has; for `generation`: one more than the backup's.
+    None for `cluster`: the name in the backup; for `generation`: one more than the backup's.
     """
 
     data_dir: Path
@@ -51,7 +51,7 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What the new cluster begins with. `folders`: node -> its data folder."""
+    """The start of the new cluster. `folders`: node -> its data folder."""
 
     header: BackupHeader
     end: BackupEnd
@@ -61,8 +61,8 @@ class RestoreReport:
 
 
 async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, progress: Progress) -> RestoreReport:
-    """`parts` are the bytes of the backup `name`. Raises BackupInvalid, FolderError, ConfigError, StoreFailed; there is
-    no folder then."""
+    """`parts` are the bytes of the backup `name`. Raises BackupInvalid, FolderError, ConfigError, StoreFailed; then
+    there is no folder."""
     target = request.data_dir.absolute()
     check_free(target)
     if request.node is not None:
@@ -72,12 +72,14 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
         try:
             report = await restoring.run()
         except OSError as error:
-            said = error.strerror or str(error)
-            raise FolderError(f"{target} can't be made: {said}; make room, or give another folder") from error
+            reason = error.strerror or str(error)
+            raise FolderError(f"{target} can't be created: {reason}; make room, or give another folder") from error
         try:
             sync_tree(workshop.content)
         except OSError as error:
-            raise FolderError(f"what was restored is not on disk: {error.strerror}; give another folder") from None
+            raise FolderError(
+                f"the restored data were not written to disk: {error.strerror}; give another folder"
+            ) from None
         workshop.deliver()
     return report
 
@@ -113,7 +115,7 @@ class _Restoring:
         return generation_after(header, self._request.generation)
 
     def _folders(self, cluster: str) -> dict[str, Path]:
-        """Node -> where its data are built; the marker of the whole is there afterwards."""
+        """Node -> where its data are built; the marker of the whole folder exists afterwards."""
         self._content.mkdir()
         if self._request.node is not None:
             return {self._request.node: self._content}
@@ -131,16 +133,16 @@ async def _begin_log(path: Path, cluster: str, node: str, restored: Restored) ->
 
 
 def check_free(target: Path) -> None:
-    """Raises FolderError unless there is nothing at `target`, or an empty folder."""
+    """Raises FolderError unless `target` does not exist or is an empty folder."""
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise FolderError(f"{target} is not empty: nothing is restored over something else; give a new folder")
+            raise FolderError(f"{target} is not empty, nothing was restored: give a new folder")
     except OSError as error:
         raise FolderError(f"{target} can't be used: {error.strerror}; give another folder") from None
 
 
 class Workshop:
-    """`<target>.restoring`, locked and emptied; `content` in it is what `deliver` makes the target."""
+    """`<target>.restoring`, locked and emptied; `deliver` makes its `content` the target."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -152,7 +154,7 @@ class Workshop:
         try:
             found = {entry.name for entry in self._path.iterdir()} - {"LOCK"}
             if found and UNFINISHED not in found:
-                raise FolderError(f"{self._path} is needed to restore and holds something else: move that away")
+                raise FolderError(f"{self._path} is needed for the restore and has other content: move that away")
             self._empty(found - {UNFINISHED})
             (self._path / UNFINISHED).touch()
             sync_directory(self._path)
@@ -164,13 +166,13 @@ class Workshop:
         return self
 
     def deliver(self) -> None:
-        """On disk when this returns. Raises FolderError, and the target is as it was."""
+        """On disk when this returns. Raises FolderError; then the target is unchanged."""
         try:
             publish(self.content, self._target)
         except OSError as error:
             raise FolderError(
-                f"what was restored can't be moved to {self._target}: {error.strerror}; give a folder that does not "
-                "exist yet and is no mount point"
+                f"the restored data can't be moved to {self._target}: {error.strerror}; give a folder that does not "
+                "exist yet and is not a mount point"
             ) from None
 
     def __exit__(self, *_: object) -> None:

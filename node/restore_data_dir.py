@@ -1,7 +1,8 @@
-"""What a backup becomes: a store that holds its state, checked row by row, in a new generation; a log behind it.
+"""The data that a restore creates from a backup: a store with its state, checked row by row, in a new generation, and a
+log that begins after it.
 
-Of any store and any journal: `restore.py` has the folders, the simulator its disks. Nothing here is to be used before
-the last call has returned, and nothing at all if one of them raises.
+Works on any store and any journal: `restore.py` provides folders, the simulator its disks. The data must not be used
+before the last call has returned, and not at all if one of them raises.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from palisade.raftgroup.journal_identity import keep_restored, open_storage
 from palisade.raftgroup.ports import Journal, Random
 
 GENERATION_MAX = 2**53
-"""Whoever reads it as JSON reads it whole."""
+"""The largest generation that every JSON reader represents exactly."""
 Progress = Callable[[int, int | None], None]
 
 
@@ -43,12 +44,12 @@ class Restored:
 
     @property
     def applied(self) -> tuple[int, int]:
-        """(index, term) at which the state stands."""
+        """(index, term) of the last entry that the state contains."""
         return self.header.index, self.header.term
 
     @property
     def origin(self) -> str:
-        """By which nodes that are founded together know that they have the same backup."""
+        """By which nodes that are founded together detect that they come from the same backup."""
         return f"backup {self.end.digest.hex()[:16]} of revision {self.header.revision}"
 
 
@@ -59,7 +60,7 @@ async def restore_store(
     generation_of: Callable[[BackupHeader], int],
     progress: Progress = lambda done, of: None,
 ) -> Restored:
-    """`parts`: the bytes of the backup `name`. Raises BackupInvalid, StoreFailed, and what `generation_of` raises."""
+    """`parts`: the bytes of the backup `name`. Raises BackupInvalid, StoreFailed, and the errors of `generation_of`."""
     header, end = await _fill(store, parts, name, generation_of, progress)
     check_header(header, StoreState(store), name)
     generation = generation_of(header)
@@ -71,14 +72,14 @@ async def restore_store(
 
 
 async def begin_log(journal: Journal, cluster: str, node: str, restored: Restored, chance: Random) -> None:
-    """Behind the restored state, of a storage that nobody knows yet. On disk when this returns."""
+    """A log that begins after the restored state, in an empty journal. On disk when this returns."""
     open_storage(journal, cluster, node, chance)
     keep_restored(journal, restored.applied, restored.generation, restored.origin)
     await journal.sync()
 
 
 def generation_after(header: BackupHeader, wanted: int | None = None) -> int:
-    """`wanted`, or one more than that of the backup. Raises FolderError for one that can't be."""
+    """`wanted`, or one more than that of the backup. Raises FolderError if it is out of range or not newer."""
     if wanted is not None and wanted > GENERATION_MAX:
         raise FolderError(f"generation {wanted} is out of range: give one up to {GENERATION_MAX}")
     if wanted is not None and wanted <= header.generation:

@@ -1,4 +1,4 @@
-"""Running a node as a process: logging, signals, and the one that its configuration asks for."""
+"""Runs a node as a process: logging, signals, and the kind of node that its configuration selects."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from palisade.node.uninitialized import UninitializedNode, config_of
 log = logging.getLogger(__name__)
 
 CYCLES_SOUGHT_AFTER = 20_000
-"""New objects that could be part of a cycle. A thousand requests under way make a few thousand of them, which end by
-themselves; with the interpreter's default of 700 every batch would be searched several times."""
+"""Number of new container objects between cycle collections. A thousand pending requests allocate a few thousand, which
+are freed without the collector; with the interpreter's default of 700 every batch would be searched several times."""
 
 
 class Runnable(Protocol):
@@ -35,7 +35,8 @@ class Runnable(Protocol):
 
 
 def make_node(config: NodeConfig, scenarios: Sequence[Playable] = ()) -> Runnable:
-    """Opens the data folder. `scenarios`: those that the node starts on request. Raises what refuses it."""
+    """Opens the data folder. `scenarios`: those that the node runs on request. Raises the error that refuses the
+    folder."""
     files_max = raise_file_limit()
     if config.standalone:
         return StandaloneNode(config)
@@ -43,7 +44,7 @@ def make_node(config: NodeConfig, scenarios: Sequence[Playable] = ()) -> Runnabl
 
 
 async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = make_node) -> None:
-    """Run one node until SIGTERM or SIGINT. Raises what stopped it otherwise."""
+    """Run one node until SIGTERM or SIGINT. Raises the error that stopped it otherwise."""
     _log_to_stderr(config.log_level, config.log_format)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -55,7 +56,7 @@ async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = 
         settled = config_of(config)
     if settled is not None and not stopped.is_set():
         await _run(make(settled), stopped)
-    log.info("%s has stopped", config.id)
+    log.info("%s stopped", config.id)
 
 
 async def _run(node: Runnable, stopped: asyncio.Event) -> None:
@@ -69,7 +70,7 @@ async def _run(node: Runnable, stopped: asyncio.Event) -> None:
 
 
 async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them ends; the others are cancelled. Raises what it raised."""
+    """Until one of them ends; the others are cancelled. Raises its error."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in others:

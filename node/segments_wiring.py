@@ -1,4 +1,4 @@
-"""Puts the partitions of a node on its vault, where the node is told to keep any."""
+"""Connects the partition component of a node to its vault, if the node is configured to store partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from palisade.topology.swim.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """`holder` None: the node keeps none, and nobody listens to its vault for them."""
+    """`holder` None: the node stores none, and no listener follows its vault for them."""
 
     holder: PartitionHolder | None = None
     peers: PartitionPeers | None = None

@@ -1,8 +1,8 @@
-"""A node without a network: what its vault holds, served for reading, marked as such (R8).
+"""A node without a network: serves reads of its vault, marked as such (R8).
 
-It is for maintenance: the cluster can't be reached, or must not be, and somebody has to see what this node knew last.
-Nobody is asked and nobody is told; only HTTP listens, for those who read. Every answer says that it comes from a vault
-without a cluster. Nothing is changed, the vault neither; the same folder starts in its cluster afterwards as before.
+For maintenance: the cluster cannot be reached, or must not be, and the last state of this node has to be read. The node
+contacts no other node; it listens on HTTP only. Every response says that it comes from a vault without a cluster.
+Nothing is changed, the vault included: the same folder starts in its cluster afterwards as before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StandaloneNode:
     """`start`, then `wait` until it fails or is cancelled, then `stop`."""
 
     def __init__(self, config: NodeConfig) -> None:
-        """Raises VaultForeign where there is no vault (and makes none), FolderError, DataDirectoryError."""
+        """Raises VaultForeign if there is no vault (none is created), FolderError, DataDirectoryError."""
         self.config = config
         VaultDirectory(config.data_dir / "vault").require_file()
         claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
@@ -48,7 +48,8 @@ class StandaloneNode:
         self._life: Lifecycle | None = None
 
     async def start(self) -> None:
-        """Raises what refuses the vault (VaultError, RecoveryRefused), and OSError when the port can't be had."""
+        """Raises the error that refuses the vault (VaultError, RecoveryRefused), and OSError if the port cannot be
+        bound."""
         config = self.config
         self._vault = vault = await opened(config.data_dir / "vault")
         recorder = Recorder(config.id, self._clock.now)
@@ -61,10 +62,10 @@ class StandaloneNode:
         self._life = Lifecycle([Part("http", ServerPart(server, config.http))])
         with cause_of_failure():
             await self._life.start()
-        log.warning("%s runs standalone: revision %d on %s, reads only", config.id, vault.revision, config.http)
+        log.warning("%s runs standalone, reads only; revision %d, http on %s", config.id, vault.revision, config.http)
 
     async def wait(self) -> None:
-        """Until something fails; raises it."""
+        """Until a component fails; raises its error."""
         if self._life is not None:
             with cause_of_failure():
                 await self._life.wait()
@@ -81,7 +82,7 @@ class StandaloneNode:
 
 
 class NoWaiting:
-    """Of a recovery that asks nobody: no time passes in it."""
+    """The clock of a recovery without a network: no time passes in it."""
 
     def now(self) -> float:
         return 0.0
@@ -91,16 +92,16 @@ class NoWaiting:
 
 
 class NoListeners:
-    """No components live on the vault yet."""
+    """No component follows the vault."""
 
     async def start(self) -> None:
         """There is nothing to start."""
 
     async def revision(self, revision: Revision) -> None:
-        """Nobody listens."""
+        """No component follows the vault."""
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
-        """Nobody listens."""
+        """No component follows the vault."""
 
 
 async def _alone(*_: object, **__: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a standalone node serves over HTTP: reads from its vault, each answer marked; all else is refused (R8)."""
+"""The HTTP API of a standalone node: reads from its vault, each response marked; all other paths are refused (R8)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from palisade.node.authorization import authorizer_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.status import EndedRecovery
-from palisade.service.authorization.rows import NoRows
+from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.service.standalone_reads import StandaloneReads
 from palisade.vault.vault import Vault
 from palisade.wire.error_codes import WithoutCluster
 
 MARK = "Palisade-Standalone"
-"""The header of every answer."""
-NOT_IN_CLUSTER = "standalone: this node is not in its cluster, and shows what its vault had"
+"""The header of every response."""
+NOT_IN_CLUSTER = "standalone: this node runs without its cluster; this is the state of its vault"
 READS = ("/v1/range",)
 """By POST."""
 
@@ -37,7 +37,7 @@ def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) 
         face,
         [route for route in keys if is_read(route) or route.path in READS],
         without_cluster,
-        authorizer=authorizer_of(config, NoRows()),
+        authorizer=authorizer_of(config, UnavailablePermissionRows()),
     )
     server.app.on_response_prepare.append(mark)
     return server
@@ -49,15 +49,15 @@ async def mark(request: web.Request, response: web.StreamResponse) -> None:
 
 def without_cluster(what: str) -> WithoutCluster:
     return WithoutCluster(
-        f"{what} is not served in standalone mode, in which a node has no cluster and changes nothing: it serves GET "
+        f"{what} is not served in standalone mode, in which a node has no cluster and is read-only: it serves GET "
         "/v1/kv, POST /v1/range, GET /v1/export, /v1/status and /v1/recovery. Ask a member, or start it without "
         "--standalone"
     )
 
 
 def standalone_status(config: NodeConfig, vault: Vault) -> dict[str, Any]:
-    """Shape `StandaloneStatus` of the API: what the node says of itself. `revision` is LV. It is never ready: whoever
-    sends traffic to nodes that are ready wants linearizable ones."""
+    """Shape `StandaloneStatus` of the API: the status of the node. `revision` is LV. It is never ready: load balancers
+    that select ready nodes expect linearizable reads."""
     lineage = vault.lineage
     return {
         "cluster": config.cluster,

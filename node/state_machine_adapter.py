@@ -1,6 +1,6 @@
-"""The state machine that the group replicates: the meta storage over the store on disk, with snapshots.
+"""The state machine that the group replicates: the metadata store over the store on disk, with snapshots.
 
-`MetaStore` decides, `LmdbStore` keeps; here they become one `raftgroup.ports.StateMachine`.
+`MetaStore` decides, `LmdbStore` stores; here they become one `raftgroup.ports.StateMachine`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from palisade.metastore.state_machine import MetaStore
 
 
 class ReplicaState:
-    """`store` is over `disk`: what it applies is what `disk` keeps."""
+    """`store` is over `disk`, which persists what `store` applies."""
 
     def __init__(self, store: MetaStore, disk: LmdbStore) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""What the one survivor of a lost majority becomes: its log with the break behind it, in a new generation.
+"""The data of the survivor of a lost majority: its log followed by the break of the history, in a new generation.
 
-Of any store and any journal: `quorum_recovery.py` has the folders, the simulator its disks. What is decided and written
-of the group is `raftgroup/quorum_loss.py`; here the state machine's part is added: the command that raises the
-generation of its state, so that old vaults notice, and the record that makes the first leader wait for leases of before
-(`fencing/inherited_leases.py`).
+Works on any store and any journal: `quorum_recovery.py` provides folders, the simulator its disks.
+`raftgroup/quorum_loss.py` decides and writes the group's part; this module adds the state machine's part: the command
+that raises the generation of its state, by which old vaults detect the break, and the record that makes the first
+leader wait for earlier leases (`fencing/inherited_leases.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class AppliedStore(OrderedMap, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """`revision`: of the state, behind which the log may have more. `generation`: of the history that begins with it.
-    `commands`: what the state machine is told behind the log."""
+    """`revision`: of the state, after which the log may have further entries. `generation`: of the history that begins
+    with the break. `commands`: appended to the log for the state machine."""
 
     survivor: Survivor
     revision: int
@@ -41,7 +41,7 @@ class Break:
 
 
 def foresee(journal: Journal, store: AppliedStore, random: Random) -> Break:
-    """What going on alone would come to. Raises DataDirectoryError, MembershipRefused, StoreCorrupt; nothing is changed
+    """What continuing alone would change. Raises DataDirectoryError, MembershipRefused, StoreCorrupt; changes nothing
     in any case."""
     state = StoreState(store)
     survivor = survey(journal, store.applied, random)
@@ -56,7 +56,7 @@ async def go_on_alone(journal: Journal, at: Break) -> None:
 
 
 def told_of_the_break(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
-    """The commands behind the survivor's log: its state is of `generation`, and leases may be out that it has never
-    heard of. `records`: as far as they are applied. Raises StoreCorrupt."""
+    """The commands appended to the survivor's log: its state is of `generation`, and leases may be held that it has no
+    record of. `records`: those that are applied. Raises StoreCorrupt."""
     commands: tuple[Command, ...] = (BeginGeneration(generation), waiting_for_former(records, generation))
     return tuple(encode_command(command) for command in commands)

@@ -1,7 +1,8 @@
-"""A node without a cluster: it is in the physical topology, and waits to be named by `palisade init`.
+"""A started node that is not yet part of a cluster: it is in the physical topology, and serves `/v1/init` until
+`palisade init` commits.
 
-It can be asked to prepare, commit or cancel a plan, and to coordinate one; what it has promised is on disk before it
-says so (`topology/initialization.py` has the rules). When a plan is committed here, the node goes on as a founder.
+It can prepare, commit or cancel a plan on request, and coordinate one. Its promises are on disk before it responds
+(`topology/initialization.py` has the rules). When a plan is committed here, the node continues as a founding member.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from palisade.node.data_dir import claim_data_dir, keep_participant, kept_partic
 from palisade.node.options import read_members
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.lifecycle import Lifecycle, Part
-from palisade.service.authorization.rows import NoRows
+from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.topology.initialization import (
     CommitInit,
     InitPlan,
@@ -48,12 +49,12 @@ log = logging.getLogger(__name__)
 ASK_S = 3.0
 COORDINATE_S = 15.0
 GO_ON_AFTER_S = 0.3
-"""So that who has asked for the commit hears of it."""
+"""Grace period in which the response to the commit request is sent."""
 BODY_BYTES_MAX = 64 * 1024
 
 
 def config_of(config: NodeConfig) -> NodeConfig | None:
-    """With the founding members that an initialization has named; None for a node that has still to wait for one."""
+    """With the founding members of a committed initialization; None for a node that still waits for one."""
     if config.standalone or config.follow or config.initial_cluster or config.join:
         return config
     claim_data_dir(config.data_dir, cluster=config.cluster, node=config.id)
@@ -72,7 +73,7 @@ class UninitializedNode:
         self._participant = kept_participant(config.data_dir)
         self._physical = PhysicalTopology(config.own_node(), NodeRole.VOTER, member=self._own)
         self._committed = asyncio.Event()
-        gate = AuthorizationGate(authorizer_of(config, NoRows()))
+        gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         app.add_routes(
@@ -97,10 +98,10 @@ class UninitializedNode:
         self._life = Lifecycle([Part("physical", self._physical), http])
 
     async def start(self) -> None:
-        """Raises OSError when a port can't be had."""
+        """Raises OSError if a port cannot be bound."""
         with cause_of_failure():
             await self._life.start()
-        log.info("%s waits to be initialized: palisade init --help; http on %s", self._config.id, self._config.http)
+        log.info("%s is not initialized, see palisade init --help; http on %s", self._config.id, self._config.http)
 
     async def wait(self) -> None:
         await self._committed.wait()
@@ -110,7 +111,7 @@ class UninitializedNode:
         with contextlib.suppress(Exception):
             await self._life.stop()
 
-    # As a participant.
+    # Participant.
 
     def _become(self, participant: Participant) -> None:
         if participant != self._participant:
@@ -136,13 +137,13 @@ class UninitializedNode:
             raise web.HTTPNotFound
         return answer(self._participant.to_json())
 
-    # As a coordinator.
+    # Coordinator.
 
     async def _initialize(self, request: web.Request) -> web.Response:
         body = await read_json(request)
         names = body.get("members") if isinstance(body, dict) else None
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise InitRefused('the body has to name the members, such as {"members": ["n1", "n2", "n3"]}')
+            raise InitRefused('the body must name the members, such as {"members": ["n1", "n2", "n3"]}')
         plan = self._plan_for(names)
         async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
             coordinator = _Coordinator(plan, self._config.id, requests)
@@ -154,13 +155,13 @@ class UninitializedNode:
                     await coordinator.run()
             except TimeoutError:
                 raise Unavailable(
-                    f"not all of {', '.join(plan.names)} answer: ask again when they do, or cancel it (palisade init "
+                    f"not all of {', '.join(plan.names)} respond: retry when they do, or cancel it (palisade init "
                     "--cancel)"
                 ) from None
         return answer({"initialized": True, "members": list(plan.names)})
 
     def _plan_for(self, names: list[str]) -> InitPlan:
-        """By what the named nodes say of themselves in the physical topology."""
+        """From the states that the named nodes announce in the physical topology."""
         held = self._participant.plan
         if held is not None and sorted(held.names) == sorted(set(names)):
             return held
@@ -168,8 +169,8 @@ class UninitializedNode:
         missing = sorted(name for name in set(names) if not known.get(name))
         if missing:
             raise InitRefused(
-                f"{', '.join(missing)} can't be seen waiting here: start them with --seeds that lead here, and see "
-                "GET /v1/topology"
+                f"{', '.join(missing)} are not visible as uninitialized nodes: start them with --seeds that "
+                "lead to this node, and see GET /v1/topology"
             )
         return InitPlan(self._config.cluster, tuple(sorted(str(known[name]) for name in set(names))))
 
@@ -187,7 +188,7 @@ class UninitializedNode:
 
 
 class _Coordinator:
-    """Carries out the next step until there is none. This node is asked like every other one, but last."""
+    """Executes step after step until none is left. This node is asked like every other one, but last."""
 
     def __init__(self, plan: InitPlan, own: str, requests: HttpRequests) -> None:
         self._plan = plan
@@ -197,7 +198,7 @@ class _Coordinator:
         self._http = {member.id: str(member.http) for member in ordered}
 
     async def run(self) -> None:
-        """Raises InitRefused, TimeoutError when somebody does not answer in time."""
+        """Raises InitRefused; TimeoutError if a node does not respond in time."""
         while True:
             step = next_step(self._plan, await self._states())
             if isinstance(step, Prepare | CommitInit):
@@ -205,7 +206,7 @@ class _Coordinator:
                 for name in [each for each in self._http if each in step.names]:
                     await self._tell(name, verb)
             elif isinstance(step, WaitInit):
-                log.info("the initialization waits for %s", ", ".join(step.names))
+                log.info("initialization: waiting for %s", ", ".join(step.names))
                 await asyncio.sleep(0.5)
             else:
                 return
@@ -227,7 +228,7 @@ class _Coordinator:
         try:
             answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:
-            log.warning("%s does not %s now: %s", name, verb, error.reason)
+            log.warning("initialization: %s did not %s: %s", name, verb, error.reason)
             return
         if answer.status == 409:
             raise InitRefused(f"{name}: {answer.detail}")
@@ -252,7 +253,9 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
         response: web.StreamResponse = await handler(request)
         return response
     except InitRefused as error:
-        return problem_response(409, "init-refused", "The cluster is not initialized so", str(error), retry=False)
+        return problem_response(
+            409, "init-refused", "The cluster cannot be initialized like this", str(error), retry=False
+        )
 
 
 def _plan_of(body: Any, cluster: str) -> InitPlan:
@@ -261,5 +264,5 @@ def _plan_of(body: Any, cluster: str) -> InitPlan:
     except ValueError as error:
         raise InitRefused(str(error)) from None
     if plan.cluster != cluster:
-        raise InitRefused(f"this node is of cluster {cluster}, the plan is for {plan.cluster}: correct --cluster")
+        raise InitRefused(f"this node is of cluster {cluster}, but the plan is for {plan.cluster}: correct --cluster")
     return plan

@@ -1,1 +1,1 @@
-"""What a node answers over every protocol: decoding and encoding only."""
+"""The protocols of a node: decoding of requests and encoding of responses, nothing else."""

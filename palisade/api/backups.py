@@ -1,7 +1,7 @@
-"""What `/v1/backup` sends: the whole store at one revision, read while writes go on.
+"""The backup stream of `/v1/backup`: the whole store at one revision, read while writes go on.
 
-It is linearizable: whatever was acknowledged before it was asked for is in it, since the state is opened behind a read
-barrier; with `serializable` it is what this node has, whoever leads.
+The backup is linearizable: the state is opened after a read barrier, so it contains every write that was acknowledged
+before the request. With `serializable` it is the state of this node, without a barrier.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from palisade.metastore.snapshot import StoreSnapshotReader
 
 
 class OpenBackup:
-    """`frames`: its bytes, read piece by piece as they are asked for; raises as `frames_of`. To be closed."""
+    """`frames`: the bytes of the backup, read piece by piece on demand; raises as `frames_of`. Must be closed."""
 
     def __init__(self, reader: StoreSnapshotReader, cluster: str, now_ms: int) -> None:
         self._reader = reader
@@ -28,9 +28,10 @@ class OpenBackup:
 
 
 async def open_backup(services: NodeServices, cluster: str, now_ms: int, *, serializable: bool = False) -> OpenBackup:
-    """`cluster`: its name; `now_ms`: wall clock. Raises InvalidRequest, and what a read barrier and the store raise."""
+    """`cluster`: its name; `now_ms`: wall clock. Raises InvalidRequest, and the errors of the read barrier and the
+    store."""
     if services.open_snapshot is None:
-        raise InvalidRequest("this node keeps its state in memory only: there is nothing to back up")
+        raise InvalidRequest("this node keeps its state in memory only and cannot be backed up")
     if not serializable:
         await services.key_values.barrier()
     reader = await services.open_snapshot()

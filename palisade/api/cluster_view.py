@@ -1,4 +1,4 @@
-"""The state of a node and its group as plain values: what `status` and `members` answer on every API.
+"""The state of a node and its group as plain values: the results of `status` and `members` on every API.
 
 Pure: reads the service, waits for nothing. Shapes: docs/http-api.md.
 """
@@ -18,7 +18,7 @@ from palisade.service.key_values import KeyValues
 
 
 def status_view(services: NodeServices, cluster: str) -> dict[str, Any]:
-    """This node, its group, and the store as this node has it. Sizes in bytes, times in milliseconds."""
+    """This node, its group, and its copy of the store. Sizes in bytes, times in milliseconds."""
     service = services.key_values
     status, store = service.group.status(), service.store
     return {
@@ -66,7 +66,8 @@ def refusals_of(status: GroupStatus) -> dict[str, str]:
 
 
 def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:
-    """`match_index`: what the leader knows the member to hold; null where it does not, or on another node."""
+    """`match_index`: the last entry that the leader knows to be on the member; null if unknown, or on another node than
+    the leader."""
     return {
         "id": each.member.id,
         "role": each.member.role.value,
@@ -94,8 +95,8 @@ CAUGHT_UP_ENTRIES = 1_000
 
 
 def not_ready(service: KeyValues) -> list[str]:
-    """Why this node should not get requests now; empty when it should. A member that refuses it is no reason by itself:
-    it may be one of another generation that somebody has started again."""
+    """Why this node should not get requests now; empty if it should. A refusal by one member alone is no reason: that
+    member may be of another generation and restarted by mistake."""
     status = service.group.status()
     reasons = []
     if status.role is RaftRole.REMOVED:
@@ -106,9 +107,9 @@ def not_ready(service: KeyValues) -> list[str]:
         reasons.append(f"waiting for the founding members {', '.join(status.missing_founders)}")
     if status.leader is None:
         reasons += [f"{member} refuses this node: {reason}" for member, reason in refusals_of(status).items()]
-        reasons.append("no leader is known: a majority of the voters has to be up and connected")
+        reasons.append("no leader is known: a majority of the voters must be up and connected")
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")
     elif not service.store.lineage.cluster_id:
-        reasons.append("the cluster has no id yet: its first leader is about to choose one")
+        reasons.append("the cluster has no id yet: its first leader chooses one soon")
     return reasons

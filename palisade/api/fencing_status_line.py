@@ -1,4 +1,4 @@
-"""What the status of a node says of fencing: a line of it. Pure."""
+"""The part of a node's status that is about fencing. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FIELDS = ("state", "serves", "why_not", "incarnation", "term", "lease_age_ms", "
 
 
 def short_view(view: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Of shape `Fencing`: the node's own lease, and the changes that wait, where it leads (else null)."""
+    """Of shape `Fencing`: the node's own lease, and on the leader the pending changes (else null)."""
     if view is None or view["lease"] is None:
         return None
     lease, leader = view["lease"], view["leader"]

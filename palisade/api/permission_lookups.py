@@ -1,4 +1,4 @@
-"""What has to be looked up to know which rights a request needs: the keys of a lease, what a procedure does."""
+"""Lookups needed to determine the rights of a request: the keys of a lease, the operation of a procedure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from palisade.service.authorization.needs import LeaseKeys
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """`procedure`: the operation and the fields that it was begun with."""
+    """`procedure`: the operation and the fields with which it was begun."""
 
     lease_keys: LeaseKeys
     procedure: Callable[[str], Awaitable[tuple[str, Any]]]
 
 
 def lookups_of(services: NodeServices) -> Lookups:
-    """The keys of a lease as this node knows them: who attaches a key leaves its fate to whoever may end the lease."""
+    """The keys of a lease as this node knows them: a client that attaches a key accepts that any client that may end
+    the lease deletes it."""
 
     async def procedure(id_: str) -> tuple[str, Any]:
         """Raises NoSuchProcedure."""
@@ -33,7 +34,7 @@ def lookups_of(services: NodeServices) -> Lookups:
 
 
 async def no_procedure(_: str) -> tuple[str, Any]:
-    raise NoSuchProcedure("this node keeps no catalog: ask a member")
+    raise NoSuchProcedure("this node keeps no catalog: ask a member of the cluster")
 
 
 NOTHING = Lookups(lambda _: (), no_procedure)

@@ -1,7 +1,8 @@
-"""What the servers of a node serve from: the write and read path, and the views of the node that its APIs show.
+"""The parts from which the servers of a node serve: the write and read path, and the views of the node that its APIs
+show.
 
-Built once, from finished parts, and never changed. A part that a node does not have is None or empty: the embedded
-store has neither a topology nor a vault, a node of the tests often nothing but its keys.
+Built once from finished parts and immutable. A part that a node does not have is None or empty: the embedded store has
+neither topology nor vault, a node in tests often only its keys.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ OpenSnapshot = Callable[[], Awaitable[StoreSnapshotReader]]
 @dataclass(frozen=True, slots=True)
 class NodeServices:
     """`open_snapshot`: the state on disk, for backups; None without a disk. `participant`: the node's part in the
-    initialization of the cluster. `vault`: None for a node without one. `topology`: None outside a cluster.
-    `catalog`: of a member of the Raft group. `fencing_view`, `fencing_families`: what the node shows of fencing as JSON
-    and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None where every client may do everything."""
+    initialization of the cluster. `vault`: None for a node without one. `topology`: None without a cluster. `catalog`:
+    of a member of the Raft group. `fencing_view`, `fencing_families`: the fencing state of the node as JSON and as
+    metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything."""
 
     key_values: KeyValues
     open_snapshot: OpenSnapshot | None = None

@@ -1,9 +1,9 @@
-"""What the APIs ask of the catalog, at any member: begin an operation and wait for its end, look at what there is.
+"""The catalog as the APIs use it, at any member: begin an operation, wait for its end, read objects.
 
-An operation is recorded by a transaction like any other write, and carried out by the leader; who waits watches the
-record. The answer comes when the end is released: then no node shows anything older (or it serves nothing). Where that
-takes longer than the caller waits, the answer is the procedure as it is, never an error for something that was begun:
-what is written may be effective already, above all a REVOKE (F8).
+An operation is recorded by a transaction like any other write and executed by the leader; callers that wait watch the
+record. The response is sent when the end is released: from then on no node serves an older state (or it serves
+nothing). If the caller's time runs out first, the response is the procedure in its current state, never an error for an
+operation that has begun: its writes may already be effective, above all a REVOKE (F8).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOK_S = 1.0
 WAIT_MAX_S = 300.0
 LIMIT = 1000
 SEALING_MAX = 2
-UNKNOWN = "Whether procedure {0} was begun shows in the list of procedures; with its id it is not begun a second time"
+UNKNOWN = "The list of procedures shows whether procedure {0} was begun; the same id never begins it twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class Catalog:
     ) -> CatalogOutcome:
         """Begin an operation, and wait for its end at most `wait_s` (0: not at all).
 
-        Raises BadField; what the operation failed with; Busy when another one works on the object for longer than that.
+        Raises BadField; the error of the operation if it failed; Busy if another operation works on the object for
+        longer than that.
         """
         kind = kind_named(kind_name)
         request = kind.checked(given)
@@ -100,20 +101,20 @@ class Catalog:
         try:
             return await self.wait(own_id, max(0.0, until - loop.time()))
         except RaftError as error:
-            log.info("procedure %s is begun, how far it is can't be seen now: %s", own_id, error)
+            log.info("procedure %s was begun, its state cannot be read: %s", own_id, error)
             return CatalogOutcome(begun, False)
 
     def _checked_id(self, id_: object) -> str:
         if id_ is None or id_ == "":
             return secrets.token_hex(8)
         if not isinstance(id_, str) or not ID.fullmatch(id_):
-            raise BadField(f"procedure: {shown(id_)} is no id: use 1 to {ID_MAX} of A-Z a-z 0-9 _ . -")
+            raise BadField(f"procedure: invalid id {shown(id_)}: use 1 to {ID_MAX} characters of A-Z a-z 0-9 _ . -")
         return id_
 
     async def _sealed(self, password: object) -> dict[str, Any]:
-        """In a thread: it takes long on purpose. Few at a time, since each takes 16 MiB."""
+        """In a thread, since hashing is slow on purpose. Few at a time: each takes 16 MiB."""
         if not isinstance(password, str):
-            raise BadField("password: is not a text")
+            raise BadField("password: must be a string")
         async with self._sealing:
             return await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
 
@@ -125,7 +126,8 @@ class Catalog:
         return wait_s
 
     async def wait(self, id_: str, wait_s: float | None = None) -> CatalogOutcome:
-        """Until its end is released, or the time is over. Raises NoSuchProcedure, and what it failed with."""
+        """Until its end is released, or the time is over. Raises NoSuchProcedure, and the error of the operation if it
+        failed."""
         procedure, released = await self._released(id_, self._wait_s(wait_s))
         failed = procedure.failed
         if failed is not None:
@@ -150,7 +152,8 @@ class Catalog:
 
     @contextlib.asynccontextmanager
     async def _changes(self, key: bytes) -> AsyncIterator[Any]:
-        """Of a key from now on; one that hangs behind a compaction is looked at again, now and then."""
+        """Changes of a key from now on. It also yields at intervals without a change, so that the key is read again
+        if a compaction has overtaken the watch."""
         watching = self._service.watch(WatchRequest(key), progress_s=LOOK_S)
         try:
             yield watching.next
@@ -160,12 +163,12 @@ class Catalog:
     # Procedures.
 
     async def procedures(self, *, open_only: bool = False, limit: int = 100) -> list[dict[str, Any]]:
-        """The newest ones first."""
+        """Newest first."""
         found = [each for each in await self._engine.known() if not (open_only and each.ended)]
         return [self.view(each) for each in reversed(found[-limit:])] if limit > 0 else []
 
     async def procedure(self, id_: str, wait_s: float = 0.0) -> dict[str, Any]:
-        """As it is, or once it has ended and is released, at the latest after `wait_s`. Raises NoSuchProcedure."""
+        """In its current state, or with `wait_s` once it has ended and is released. Raises NoSuchProcedure."""
         procedure, released = await self._released(id_, self._wait_s(wait_s))
         return self.view(procedure, released=released)
 
@@ -180,7 +183,7 @@ class Catalog:
     # Objects.
 
     async def objects(self, name: object, *, below: str = "", after: str = "", limit: int = LIMIT) -> dict[str, Any]:
-        """Of one collection, in order: those at and below a path, after a name. Each of them is linearizable."""
+        """Objects of one collection, in order: at and below a path, after a name. Each is read linearizably."""
         collection = collection_named(name)
         if not 1 <= limit <= LIMIT:
             raise BadField(f"limit: {limit} is not between 1 and {LIMIT}")
@@ -207,8 +210,8 @@ class Catalog:
         raise NotThere(f"there is no {path[:200]!r} among the {collection.name}")
 
     async def _gone(self, collection: Collection) -> frozenset[str]:
-        """The databases that are being dropped. Read before what is in them, and released as that is: an object that is
-        shown was there at one of the two moments, and one that is hidden was not."""
+        """The databases that are being dropped. Read before their content, and released like it: an object in the
+        result existed at one of the two moments, and a hidden one did not."""
         if not collection.inside:
             return frozenset()
         found = await self._service.range(Range(keys.DATABASES, prefix_end(keys.DATABASES)), caller=THIS_NODE)
@@ -216,7 +219,7 @@ class Catalog:
 
 
 def interval(collection: Collection, below: str, after: str) -> tuple[bytes, bytes]:
-    """The keys at which the objects are that are asked for."""
+    """The key interval of the requested objects."""
     place = collection.place
     start, end = place, prefix_end(place)
     if below:
@@ -227,6 +230,6 @@ def interval(collection: Collection, below: str, after: str) -> tuple[bytes, byt
 
 
 def is_within(collection: Collection, row: KeyValue, below: str) -> bool:
-    """Between a path and what is below it there may be others: a-b lies between a and a/b."""
+    """Keys between a path and the paths below it can belong to others: a-b sorts between a and a/b."""
     path = keys.path_of(collection.place, row.key)
     return not below or path == below or path.startswith(f"{below}.")

@@ -1,7 +1,8 @@
-"""The catalog's port over a node: committed reads after a barrier, transactions through the group, PROCEED handed in.
+"""The catalog's store port over a node: committed reads after a read barrier, transactions through the group, releases
+by PROCEED.
 
-It goes past what waits for a release on behalf of users: a procedure has to see what it has written before that is
-released, and waits for the release by itself.
+It bypasses the wait for releases that user requests do: a procedure must read its own writes before they are released,
+and waits for releases itself.
 """
 
 from __future__ import annotations

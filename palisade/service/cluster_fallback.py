@@ -1,7 +1,7 @@
-"""Whom a fenced node asks for what its vault must not answer (policies refetch and deny, F7): its cluster.
+"""Reads of the cluster by a fenced node, for requests that its vault must not answer (policies refetch and deny, F7).
 
-The answer is linearizable, and what is not released yet is waited for. A member reads as for any
-client. A node that is no member asks one, which knows it by the join token.
+The result is linearizable and waits for changes that are not released yet. A member reads as for any client. A node
+that is no member asks a member and authenticates by the join token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from palisade.vault.change import Item
 from palisade.vault.snapshot_reads import Rows
 
 AskMember = Callable[[str, str, Any], Awaitable[Any]]
-"""(method, path, body) -> the answer of a member."""
+"""(method, path, body) -> the response of a member."""
 
 
 def asks_own_cluster(read: Callable[[Range], Awaitable[RangeResult]]) -> Ask:
@@ -38,7 +38,7 @@ def range_of(start: bytes, end: bytes | None, limit: int) -> Range:
 
 
 def asks_a_member(ask_member: AskMember) -> Ask:
-    """Raises Unavailable for an answer that makes no sense."""
+    """Raises Unavailable for an unexpected response."""
 
     async def ask(start: bytes, end: bytes | None, limit: int) -> Rows:
         wanted = range_of(start, end, limit)
@@ -62,13 +62,13 @@ def rows_of(answer: Any) -> Rows:
             raise TypeError("no revision")
         return Rows(revision, tuple(map(item_in, answer["kvs"])), more)
     except (KeyError, TypeError, ValueError) as error:
-        raise Unavailable(f"what a member answers makes no sense ({error}): is it of another version?") from None
+        raise Unavailable(f"unexpected response of a member ({error}): it may run another version") from None
 
 
 def item_in(kv: Any) -> Item:
     create, mod, version = (kv[name] for name in ("create_revision", "mod_revision", "version"))
     if not type(create) is type(mod) is type(version) is int:
-        raise TypeError("a revision is no number")
+        raise TypeError("a revision is not a number")
     return Item(content_in(kv, "key"), content_in(kv, "value"), create, mod, version, int(kv.get("lease", 0)))
 
 
@@ -76,7 +76,7 @@ def content_in(kv: Any, name: str) -> bytes:
     """Text, or base64. Raises KeyError, TypeError, ValueError."""
     if name in kv:
         if type(kv[name]) is not str:
-            raise TypeError(f"its {name} is no text")
+            raise TypeError(f"{name} is not a string")
         text: str = kv[name]
         return text.encode()
     return base64.b64decode(kv[f"{name}_base64"], validate=True)

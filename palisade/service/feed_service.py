@@ -1,4 +1,4 @@
-"""Answers of a member of the Raft group to the questions of nodes that keep a vault (`recovery/feed_messages.py`).
+"""Answers requests of nodes that keep a vault, at a member of the Raft group (`recovery/feed_messages.py`).
 
 A refusal is [kind, text, MM or 0] with status 410 (compacted), 409 (pin refused), 400 or 503.
 """
@@ -17,7 +17,7 @@ Answer = Callable[[bytes], Awaitable[Any]]
 
 
 class FeedAnswers:
-    """Nothing is kept between two questions."""
+    """Stateless between requests."""
 
     def __init__(self, service: KeyValues) -> None:
         self._service = service
@@ -54,13 +54,13 @@ class FeedAnswers:
         return wire.from_state(await self._source.state(chain_at))
 
     def _asked(self, body: bytes, *reads: wire.Read) -> list[Any]:
-        """What is asked of a revision. Raises BadFeed, and SourceCompacted where that is another history's."""
+        """The revision in the request. Raises BadFeed; SourceCompacted for a revision of another history."""
         *asked, history = wire.arguments(body, *reads, wire.or_none(wire.history))
         store = self._service.store
         own = store.lineage.cluster_id, store.lineage.generation
         if history is not None and history != own:
             raise SourceCompacted(
-                f"this is generation {own[1]} of cluster {own[0]}, and not generation {history[1]} of {history[0]}: a "
+                f"this is generation {own[1]} of cluster {own[0]}, not generation {history[1]} of {history[0]}: a "
                 "backup was restored, or a new cluster forced",
                 store.minimal_revision,
             )

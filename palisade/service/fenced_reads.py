@@ -1,8 +1,8 @@
-"""Fenced reads of the node's own vault, for its APIs: what `VaultReader` tells every process, without a hop.
+"""Fenced reads of the node's own vault for its APIs: the results of `VaultReader` in other processes, without a hop.
 
-The same rules, the same policies, the same errors: the reader of this process (`VaultReader.over`) is all there is. Its
-snapshot is taken first, and behind that it is looked whether the lease holds; so a node that was paused in between
-says so. A task that waits is told by the holder when the fence page or LV has moved.
+Rules, policies and errors are those of the reader, since this is the reader in this process (`VaultReader.over`). It
+takes its snapshot first and checks the lease afterwards, so a pause of the node in between is detected. Waiting tasks
+are woken by the lease client when the fence page or LV has changed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage
 from palisade.vault.vault import Vault
 
 Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
-"""(start, end, limit) -> what the cluster says of that range, linearizably."""
+"""(start, end, limit) -> the cluster's linearizable rows of that range."""
 T = TypeVar("T", ShownPage, Rows)
 
 
 class FencedReads:
-    """`ask`: for the regions whose policy is to ask the cluster; None: nobody can be asked."""
+    """`ask`: for regions whose policy is to ask the cluster; None without a cluster to ask."""
 
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
         self._reader: VaultReader | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
-        """How the reads ended that were not answered at once: whose word they were, or why there was none."""
+        """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
 
     def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
         """The vault that is read from now on."""
@@ -42,21 +42,21 @@ class FencedReads:
 
     async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
         if self.ask is None:
-            raise Fenced("this node knows nobody to ask")
+            raise Fenced("this node has no cluster to ask")
         return await self.ask(start, end, limit)
 
     def close(self) -> None:
-        """Before the vault is."""
+        """Must be called before the vault is closed."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
     def at_once(self, key: bytes) -> ShownPage | None:
-        """What takes no waiting and no policy; None: `read` it. Raises VaultError."""
+        """None if the read requires waiting or a policy: use `read`. Raises VaultError."""
         return None if self._reader is None else self._reader.at_once(key)
 
     def state(self) -> object | None:
-        """While it is the same object, `at_once` shows the same rows; None while nothing may be served."""
+        """As long as it is the same object, `at_once` returns the same rows; None while nothing may be served."""
         reader = self._reader
         if reader is None:
             return None
@@ -70,17 +70,17 @@ class FencedReads:
         return await self._counted(self._open().read_async(key))
 
     async def range(self, start: bytes, end: bytes | None, limit: int) -> Rows:
-        """All of one revision; others have a turn meanwhile. Raises ReadRefused, VaultError."""
+        """The whole range at one revision, with turns for other tasks. Raises ReadRefused, VaultError."""
         return await self._counted(self._open().range_async(start, end, limit))
 
     async def wait_for(self, revision: int, timeout_s: float) -> int:
-        """LV, once it is there. Raises NotReached."""
+        """Waits until LV has reached the revision; returns LV. Raises NotReached."""
         return await self._open().wait_for_async(revision, timeout_s)
 
     def _open(self) -> VaultReader:
         if self._reader is None:
             self.ended["fenced"] += 1
-            raise Fenced("the vault of this node is not open: ask another one, or read linearizably with /v1/kv")
+            raise Fenced("the vault of this node is not open: ask another node, or read linearizably with /v1/kv")
         return self._reader
 
     async def _counted(self, reading: Awaitable[T]) -> T:

@@ -1,8 +1,8 @@
-"""What the leader proposes of its own accord: leases that ran out, compaction by retention, results to forget, time,
-and, once in the life of a cluster, its id.
+"""Commands that the leader proposes by itself: expiry of leases, compaction by retention, forgetting of request
+results, the time, and once per cluster its id.
 
-The meta storage says what is due (`MetaStore.due_commands`, pure); proposing one twice does no harm, so a change of
-leader in between does none either.
+The metadata store computes which commands are due (`MetaStore.due_commands`, pure). Proposing one twice is harmless, so
+a change of leader in between is harmless, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_S = 0.1
 
 
 async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> None:
-    """Run until cancelled. Raises NodeFailed when the node has stopped itself."""
+    """Runs until cancelled. Raises NodeFailed when the node has stopped itself."""
     while True:
         await asyncio.sleep(LOOK_S)
         if store.collecting:
@@ -37,11 +37,11 @@ async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> 
             except NodeFailed:
                 raise
             except RaftError as error:
-                log.debug("%s is proposed again later: %s", type(command).__name__, error)
+                log.debug("%s was not committed, it will be proposed again: %s", type(command).__name__, error)
                 break
 
 
 def due(store: MetaStore, clock: Clock) -> list[Command]:
-    """Of several leaders that choose an id only the first one's counts, so two at a time do no harm either."""
+    """If several leaders choose an id, only the first one counts, so concurrent proposals are harmless."""
     commands = store.due_commands(store.clock_ms(clock.now()))
     return commands if store.lineage.cluster_id else [FoundCluster(secrets.token_hex(8)), *commands]

@@ -1,4 +1,4 @@
-"""The replica of this process as a source of changes: for its own vault, and for other nodes that ask it."""
+"""The replica of this process as a source of changes: for its own vault, and for other nodes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from palisade.recovery.store_source import StoreSource
 from palisade.service.key_values import KeyValues
 
 NEWS_S = 1.0
-"""How long a question for changes waits for one."""
+"""How long a request for changes waits for one."""
 
 
 def local_source(service: KeyValues, node: str) -> StoreSource:
-    """For `node`, under whose name MM is pinned. Raises SourceUnavailable where the group can't do it now."""
+    """For `node`, in whose name MM is pinned. Raises SourceUnavailable if the group cannot serve the request."""
 
     async def barrier() -> None:
         with _unavailable():

@@ -1,4 +1,5 @@
-"""The lease of this node as the write and read path sees it: set by the part that holds it, read for every write."""
+"""The lease of this node as the write and read path sees it: set by the component that holds it, read for every
+write."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from palisade.service.strict_commands import Prefixes
 class LeaseHolder(Protocol):
     @property
     def prefixes(self) -> Prefixes:
-        """What the vault of this node knows to be strict."""
+        """The strict prefixes that the vault of this node knows."""
         ...
 
     @property
     def serves(self) -> bool:
-        """Whether a lease is held now."""
+        """Whether a lease is held."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Many writes that were sent together: one proposal, an answer for each.
+"""Many writes that arrived in one frame: one proposal, one result for each write.
 
-Those that touch no strict region are answered when they are applied. The strict ones wait together until the last of
-them is released; where that is not in time, each is answered as it stands.
+Writes that touch no strict region get their results when they are applied. The strict ones wait together until the last
+of them is released; if that is not in time, each gets a result according to its state.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from palisade.service.write_checks import CheckedWrite
 
 
 class FrameReply(Protocol):
-    """Each write of a frame is answered once, by one of these."""
+    """Each write of a frame is answered once, by one of these calls."""
 
     def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
-        """They were not proposed."""
+        """The writes were not proposed."""
         ...
 
     def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
-        """One result for each, as `metastore.result_codec` writes it."""
+        """One result for each write, encoded by `metastore.result_codec`."""
         ...
 
     def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
-        """They were proposed, and came to this."""
+        """The writes were proposed, with this outcome."""
         ...
 
 
@@ -50,7 +50,7 @@ class PendingFrame(HeldProposal):
         super().__init__([write.command for write in writes], timeout_s, strict, sum([write.puts for write in writes]))
         self.writes = writes
         self._held: Sequence[int] = ()
-        """Places of those that wait for their release."""
+        """Positions of the writes that wait for their release."""
         self._reply, self._metrics = reply, metrics
         self.all_strict = strict is not None and all(write.strict for write in writes)
 
@@ -64,31 +64,31 @@ class PendingFrame(HeldProposal):
             return
         self.state = WriteState.HELD
         if len(self._held) < len(self.writes):
-            self._tell(applied, [place for place, write in enumerate(self.writes) if not write.strict])
+            self._send(applied, [place for place, write in enumerate(self.writes) if not write.strict])
         held = applied._replace(results=[applied.results[place] for place in self._held])
         strict.when_released(held, self.until, self.reached)
 
     def late(self, applied: Applied, strict: StrictResponses) -> None:
-        """Each put of a series, too: they have revisions of their own, and what was refused waits for no release."""
+        """Each put of a series, too: they have revisions of their own, and a refused one waits for no release."""
         places = self._held if self.state is WriteState.HELD else range(len(self.writes))
         self.state = WriteState.ANSWERED
         for place in places:
             write, result = self.writes[place], applied.results[place]
             for number, each in enumerate(results_in(result) or [result], write.number):
                 single = [write._replace(number=number, puts=1)]
-                self._answer_some(single, strict.as_it_stands(applied._replace(results=[each])))
+                self._send_some(single, strict.as_it_stands(applied._replace(results=[each])))
 
     def answer(self, outcome: Outcome) -> None:
         if self._held and isinstance(outcome, Applied):
-            self._tell(outcome, self._held)
+            self._send(outcome, self._held)
         else:
-            self._answer_some(self.writes, outcome)
+            self._send_some(self.writes, outcome)
 
-    def _tell(self, applied: Applied, places: Sequence[int]) -> None:
+    def _send(self, applied: Applied, places: Sequence[int]) -> None:
         results = [applied.results[place] for place in places]
-        self._answer_some([self.writes[place] for place in places], applied._replace(results=results))
+        self._send_some([self.writes[place] for place in places], applied._replace(results=results))
 
-    def _answer_some(self, writes: Sequence[CheckedWrite], outcome: Outcome) -> None:
+    def _send_some(self, writes: Sequence[CheckedWrite], outcome: Outcome) -> None:
         if isinstance(outcome, Applied):
             self._metrics.applied += sum([write.puts for write in writes])
             self._reply.on_results(writes, outcome.results)

@@ -1,4 +1,5 @@
-"""What the node's APIs need of a Raft group: `raftgroup.group.Group` has it, and so has the fake of the tests."""
+"""The interface of a Raft group as the node's APIs use it: implemented by `raftgroup.group.Group` and by the fake of
+the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from palisade.raftgroup.status import GroupStatus
 
 class GroupFace(Protocol):
     def submit(self, proposal: Proposal) -> None:
-        """End it exactly once, in a later turn of the loop. Raises RaftError where nothing began."""
+        """Ends it exactly once, in a later turn of the event loop. Raises RaftError if nothing was proposed."""
         ...
 
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...

@@ -1,8 +1,8 @@
-"""Carries procedures out at the leader: those that are begun, and those that a leader before has left (F9).
+"""Executes procedures at the leader: new ones, and those that an earlier leader has left unfinished (F9).
 
-Every procedure that has not ended holds a lock, so the locks say which are open, and a new lock is the news of a new
-procedure. A node that leads no more drops what it was doing: the next leader goes on from the records. Two that believe
-to lead do no harm (`palisade/catalog/procedures.py`).
+Every unfinished procedure holds a lock, so the locks list the open ones, and a new lock announces a new procedure. A
+node that loses leadership drops its work: the next leader continues from the records. Two nodes that both believe to
+lead do no harm (`palisade/catalog/procedures.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ RETRY_MAX_S = 5.0
 
 
 class Runner:
-    """`run` until cancelled. `working`: the ids that it works on now. `ended`: how many came to which end here."""
+    """`run` until cancelled. `working`: ids of the procedures in execution. `ended`: number of procedures that ended
+    here, by end."""
 
     def __init__(self, service: KeyValues, engine: ProcedureEngine) -> None:
         self._service = service
@@ -56,12 +57,12 @@ class Runner:
             except NodeFailed:
                 raise
             except (RaftError, Compacted) as error:
-                log.debug("procedures are looked after later: %s", error)
+                log.debug("procedures cannot be read, retrying: %s", error)
             finally:
                 await self._drop()
 
     async def _lead(self) -> None:
-        """While this node leads, in one term. What is open is looked for once; then the watch brings the new ones."""
+        """While this node leads, in one term. Open procedures are looked up once; then a watch announces new ones."""
         await self._service.barrier()
         request = WatchRequest(keys.LOCKS, prefix_end(keys.LOCKS), filters=frozenset({"delete"}))
         watching = self._service.watch(request, progress_s=LOOK_S)
@@ -93,7 +94,7 @@ class Runner:
             task.add_done_callback(lambda _: self._tasks.pop(id_, None))
 
     async def _carry(self, id_: str) -> None:
-        """To its end, however often it has to be tried; what is a fault of ours is logged, and tried again as well."""
+        """Until it ends, however often it has to be retried. Unexpected errors are logged and retried as well."""
         retry_s = RETRY_MIN_S
         while True:
             try:
@@ -111,11 +112,11 @@ class Runner:
                     self._failed.set_exception(error)
                 return
             except (RaftError, ProcedurePending) as error:
-                log.debug("procedure %s goes on later: %s", id_, error)
+                log.debug("procedure %s is interrupted, retrying: %s", id_, error)
             except MetastoreError as error:
-                log.warning("procedure %s goes on later: %s", id_, error)
+                log.warning("procedure %s is interrupted, retrying: %s", id_, error)
             except Exception:
-                log.exception("procedure %s goes on later", id_)
+                log.exception("procedure %s is interrupted by an unexpected error, retrying", id_)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
 

@@ -1,4 +1,4 @@
-"""Ranges page by page: a large range never delays a heartbeat, and is of one revision all the same."""
+"""Reads ranges page by page: a large range does not delay heartbeats and is still of one revision."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from palisade.metastore.state_machine import MetaStore
 PAGE_KEYS_FIRST = 64
 PAGE_KEYS_MAX = 1_024
 PAGE_BYTES = 512 * 1024
-"""About how much is read in one turn of the loop."""
+"""About how many bytes are read in one turn of the event loop."""
 PAGE_BLOCKS = 500
-"""Of events that were looked at, for a read in the past: about six milliseconds."""
+"""Events examined per turn, for a read in the past: about six milliseconds."""
 
 
 async def read_pages(store: MetaStore, request: Range, bytes_max: int | None) -> RangeResult:
-    """A whole range at one revision, page by page, with a turn of the loop in between."""
+    """A whole range at one revision, page by page, with turns of the event loop in between."""
     wanted = request.limit if request.limit > 0 else sys.maxsize
     keys = PAGE_KEYS_FIRST
     past, blocks = request.revision > 0, store.blocks_read
@@ -51,7 +51,7 @@ async def read_pages(store: MetaStore, request: Range, bytes_max: int | None) ->
 
 
 async def _count_from(store: MetaStore, request: Range) -> int:
-    """Of a past revision, page by page: each key may take as many looks at what was written since as it has."""
+    """The count at a past revision, page by page: each key may have as many later events as there are."""
     keys, count, blocks = PAGE_KEYS_FIRST, 0, store.blocks_read
     while True:
         await asyncio.sleep(0)
@@ -77,7 +77,7 @@ def next_page_keys(keys: int, size_bytes: int, blocks: int = 0) -> int:
 
 
 def is_pageable(request: Range) -> bool:
-    """Whether pages in the order of the keys make up the answer."""
+    """Whether pages in the order of the keys make up the result."""
     ordered = request.sort_target is SortTarget.KEY and request.sort_order is not SortOrder.DESCEND
     filtered = (
         request.min_mod_revision

@@ -1,8 +1,8 @@
-"""The regions of a cluster, read and changed: what HTTP, the stream and the command line share.
+"""Reads and changes the regions of a cluster, for HTTP, the stream and the command line.
 
-A change is answered when every node treats the prefix so, as any other strict write is; and when whatever was written
-before that is released. Some of it was answered at its commit, by nodes that did not know yet: from this answer on
-nobody reads what it replaced either.
+A change is acknowledged when every node treats the prefix accordingly, like any other strict write, and when all
+earlier writes are released. Some of those were acknowledged at their commit by nodes that did not know the change yet:
+from this acknowledgement on no node serves the values that they replaced.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CHANGE_TRIES = 10
 
 
 def regions_of(store: MetaStore) -> Regions:
-    """As they are at LM."""
+    """As of LM."""
     rows = store.range(Range(REGIONS_PREFIX, REGIONS_END)).kvs
     return Regions.of((kv.key, kv.value) for kv in rows)
 
 
 def view_of(regions: Regions, revision: int) -> dict[str, Any]:
-    """Shape `Regions`: all of them, the built in ones first; what is stored and makes no sense is told as well."""
+    """Shape `Regions`: all regions, the built-in ones first, including stored records that cannot be parsed."""
     shapes = [region_shape(each) for each in regions.all]
     return {"revision": revision, "regions": shapes, "problems": list(regions.problems)}
 
@@ -54,14 +54,14 @@ def named(regions: Regions, name: str) -> Region:
 
 
 class RegionReader(Protocol):
-    """What can be asked of any node that keeps a vault."""
+    """Reads that every node with a vault serves."""
 
     async def view(self) -> dict[str, Any]: ...
     async def get(self, name: str) -> Region: ...
 
 
 class FencedRegions:
-    """The regions as a node that is no member has them, read through its fence: so no policy of before is told."""
+    """The regions as a node that is no member has them, read through its fence: it never shows a replaced policy."""
 
     def __init__(self, reads: FencedReads) -> None:
         self._reads = reads
@@ -97,7 +97,7 @@ class RegionAdmin:
         return Regions.of((kv.key, kv.value) for kv in read.kvs), read.revision
 
     async def put(self, region: Region) -> int:
-        """The revision. Raises InvalidRequest."""
+        """Returns the revision. Raises InvalidRequest."""
         await self._check(region)
         result = await self._service.write(Put(region_key(region.name), pack_region(region)), caller=THIS_NODE)
         await self._service.all_released()
@@ -110,13 +110,11 @@ class RegionAdmin:
             raise InvalidRequest(str(error)) from None
         other = next((each for each in (await self._read())[0].all if each.prefix == region.prefix), None)
         if other is not None and other.name != region.name:
-            raise InvalidRequest(
-                f"region {other.name} has the prefix {region.prefix!r} already: change or delete that one"
-            )
+            raise InvalidRequest(f"region {other.name} already has the prefix {region.prefix!r}: change or delete it")
 
     async def change(self, name: str, fields: Mapping[str, Any]) -> tuple[int, Region]:
-        """What is not in `fields` (`prefix`, `mode`, `policy`, `default`) stays as it is, also where others change the
-        region meanwhile. Raises KeyNotFound, InvalidRequest."""
+        """Keeps the values of fields (`prefix`, `mode`, `policy`, `default`) that are not in `fields`, also under
+        concurrent changes. Raises KeyNotFound, InvalidRequest."""
         for _ in range(CHANGE_TRIES):
             region, modified = await self._stored(name)
             changed = replace(region, **fields)
@@ -129,22 +127,26 @@ class RegionAdmin:
             if result.succeeded:
                 await self._service.all_released()
                 return int(result.revision), changed
-        raise InvalidRequest(f"the region {name} is being changed by others all the time: look at it, and try again")
+        raise InvalidRequest(
+            f"region {name} was not changed: {CHANGE_TRIES} attempts met concurrent changes; read it and retry"
+        )
 
     async def _stored(self, name: str) -> tuple[Region, int]:
-        """And the revision of its last change. Raises KeyNotFound, InvalidRequest."""
+        """The region and the revision of its last change. Raises KeyNotFound, InvalidRequest."""
         if named((await self._read())[0], name).built_in:
-            raise InvalidRequest(f"the region {name} is built in, and stays as it is")
+            raise InvalidRequest(f"region {name} is built in and cannot be changed")
         read = await self._service.range(Range(region_key(name)), caller=THIS_NODE)
         if not read.kvs:
             raise KeyNotFound(f"there is no region {name[:64]}")
         try:
             return unpack_region(name, read.kvs[0].value), read.kvs[0].mod_revision
         except ValueError as error:
-            raise InvalidRequest(f"the record of region {name} makes no sense ({error}): set it as a whole") from None
+            raise InvalidRequest(
+                f"the stored record of region {name} is invalid ({error}): set all its fields"
+            ) from None
 
     async def put_packed(self, name: str, packed: bytes) -> int:
-        """As it is stored. Raises InvalidRequest."""
+        """In its stored form. Raises InvalidRequest."""
         try:
             region = unpack_region(name, packed)
         except ValueError as error:
@@ -152,9 +154,9 @@ class RegionAdmin:
         return await self.put(region)
 
     async def delete(self, name: str) -> int:
-        """The revision. Raises KeyNotFound, InvalidRequest."""
+        """Returns the revision. Raises KeyNotFound, InvalidRequest."""
         if not 0 < len(name.encode()) <= 64:
-            raise InvalidRequest("the name of a region has 1 to 64 bytes")
+            raise InvalidRequest("the name of a region must have 1 to 64 bytes")
         result = await self._service.write(DeleteRange(region_key(name)), caller=THIS_NODE)
         if not result.deleted:
             raise KeyNotFound(f"there is no region {name} that can be deleted; built-in regions stay")

@@ -1,6 +1,7 @@
-"""What is kept for a request id is the answer to one request: whoever sends another one with that id is told so.
+"""Detects the reuse of a request id for a request of another kind.
 
-The store compares ids and not requests (M3), so what it finds may be of another kind than what was asked for.
+The store compares ids and not requests (M3), so the result it has stored for an id may belong to another kind of
+request.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ ANSWERS: dict[type, type] = {
 
 
 def check_answers(result: Any, request: Command, request_id: RequestId) -> None:
-    """Raises InvalidRequest where it is the result of a request of another kind."""
+    """Raises InvalidRequest if it is the result of a request of another kind."""
     expected = ANSWERS.get(type(request))
     if expected is not None and not isinstance(result, expected):
         raise InvalidRequest(
-            f"the request id {request_id.client}/{request_id.sequence} was used before, for a request of another kind: "
+            f"the request id {request_id.client}/{request_id.sequence} was used before for a request of another kind: "
             "nothing was done. Use a new sequence number for each write"
         )

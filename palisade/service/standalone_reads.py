@@ -1,7 +1,7 @@
-"""Reads of a vault without a cluster (R8): what a request asks of the latest state, answered from LV.
+"""Reads of a vault without a cluster (R8): requests for the latest state, answered at LV.
 
-Pure. A vault has no history: the only revision that can be read is LV, an older one is refused as compacted, a later
-one as not there yet. The order of filters, sort and limit is that of the meta storage (`metastore/range_read.py`).
+Pure. A vault has no history: LV is the only readable revision. An older one is refused as compacted, a later one as not
+yet reached. Filters, sort and limit apply in the same order as in the metadata store (`metastore/range_read.py`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from palisade.wire.error_codes import WithoutCluster
 
 NO_LINK = bytes(LINK_BYTES)
 LIMITS = Limits()
-"""The vault does not say what its cluster goes by."""
+"""The defaults: a vault does not store the limits of its cluster."""
 
 
 class StandaloneReads:
-    """What `api.http.v1_keys.Keys` asks, answered by a vault; whatever would change something is refused."""
+    """The reads of `api.http.v1_keys.Keys`, served by a vault; every write is refused."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
     async def range(self, request: Range, *, caller: Caller) -> RangeResult:
-        """Raises Compacted, FutureRevision, and the refusal of what no member would look up."""
+        """Raises Compacted, FutureRevision, and the refusals that a member would return."""
         check_request(request, LIMITS)
         return read_vault_range(self._vault, request)
 
     async def write(self, request: Write, request_id: RequestId | None, *, caller: Caller) -> object:
         raise WithoutCluster(
-            "this node runs in standalone mode, without its cluster: it serves what its vault has and changes nothing; "
+            "this node runs in standalone mode, without its cluster: it serves reads and accepts no writes; "
             "write to a member of the cluster, or start this node without --standalone"
         )
 
@@ -45,7 +45,7 @@ class StandaloneReads:
 def read_vault_range(vault: Vault, request: Range) -> RangeResult:
     latest = vault.revision
     if 0 < request.revision < latest:
-        raise Compacted(f"a vault has no history: revision {latest} is the only one that it can show", latest)
+        raise Compacted(f"a vault has no history: revision {latest} is its only readable revision", latest)
     if request.revision > latest:
         raise FutureRevision(f"revision {request.revision} is not in the vault, which is at {latest}")
     found = rows_of(vault, request)
@@ -59,7 +59,7 @@ def read_vault_range(vault: Vault, request: Range) -> RangeResult:
 
 
 def rows_of(vault: Vault, request: Range) -> list[Found]:
-    """In order of the keys. Raises VaultDamaged."""
+    """In the order of the keys. Raises VaultDamaged."""
     if request.range_end:
         entries = list(vault.entries(request.key, end_of(request.range_end)))
     else:

@@ -1,7 +1,7 @@
-"""A watch as something to wait for. It holds no events: each is read from the store when it is asked for.
+"""A watch that can be awaited. It buffers no events: each is read from the store on demand.
 
-So a slow consumer costs nothing, stalls nobody, and loses nothing; it is told MM, as an error, if compaction has
-overtaken it (M4).
+So a slow consumer occupies no memory, delays no other, and misses nothing. If compaction overtakes it, it gets MM in an
+error (M4).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ POLL_BYTES_MAX = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """Every event up to `revision` that the watch asks for was handed out."""
+    """Every event up to `revision` that matches the watch was returned."""
 
     revision: int
 
 
 class Watching:
-    """`progress_s`: how long nothing may happen before `next` answers with Progress; None for never."""
+    """`progress_s`: after how long without events `next` returns a ProgressReport; None for never."""
 
     def __init__(
         self, hub: WatchHub, request: WatchRequest, metrics: Metrics, *, progress_s: float | None = None
     ) -> None:
         self._news = asyncio.Event()
         self.revision = hub.revision
-        """Of the store, when the watch began."""
+        """The latest revision of the store when the watch began."""
         self._watcher = hub.open(request, self._news.set)
         self._metrics = metrics
         self._progress_s = progress_s
@@ -42,7 +42,7 @@ class Watching:
 
     @property
     def next_revision(self) -> int:
-        """Where a watch that goes on after this one has to start."""
+        """Where a watch that continues this one has to start."""
         return self._watcher.next_revision
 
     @property
@@ -50,7 +50,7 @@ class Watching:
         return ProgressReport(self._watcher.progress)
 
     def poll(self) -> tuple[RevisionEvents, ...]:
-        """What is there now; may be empty although there is more. Raises Compacted."""
+        """The events available now; an empty result does not mean end of stream. Raises Compacted."""
         return self._watcher.poll(POLL_REVISIONS_MAX, POLL_BYTES_MAX)
 
     async def next(self) -> tuple[RevisionEvents, ...] | ProgressReport:

@@ -1,7 +1,7 @@
-"""Writes that arrive encoded: what is refused before it is proposed, and which regions the rest touches.
+"""Checks of encoded writes: which are refused before they are proposed, and which strict regions the others touch.
 
-The checks are those of `KeyValues.submit`. A plain put, which most commands are, is checked without making a value of
-it; every command is unpacked once.
+The checks are those of `KeyValues.submit`. A plain put, the most frequent command, is checked without decoding it into
+a value; every command is unpacked once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from palisade.service.strict_responses import StrictResponses
 CLIENT_COMMANDS = (
     Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,
 )  # fmt: skip
-"""What a client may propose; the rest is proposed by the leader alone."""
+"""What clients may propose; other commands are proposed by the leader alone."""
 PLAIN_PUT_EXTRA_BYTES = 512
 
 
 class TooManyPuts(InvalidRequest):
-    """A frame is one entry of the log, which takes every replica one turn: its puts are bounded."""
+    """A frame is one entry of the log, which every replica applies in one turn: the number of its puts is bounded."""
 
 
 class CheckedWrite(NamedTuple):
-    """A command; `number` and `puts`: the requests that it answers, successive ones. `refusal`: it is not proposed.
+    """A command; `number` and `puts`: the consecutive requests that it answers. `refusal`: it is not proposed.
 
-    `strict`: it touches a strict region, so its answer waits for the release."""
+    `strict`: it touches a strict region, so its result waits for the release.
+    """
 
     number: int
     puts: int
@@ -70,7 +71,7 @@ class WriteChecks:
     def frame(
         self, numbered: Iterable[tuple[int, Any]], caller: Caller, puts_max: int
     ) -> tuple[list[CheckedWrite], list[CheckedWrite]]:
-        """(what can be proposed, what is refused). Raises TooManyPuts."""
+        """(accepted commands, refused commands). Raises TooManyPuts."""
         accepted: list[CheckedWrite] = []
         refused: list[CheckedWrite] = []
         puts = 0
@@ -78,12 +79,14 @@ class WriteChecks:
             for write in self.command(number, command, caller):
                 puts += write.puts
                 if puts > puts_max:
-                    raise TooManyPuts(f"a frame has up to {puts_max} puts, those in series included: send several")
+                    raise TooManyPuts(
+                        f"a frame may have up to {puts_max} puts, including those in series: send several frames"
+                    )
                 (accepted if write.refusal is None else refused).append(write)
         return accepted, refused
 
     def command(self, number: int, command: Any, caller: Caller) -> Iterator[CheckedWrite]:
-        """What of it can be proposed, or why not: for each put of a series apart, if something is wrong with one."""
+        """The accepted command, or the refusal: for each put of a series separately, if one of them is invalid."""
         try:
             fields = unpacked(command)
         except InvalidRequest as error:
@@ -138,7 +141,7 @@ class WriteChecks:
         """Raises the refusal of a command that a client may not propose, or that could not be applied."""
         request, request_id = decode_fields(fields)
         if not isinstance(request, CLIENT_COMMANDS):
-            raise InvalidRequest(f"{type(request).__name__} is proposed by the leader alone: clients can't send it")
+            raise InvalidRequest(f"{type(request).__name__} is proposed by the leader alone: clients cannot send it")
         check_request(request, self._limits)
         if request_id is not None:
             check_request_id(request_id, self._limits)
@@ -148,12 +151,12 @@ class WriteChecks:
 def unpacked(command: Any) -> Any:
     """Raises InvalidRequest."""
     if type(command) is not bytes:
-        raise InvalidRequest(f"a command is bytes, not {type(command).__name__}")
+        raise InvalidRequest(f"a command must be bytes, not {type(command).__name__}")
     return unpack_command(command)
 
 
 def is_plain(fields: Any, limits: Limits) -> bool:
-    """Whether it is a plain put and nothing can be wrong with it; the long way says what is, or that it is unusual."""
+    """Whether it is a valid plain put; for other commands the full check decides."""
     if type(fields) is not list or len(fields) != 4 or fields[0] != PLAIN_PUT or type(fields[0]) is not int:
         return False
     _, rid, key, value = fields
@@ -174,7 +177,7 @@ def is_plain(fields: Any, limits: Limits) -> bool:
 
 
 def read_range(fields: Any, limits: Limits) -> Range:
-    """The range that a READS frame holds. Raises the refusal."""
+    """The range in a READS frame. Raises the refusal."""
     request = decode_operation(fields, 0)
     if not isinstance(request, Range):
         raise InvalidRequest(f"a read is a range (operation {RANGE})")

@@ -1,4 +1,4 @@
-"""GET /v1/backup: one revision while writes go on, and an end that can't be mistaken (issue 3)."""
+"""GET /v1/backup: one revision under concurrent writes, and an unmistakable end (issue 3)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def checked(data: bytes) -> BackupHeader:
     return check.finish()[0]
 
 
-async def test_it_is_one_revision_however_much_is_written_meanwhile(
+async def test_backup_is_of_one_revision_despite_concurrent_writes(
     http: ClientSession, service: KeyValues, spy: Spy
 ) -> None:
     revision = service.store.revision
@@ -93,7 +93,7 @@ async def test_it_is_one_revision_however_much_is_written_meanwhile(
     assert spy.closed == 1
 
 
-async def test_the_loop_turns_between_two_pieces(http: ClientSession, spy: Spy) -> None:
+async def test_event_loop_turns_between_two_pieces_of_a_backup(http: ClientSession, spy: Spy) -> None:
     turns = 0
     seen: list[int] = []
 
@@ -112,7 +112,7 @@ async def test_the_loop_turns_between_two_pieces(http: ClientSession, spy: Spy) 
     assert all(later > earlier for earlier, later in pairwise(seen))
 
 
-async def test_a_snapshot_that_is_given_up_half_way_says_so_and_is_no_backup(http: ClientSession, spy: Spy) -> None:
+async def test_aborted_backup_ends_with_its_error_and_is_rejected(http: ClientSession, spy: Spy) -> None:
     def gone(number: int) -> None:
         if number == 2:
             raise SnapshotGone("the file has grown by 1 GiB")
@@ -125,9 +125,7 @@ async def test_a_snapshot_that_is_given_up_half_way_says_so_and_is_no_backup(htt
     assert spy.closed == 1
 
 
-async def test_without_a_majority_only_a_serializable_one_is_given(
-    http: ClientSession, group: FakeGroup, spy: Spy
-) -> None:
+async def test_backup_without_majority_requires_serializable(http: ClientSession, group: FakeGroup, spy: Spy) -> None:
     group.majority = False
     async with http.get("/v1/backup") as answer:
         assert (answer.status, (await answer.json())["code"]) == (503, "unavailable")
@@ -135,7 +133,7 @@ async def test_without_a_majority_only_a_serializable_one_is_given(
         checked(await answer.read())
 
 
-async def test_a_third_one_at_a_time_is_refused_and_one_that_is_left_makes_room(
+async def test_third_concurrent_backup_is_refused_until_one_ends(
     http: ClientSession, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(v1_backup, "BACKUPS_MAX", 1)
@@ -169,6 +167,6 @@ async def test_node_without_a_disk_rejects_a_backup(service: KeyValues) -> None:
         await server.close()
 
 
-async def test_an_unknown_parameter_is_refused(http: ClientSession, spy: Spy) -> None:
+async def test_unknown_parameter_is_refused(http: ClientSession, spy: Spy) -> None:
     async with http.get("/v1/backup?consistent=1") as answer:
         assert answer.status == 400

@@ -1,4 +1,4 @@
-"""/v1/catalog and /v1/procedures over HTTP: every way in, every kind of bad input (N2, N5; issue 4)."""
+"""/v1/catalog and /v1/procedures over HTTP: every route, every kind of invalid input (N2, N5; issue 4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def done(http: ClientSession, method: str, path: str, body: Any = None) ->
     return found
 
 
-async def test_a_database_with_a_table_is_made_looked_at_and_dropped(http: ClientSession) -> None:
+async def test_database_with_a_table_is_created_read_and_dropped(http: ClientSession) -> None:
     await done(http, "PUT", "/v1/catalog/databases/plant", {"properties": {"owner": "ops"}})
     await done(http, "PUT", "/v1/catalog/tables/plant.readings", {"columns": COLUMNS})
     await done(
@@ -50,7 +50,7 @@ async def test_a_database_with_a_table_is_made_looked_at_and_dropped(http: Clien
     assert all(each["node"] == "n1" and each["revision"] for each in procedure["steps"])
 
 
-async def test_what_is_not_done_is_202_with_its_location(http: ClientSession, services: NodeServices) -> None:
+async def test_unfinished_operation_returns_202_with_location(http: ClientSession, services: NodeServices) -> None:
     assert services.catalog is not None
     gate = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def test_what_is_not_done_is_202_with_its_location(http: ClientSession, se
     assert (status, found["state"], found["released"]) == (200, "done", True)
 
 
-async def test_a_repeated_request_with_an_id_is_carried_out_once(http: ClientSession) -> None:
+async def test_repeated_request_with_an_id_is_executed_once(http: ClientSession) -> None:
     first = await done(http, "PUT", "/v1/catalog/databases/plant?procedure=once")
     again = await done(http, "PUT", "/v1/catalog/databases/plant?procedure=once")
     assert again["revision"] == first["revision"]
@@ -90,7 +90,7 @@ async def test_every_operation_is_listed_with_its_fields(http: ClientSession) ->
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/catalog/operations/nothing", {}, 400, "create-database"),
     ("POST", "/v1/catalog/operations/create-table", {"table": "plant"}, 400, "table: "),
-    ("POST", "/v1/catalog/operations/create-table", [1], 400, "not an object"),
+    ("POST", "/v1/catalog/operations/create-table", [1], 400, "not a JSON object"),
     ("POST", "/v1/catalog/operations/create-table", {"table": "a.b", "columns": 1.5}, 400, "columns: is 1.5"),
     ("POST", "/v1/catalog/operations/set-ttl", {"path": "plant", "ttl_ms": 1.5}, 400, "ttl_ms: 1.5"),
     ("PUT", "/v1/catalog/nothing/x", None, 404, "there are databases"),
@@ -100,7 +100,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/v1/catalog/tables?limit=1001", None, 400, "limit: 1001"),
     ("GET", "/v1/catalog/tables?what=1", None, 400, "what"),
     ("PUT", "/v1/catalog/template-paths/plant", None, 400, "by operations"),
-    ("PUT", "/v1/catalog/databases/plant", {"database": "other"}, 400, "database: the body has another one"),
+    ("PUT", "/v1/catalog/databases/plant", {"database": "other"}, 400, "database: differs between body and path"),
     ("PUT", "/v1/catalog/databases/plant?wait_s=soon", None, 400, "wait_s: "),
     ("PUT", "/v1/catalog/databases/plant?wait_s=nan", None, 400, "wait_s: "),
     ("PUT", "/v1/catalog/databases/plant?procedure=a%2Fb", None, 400, "procedure: "),
@@ -129,7 +129,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "text"), BAD, ids=[f"{row[0]} {row[1]} {row[4]}" for row in BAD]
 )
-async def test_what_can_not_be_read_is_refused_by_name(
+async def test_malformed_request_is_refused_naming_the_field(
     http: ClientSession, method: str, path: str, body: Any, status: int, text: str
 ) -> None:
     found_status, found = await call(http, method, path, body)
@@ -144,7 +144,7 @@ async def test_half_a_body_and_a_nested_one_are_refused(http: ClientSession) -> 
             assert answer.status == 400, body[:20]
 
 
-async def test_a_node_without_a_catalog_says_so(service: KeyValues) -> None:
+async def test_node_without_a_catalog_refuses_catalog_requests(service: KeyValues) -> None:
     server = HttpServer(NodeServices(service), "demo", "n1")
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
@@ -154,7 +154,7 @@ async def test_a_node_without_a_catalog_says_so(service: KeyValues) -> None:
     assert "keeps no catalog" in found["detail"]
 
 
-async def test_metrics_say_how_procedures_end(http: ClientSession) -> None:
+async def test_metrics_count_procedures_by_end(http: ClientSession) -> None:
     await done(http, "PUT", "/v1/catalog/databases/plant")
     await call(http, "PUT", "/v1/catalog/databases/plant")
     async with http.get("/metrics") as answer:

@@ -1,5 +1,5 @@
-"""What a client sends that is not HTTP, or not what its head says: refused with 400 by every kind of node, and no line
-in its log (docs/bugs-found.md; scenarios.md, "Everywhere")."""
+"""Requests that are not HTTP, or that contradict their head: every kind of node refuses them with 400 and logs nothing
+(docs/bugs-found.md; scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("path", ["/v1/put", "/v1/kv/a", "/v3/kv/put", "/v3/watch", "/v3/lease/keepalive"])
-async def test_a_body_that_is_not_encoded_as_its_head_says(server: HttpServer, path: str, encoding: str) -> None:
-    """It was answered with 500, and a page in the log."""
+async def test_body_with_wrong_content_encoding_is_refused(server: HttpServer, path: str, encoding: str) -> None:
+    """The response was 500, and the log had a traceback."""
     method = "PUT" if path == "/v1/kv/a" else "POST"
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: {encoding}\r\n"
     async with RawHttp(server.port) as connection:
@@ -54,12 +54,12 @@ async def answers_and_says_nothing(port: int) -> None:
             assert (await connection.answer())[0] == 400
 
 
-async def test_what_is_not_http_is_no_news_to_a_member(server: HttpServer) -> None:
+async def test_member_does_not_log_requests_that_are_not_http(server: HttpServer) -> None:
     await answers_and_says_nothing(server.port)
 
 
-async def test_nor_to_a_node_that_stands_alone(tmp_path: Path) -> None:
-    """Its log had a page for each."""
+async def test_standalone_node_does_not_log_requests_that_are_not_http(tmp_path: Path) -> None:
+    """The log had a traceback for each."""
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))
     try:
@@ -69,7 +69,7 @@ async def test_nor_to_a_node_that_stands_alone(tmp_path: Path) -> None:
         await node.stop()
 
 
-async def test_nor_to_one_that_waits_for_its_cluster(tmp_path: Path) -> None:
+async def test_uninitialized_node_does_not_log_requests_that_are_not_http(tmp_path: Path) -> None:
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
     room = UninitializedNode(config)

@@ -1,4 +1,4 @@
-"""etcd's JSON paths without an etcd: streams, lost leaders, limits, what the differential test can't reach."""
+"""etcd's JSON paths without an etcd: streams, lost leaders, limits, what the differential test cannot reach."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SmallStore:
         return fake_group(Limits(quota_bytes=1000))
 
 
-async def test_an_answer_leaves_out_what_is_zero(http: ClientSession) -> None:
+async def test_response_omits_zero_fields(http: ClientSession) -> None:
     status, first = await post(http, "/v3/kv/put", {"key": encoded("a")})
     assert (status, set(first), first["header"]["revision"]) == (200, {"header"}, "2")
     _, found = await post(http, "/v3/kv/range", {"key": encoded("a")})
@@ -50,7 +50,7 @@ async def test_an_answer_leaves_out_what_is_zero(http: ClientSession) -> None:
 
 
 @pytest.mark.parametrize("path", ["put", "range", "deleterange", "txn", "compaction"])
-async def test_an_unknown_field_is_refused_by_its_name(http: ClientSession, group: FakeGroup, path: str) -> None:
+async def test_unknown_field_is_refused_by_its_name(http: ClientSession, group: FakeGroup, path: str) -> None:
     status, refusal = await post(http, f"/v3/kv/{path}", {"key": "YQ==", "prevkv": True})
     assert (status, refusal["code"]) == (400, 3)
     assert 'unknown field "' in refusal["message"]
@@ -82,7 +82,7 @@ async def test_strange_bodies_are_refused_and_change_nothing(
     assert group.store.revision == 1
 
 
-async def test_what_is_too_large_is_refused(http: ClientSession, group: FakeGroup) -> None:
+async def test_request_above_a_limit_is_refused(http: ClientSession, group: FakeGroup) -> None:
     big = encoded(b"v" * ((1 << 20) + 1))
     for path, body in (
         ("put", {"key": encoded("k" * 4097)}),
@@ -98,7 +98,7 @@ async def test_what_is_too_large_is_refused(http: ClientSession, group: FakeGrou
 
 
 class TestQuota(SmallStore):
-    async def test_a_full_store_takes_deletes_but_no_puts(self, http: ClientSession, group: FakeGroup) -> None:
+    async def test_full_store_accepts_deletes_but_no_puts(self, http: ClientSession, group: FakeGroup) -> None:
         for number in range(8):
             status, refusal = await post(http, "/v3/kv/put", {"key": encoded(f"k{number}"), "value": encoded("v" * 99)})
         assert (status, refusal["code"]) == (429, 8)
@@ -109,10 +109,8 @@ class TestQuota(SmallStore):
         async with http.get("/v1/alarms") as answer:
             assert [each["alarm"] for each in (await answer.json())["alarms"]] == ["quota"]
 
-    async def test_the_alarm_is_shown_and_cleared_as_etcdctl_does_it(
-        self, http: ClientSession, group: FakeGroup
-    ) -> None:
-        """It lists the alarms, and clears each one by its member and its kind."""
+    async def test_alarm_is_shown_and_cleared_as_etcdctl_does_it(self, http: ClientSession, group: FakeGroup) -> None:
+        """etcdctl lists the alarms, and clears each one by its member and its kind."""
         assert await post(http, ALARM, {}) == (200, {})
         for number in range(8):
             await post(http, "/v3/kv/put", {"key": encoded(f"k{number}"), "value": encoded("v" * 99)})
@@ -132,7 +130,7 @@ class TestQuota(SmallStore):
         assert await post(http, ALARM, clear) == (200, {})
         assert (await post(http, "/v3/kv/put", {"key": encoded("k")}))[0] == 200
 
-    async def test_nobody_raises_an_alarm_but_the_store(self, http: ClientSession) -> None:
+    async def test_alarm_cannot_be_raised_by_clients(self, http: ClientSession) -> None:
         status, refusal = await post(http, ALARM, {"action": "ACTIVATE", "alarm": "NOSPACE"})
         assert (status, refusal["code"]) == (501, 12)
         for body in ({"action": 9}, {"alarm": 9}, {"action": "FOO"}, {"alarms": "NOSPACE"}):
@@ -147,7 +145,7 @@ async def make_room(http: ClientSession, group: FakeGroup) -> None:
         group.store.collect()
 
 
-async def test_no_leader_is_503_and_says_when_to_come_back(http: ClientSession, group: FakeGroup) -> None:
+async def test_missing_leader_is_503_with_retry_after(http: ClientSession, group: FakeGroup) -> None:
     group.leading = False
     for path in ("put", "range"):
         async with http.post(f"/v3/kv/{path}", json={"key": "YQ=="}) as answer:
@@ -155,7 +153,7 @@ async def test_no_leader_is_503_and_says_when_to_come_back(http: ClientSession, 
             assert (await answer.json())["code"] == 14
 
 
-async def test_a_lost_majority_is_an_unknown_outcome(http: ClientSession, group: FakeGroup) -> None:
+async def test_lost_majority_is_an_unknown_outcome(http: ClientSession, group: FakeGroup) -> None:
     group.majority = False
     status, refusal = await post(http, "/v3/kv/put", {"key": "YQ=="})
     assert (status, refusal["message"]) == (504, "etcdserver: request timed out")
@@ -163,14 +161,14 @@ async def test_a_lost_majority_is_an_unknown_outcome(http: ClientSession, group:
     assert status == 503
 
 
-async def test_a_serializable_read_needs_no_leader(http: ClientSession, group: FakeGroup) -> None:
+async def test_serializable_read_needs_no_leader(http: ClientSession, group: FakeGroup) -> None:
     await post(http, "/v3/kv/put", {"key": "YQ=="})
     group.leading = False
     status, found = await post(http, "/v3/kv/range", {"key": "YQ==", "serializable": True})
     assert (status, found["count"]) == (200, "1")
 
 
-async def test_a_read_waits_for_its_barrier_without_a_lease(http: ClientSession, group: FakeGroup) -> None:
+async def test_read_waits_for_its_barrier_without_a_lease(http: ClientSession, group: FakeGroup) -> None:
     await post(http, "/v3/kv/put", {"key": "YQ=="})
     group.lease_valid = False
     for body in ({"key": "YQ=="}, {"key": "YQ==", "range_end": "eg=="}):
@@ -181,7 +179,7 @@ async def test_a_read_waits_for_its_barrier_without_a_lease(http: ClientSession,
 # Watches.
 
 
-async def test_a_watch_is_created_and_hears(http: ClientSession) -> None:
+async def test_watch_is_created_and_receives_events(http: ClientSession) -> None:
     async with http.post("/v3/watch", json={"create_request": {"key": "YQ=="}}) as answer:
         created = await line(answer)
         await post(http, "/v3/kv/put", {"key": "YQ==", "value": "MQ=="})
@@ -211,7 +209,7 @@ async def test_watches_of_one_stream_have_ids_and_are_cancelled(http: ClientSess
     assert [event["kv"]["key"] for event in last["events"]] == ["Yg=="]
 
 
-async def test_a_compacted_watch_is_cancelled_with_the_oldest_revision(http: ClientSession) -> None:
+async def test_compacted_watch_is_cancelled_with_the_oldest_revision(http: ClientSession) -> None:
     for _ in range(5):
         await post(http, "/v3/kv/put", {"key": "YQ=="})
     await post(http, "/v3/kv/compaction", {"revision": 4})
@@ -221,7 +219,7 @@ async def test_a_compacted_watch_is_cancelled_with_the_oldest_revision(http: Cli
     assert (cancelled["canceled"], cancelled["compact_revision"]) == (True, "4")
 
 
-async def test_progress_is_told_on_request(http: ClientSession) -> None:
+async def test_progress_is_sent_on_request(http: ClientSession) -> None:
     await post(http, "/v3/kv/put", {"key": "YQ=="})
     body = b'{"create_request": {"key": "YQ=="}}{"progress_request": {}}'
     async with http.post("/v3/watch", data=body) as answer:
@@ -247,12 +245,12 @@ async def test_requests_may_follow_while_the_watch_runs(http: ClientSession) -> 
 
 @pytest.mark.parametrize("path", ["/v3/watch", "/v3/lease/keepalive"])
 @pytest.mark.parametrize("body", [b"garbage", b"{", b'{"nope": 1}', b"[]", b"\xff\xff"])
-async def test_a_stream_that_begins_with_nonsense_is_refused(http: ClientSession, path: str, body: bytes) -> None:
+async def test_stream_with_an_invalid_first_message_is_refused(http: ClientSession, path: str, body: bytes) -> None:
     status, refusal = await post(http, path, body)
     assert (status, refusal["code"]) == (400, 3)
 
 
-async def test_a_watcher_that_hangs_up_is_forgotten(http: ClientSession, group: FakeGroup) -> None:
+async def test_watch_of_a_disconnected_client_is_closed(http: ClientSession, group: FakeGroup) -> None:
     for path, body in (("/v3/watch", {"create_request": {"key": "YQ=="}}),):
         answer = await http.post(path, json=body)
         await line(answer)
@@ -264,7 +262,7 @@ async def test_a_watcher_that_hangs_up_is_forgotten(http: ClientSession, group: 
                     return
 
 
-async def test_a_keep_alive_answers_each_message(http: ClientSession) -> None:
+async def test_keep_alive_answers_each_message(http: ClientSession) -> None:
     await post(http, "/v3/lease/grant", {"ID": 5, "TTL": 60})
     async with http.post("/v3/lease/keepalive", data=b'{"ID": 5}{"ID": "6"}') as answer:
         first, second = await line(answer), await line(answer)
@@ -273,7 +271,7 @@ async def test_a_keep_alive_answers_each_message(http: ClientSession) -> None:
     assert "TTL" not in second
 
 
-async def test_a_page_of_another_origin_is_refused(http: ClientSession, group: FakeGroup) -> None:
+async def test_page_of_another_origin_is_refused(http: ClientSession, group: FakeGroup) -> None:
     async with http.post("/v3/kv/put", json={"key": "YQ=="}, headers={"Origin": "http://evil.example"}) as answer:
         assert answer.status == 403
     async with http.get("/v1/status", headers={"Origin": "http://evil.example"}) as answer:

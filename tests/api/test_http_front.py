@@ -1,4 +1,4 @@
-"""The front of HTTP: the hot paths answer as aiohttp's handlers do, and no client gets in the way of another."""
+"""The fast path of HTTP returns the same responses as aiohttp's handlers, and no client delays another."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from palisade.api.http.fast_path import HttpConnection
 from palisade.api.http.request_head import Hot, KeyPaths, make_plan
 from palisade.api.http.server import HttpServer
 from palisade.metastore.requests import Range
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from tests.support.fake_group import FakeGroup
 from tests.support.raw_http import RawHttp
 from tests.support.waiting import until
 
 PUT = b'{"key": "YQ==", "value": "Yg=="}'
-HOT_PUT = Hot("POST /v3/kv/put", lambda *_: None, Who.BY_REQUEST, lambda *_: None)
+HOT_PUT = Hot("POST /v3/kv/put", lambda *_: None, Access.PER_REQUEST, lambda *_: None)
 HOT_KEYS = KeyPaths(
-    Hot(action, lambda *_: None, Who.BY_REQUEST, lambda *_: None) for action in ("PUT /v1/kv/", "GET /v1/fenced/")
+    Hot(action, lambda *_: None, Access.PER_REQUEST, lambda *_: None) for action in ("PUT /v1/kv/", "GET /v1/fenced/")
 )
 BODIES = [
     ("/v3/kv/put", PUT),
@@ -43,8 +43,8 @@ BODIES = [
 ]
 
 
-async def test_both_ways_through_the_server_give_the_same_answers(server: HttpServer) -> None:
-    """A header that the front does not know makes a connection aiohttp's for good."""
+async def test_fast_path_and_aiohttp_return_the_same_responses(server: HttpServer) -> None:
+    """After a header that the fast path does not support, aiohttp handles the connection for good."""
     async with RawHttp(server.port) as hot, RawHttp(server.port) as plain:
         for path, body in BODIES:
             hot.post(path, body)
@@ -72,7 +72,7 @@ async def test_pipelined_requests_are_answered_in_their_order(server: HttpServer
     assert revisions == [str(number) for number in range(2, 52) for _ in (1, 2)]
 
 
-async def test_a_request_in_small_pieces_is_one_request(server: HttpServer) -> None:
+async def test_request_in_small_pieces_is_one_request(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         whole = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(PUT), PUT)
         for at in range(0, len(whole), 7):
@@ -82,9 +82,9 @@ async def test_a_request_in_small_pieces_is_one_request(server: HttpServer) -> N
         assert (await connection.json())[0] == 200
 
 
-async def test_a_body_that_trickles_in_costs_no_more_than_its_length(server: HttpServer) -> None:
-    """It was joined with what was there, and its head looked at, anew with each piece: 3 MiB in pieces of 64 bytes
-    cost 3.4 s of the loop, and cost 0.02 s now (docs/bugs-found.md)."""
+async def test_slow_body_costs_no_more_than_its_length(server: HttpServer) -> None:
+    """For each piece the body was copied and its head parsed again: 3 MiB in pieces of 64 bytes took 3.4 s of the event
+    loop, 0.02 s since then (docs/bugs-found.md)."""
     value = b"x" * (1 << 19)
     body = b'{"key": "YQ==", "value": "%b"}' % base64.b64encode(value)
     request = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
@@ -113,7 +113,7 @@ class SentTo(asyncio.Transport):
     def abort(self) -> None: ...
 
 
-async def test_a_connection_goes_from_hot_to_any_other_request(server: HttpServer) -> None:
+async def test_connection_switches_from_fast_path_to_aiohttp(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         connection.post("/v3/kv/put", PUT)
         assert (await connection.json())[0] == 200
@@ -137,14 +137,14 @@ async def test_a_connection_goes_from_hot_to_any_other_request(server: HttpServe
         b"no colon",
     ],
 )
-def test_what_is_not_plain_is_left_to_aiohttp(header: bytes) -> None:
+def test_request_with_unusual_headers_is_left_to_aiohttp(header: bytes) -> None:
     paths = {b"/v3/kv/put": HOT_PUT}
     head = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
     assert make_plan(head + b"\r\n", paths) is not None
     assert make_plan(head + header + b"\r\n\r\n", paths) is None
 
 
-def test_a_head_without_a_length_or_of_another_version_is_left_to_aiohttp() -> None:
+def test_head_without_a_length_or_of_another_version_is_left_to_aiohttp() -> None:
     paths = {b"/v3/kv/put": HOT_PUT}
     assert make_plan(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\n\r\n", paths) is None
     assert make_plan(b"POST /v3/kv/put HTTP/1.0\r\nContent-Length: 5\r\n\r\n", paths) is None
@@ -234,14 +234,14 @@ async def test_garbage_is_a_bad_request(server: HttpServer, group: FakeGroup, ga
     assert group.store.revision == 1
 
 
-async def test_a_head_without_end_is_refused(server: HttpServer) -> None:
+async def test_head_without_end_is_refused(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         connection.send(b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 40_000)
         assert b" 400 " in (await connection.end()).split(b"\r\n", 1)[0]
 
 
-async def test_a_head_that_never_ends_is_hung_up_on(server: HttpServer) -> None:
-    """Slow-loris: a byte now and then does not keep a connection."""
+async def test_incomplete_head_times_out(server: HttpServer) -> None:
+    """Slow-loris: a byte now and then does not keep a connection open."""
     async with RawHttp(server.port) as connection:
         connection.send(b"POST /v3/kv/put HTTP/1.1\r\n")
         answer = asyncio.ensure_future(connection.end())
@@ -251,20 +251,20 @@ async def test_a_head_that_never_ends_is_hung_up_on(server: HttpServer) -> None:
         assert b" 408 " in (await answer).split(b"\r\n", 1)[0]
 
 
-async def test_a_body_that_never_ends_is_hung_up_on(server: HttpServer) -> None:
+async def test_incomplete_body_times_out(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         connection.send(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert b" 408 " in (await connection.end()).split(b"\r\n", 1)[0]
 
 
-async def test_a_body_that_never_ends_is_a_timeout_on_v1_too(server: HttpServer) -> None:
+async def test_incomplete_body_on_v1_times_out(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         connection.send(b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
         status, problem = await connection.json()
     assert (status, problem["code"]) == (408, "request-timeout")
 
 
-async def test_a_second_head_that_never_ends_is_hung_up_on(server: HttpServer) -> None:
+async def test_incomplete_second_head_times_out(server: HttpServer) -> None:
     async with RawHttp(server.port) as connection:
         connection.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await connection.answer())[0] == 200
@@ -272,7 +272,7 @@ async def test_a_second_head_that_never_ends_is_hung_up_on(server: HttpServer) -
         assert await connection.end() == b""
 
 
-async def test_a_long_watch_is_not_taken_for_a_slow_client(server: HttpServer, http: ClientSession) -> None:
+async def test_long_watch_is_not_treated_as_slow_client(server: HttpServer, http: ClientSession) -> None:
     async with http.get("/v1/watch?key=a") as answer:
         await asyncio.sleep(1.2)
         await http.put("/v1/kv/a", data=b"1")
@@ -288,7 +288,7 @@ async def _some(content: object, most: int):  # type: ignore[no-untyped-def]
             return
 
 
-async def test_idle_connections_cost_the_others_nothing(server: HttpServer) -> None:
+async def test_idle_connections_do_not_slow_others(server: HttpServer) -> None:
     idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
     async with RawHttp(server.port) as connection:
         connection.post("/v3/kv/put", PUT)
@@ -297,7 +297,7 @@ async def test_idle_connections_cost_the_others_nothing(server: HttpServer) -> N
         writer.close()
 
 
-async def test_a_body_beyond_the_largest_request_is_refused_unread(server: HttpServer, group: FakeGroup) -> None:
+async def test_body_above_the_size_limit_is_refused_unread(server: HttpServer, group: FakeGroup) -> None:
     for path in ("/v3/kv/put", "/v1/put"):
         for sent in (0, 4_000_000):
             async with RawHttp(server.port) as connection:
@@ -308,10 +308,10 @@ async def test_a_body_beyond_the_largest_request_is_refused_unread(server: HttpS
     assert group.store.revision == 1
 
 
-async def test_what_strangers_send_is_answered_and_not_logged(
+async def test_invalid_requests_are_answered_and_not_logged(
     server: HttpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever hammers the port with nonsense must not fill the disk with it."""
+    """A client that floods the port with invalid requests must not fill the disk."""
     for nonsense in (b"\xff" * 64 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9_000 + b"\r\n\r\n"):
         async with RawHttp(server.port) as connection:
             connection.send(nonsense)
@@ -319,7 +319,7 @@ async def test_what_strangers_send_is_answered_and_not_logged(
     assert caplog.text == ""
 
 
-async def test_closing_answers_what_is_under_way_and_ends_streams(
+async def test_close_finishes_pending_requests_and_ends_streams(
     server: HttpServer, http: ClientSession, group: FakeGroup
 ) -> None:
     watch = await http.get("/v1/watch?key=a")

@@ -1,5 +1,5 @@
-"""A connection over HTTP that is over is gone at once. A node looks for cycles rarely: what the connections had kept
-that came and went added up to a hundred megabytes (docs/bugs-found.md)."""
+"""A closed HTTP connection is freed at once. A node collects cycles rarely: the memory of closed connections added up
+to a hundred megabytes (docs/bugs-found.md)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ UNANSWERED = {
 
 @pytest.fixture(autouse=True)
 def only_new_objects() -> Iterator[None]:
-    """What other tests have left is neither looked through nor collected."""
+    """Objects of other tests are neither examined nor collected."""
     gc.collect()
     gc.freeze()
     yield
@@ -68,7 +68,7 @@ def kept() -> list[object]:
 
 
 async def is_gone(port: int, sent: bytes, *, answered: bool = True) -> None:
-    """The client hangs up as soon as the answer begins, or as its connection is there."""
+    """The client disconnects as soon as the response begins, or as soon as it is connected."""
     async with RawHttp(port) as connection:
         connection.send(sent)
         await until(lambda: kept() != [])
@@ -83,17 +83,17 @@ async def is_gone(port: int, sent: bytes, *, answered: bool = True) -> None:
 
 
 @pytest.mark.parametrize("what", [*BODIES, *HEADS])
-async def test_one_that_was_answered_is_gone(server: HttpServer, what: str) -> None:
+async def test_answered_request_leaves_no_cycle(server: HttpServer, what: str) -> None:
     await is_gone(server.port, (BODIES | HEADS)[what])
 
 
 @pytest.mark.parametrize("what", UNANSWERED)
-async def test_one_that_was_not_answered_is_gone(server: HttpServer, what: str) -> None:
+async def test_unanswered_request_leaves_no_cycle(server: HttpServer, what: str) -> None:
     await is_gone(server.port, UNANSWERED[what], answered=False)
 
 
-async def test_one_of_a_node_that_stands_alone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was kept for 10 s after its client was gone, and as long as the interpreter looked for no cycles."""
+async def test_request_at_standalone_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was kept for 10 s after its client had disconnected, and until the next collection of cycles."""
     monkeypatch.setattr(vault_server, "LINGERING_S", 0.1)
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))
@@ -106,9 +106,7 @@ async def test_one_of_a_node_that_stands_alone_is_gone(tmp_path: Path, monkeypat
         await node.stop()
 
 
-async def test_one_of_a_node_that_waits_for_its_cluster_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_request_at_uninitialized_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_room, "LINGERING_S", 0.1)
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})

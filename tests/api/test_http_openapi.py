@@ -1,4 +1,5 @@
-"""The OpenAPI document says what the API does: every route is in it, every documented one exists, answers fit (N2)."""
+"""The OpenAPI document matches the API: every route is documented, every documented route exists, responses fit
+(N2)."""
 
 from __future__ import annotations
 
@@ -145,7 +146,7 @@ async def test_answers_fit_their_schemas(http: ClientSession, document: dict[str
         jsonschema.validate(shape, {**schema, "components": document["components"]})
 
 
-async def test_the_document_itself_is_of_openapi_3_1(document: dict[str, Any]) -> None:
+async def test_document_itself_is_of_openapi_3_1(document: dict[str, Any]) -> None:
     assert document["openapi"] == "3.1.0"
     for name, schema in document["components"]["schemas"].items():
         jsonschema.Draft202012Validator.check_schema(schema)

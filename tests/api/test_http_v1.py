@@ -38,7 +38,7 @@ async def problem(http: ClientSession, method: str, url: str, body: Any = None, 
 # Keys.
 
 
-async def test_a_value_is_kept_as_it_is(http: ClientSession) -> None:
+async def test_value_is_stored_unchanged(http: ClientSession) -> None:
     value = bytes(range(256))
     status, written = await ask(http, "PUT", "/v1/kv/dir/%00%FF%2F%20name", value)
     assert (status, written) == (200, {"revision": 2})
@@ -51,7 +51,7 @@ async def test_a_value_is_kept_as_it_is(http: ClientSession) -> None:
     assert shape["kv"]["key_base64"] == "ZGlyLwD/LyBuYW1l"
 
 
-async def test_a_json_document_is_a_value_like_any_other(http: ClientSession) -> None:
+async def test_json_document_is_stored_as_plain_value(http: ClientSession) -> None:
     await ask(http, "PUT", "/v1/kv/a", {"x": 1})
     async with http.get("/v1/kv/a") as answer:
         assert json.loads(await answer.read()) == {"x": 1}
@@ -70,7 +70,7 @@ async def test_ranges_by_prefix_and_by_bounds(http: ClientSession) -> None:
     assert (deleted["deleted"], len(deleted["prev_kvs"])) == (2, 2)
 
 
-async def test_a_write_may_depend_on_what_is_there(http: ClientSession, group: FakeGroup) -> None:
+async def test_conditional_write_checks_the_current_version(http: ClientSession, group: FakeGroup) -> None:
     absent, first = {"If-None-Match": "*"}, {"If-Match": '"2"'}
     assert (await ask(http, "PUT", "/v1/kv/a", b"1", headers=absent))[0] == 200
     assert (await problem(http, "PUT", "/v1/kv/a", b"2", headers=absent))[:2] == (412, "precondition-failed")
@@ -81,7 +81,7 @@ async def test_a_write_may_depend_on_what_is_there(http: ClientSession, group: F
     assert group.store.revision == 3
 
 
-async def test_a_repeated_write_with_the_same_key_is_executed_once(http: ClientSession) -> None:
+async def test_repeated_write_with_the_same_key_is_executed_once(http: ClientSession) -> None:
     """M3 over HTTP."""
     once = {"Idempotency-Key": "importer-7/1"}
     answers = [await ask(http, "PUT", "/v1/kv/a", b"1", headers=once) for _ in range(3)]
@@ -92,8 +92,9 @@ async def test_a_repeated_write_with_the_same_key_is_executed_once(http: ClientS
         assert "Idempotency-Key" in detail
 
 
-async def test_a_request_id_that_another_request_had_is_refused(http: ClientSession) -> None:
-    """A put's kept answer made a lease grant end as a fault of the node (fuzzing: HTTP port, seed 5501, round 302)."""
+async def test_request_id_of_another_request_is_refused(http: ClientSession) -> None:
+    """The stored result of a put made a lease grant fail as an internal error (fuzzing: HTTP port, seed 5501, round
+    302)."""
     once = {"Idempotency-Key": "importer-7/1"}
     assert (await ask(http, "PUT", "/v1/kv/a", b"1", headers=once))[0] == 200
     for path, body in (("/v1/leases", {"ttl_s": 5}), ("/v1/delete", {"key": "a"}), ("/v1/txn", {"then": []})):
@@ -102,7 +103,7 @@ async def test_a_request_id_that_another_request_had_is_refused(http: ClientSess
         assert "importer-7/1 was used before" in detail
 
 
-async def test_a_transaction_in_its_json_form(http: ClientSession) -> None:
+async def test_transaction_in_its_json_form(http: ClientSession) -> None:
     form = {
         "compare": [{"target": "version", "key": "a", "operand": 0}],
         "then": [
@@ -133,7 +134,7 @@ async def test_a_transaction_in_its_json_form(http: ClientSession) -> None:
         ([], "is not an object"),
     ],
 )
-async def test_a_bad_field_is_named(http: ClientSession, group: FakeGroup, form: Any, complaint: str) -> None:
+async def test_bad_field_is_named(http: ClientSession, group: FakeGroup, form: Any, complaint: str) -> None:
     status, code, detail = await problem(http, "POST", "/v1/put", form)
     assert (status, code) == (400, "bad-request")
     assert complaint in detail
@@ -153,7 +154,7 @@ async def test_a_bad_field_is_named(http: ClientSession, group: FakeGroup, form:
         ({"then": {}}, "then: {} is not a list"),
     ],
 )
-async def test_a_bad_transaction_names_the_place(http: ClientSession, form: Any, complaint: str) -> None:
+async def test_bad_transaction_names_the_place(http: ClientSession, form: Any, complaint: str) -> None:
     status, _, detail = await problem(http, "POST", "/v1/txn", form)
     assert status == 400
     assert complaint in detail
@@ -179,7 +180,7 @@ async def test_malformed_json_is_refused(http: ClientSession, body: bytes, compl
     assert complaint in detail
 
 
-async def test_what_the_server_does_not_know_is_a_problem(http: ClientSession) -> None:
+async def test_unknown_path_and_method_return_a_problem(http: ClientSession) -> None:
     assert (await problem(http, "GET", "/v2/keys"))[:2] == (404, "not-found")
     assert (await problem(http, "POST", "/v1/status"))[:2] == (405, "method-not-allowed")
     assert (await problem(http, "POST", "/v1/put", b"key=a"))[:2] == (415, "unsupported-media-type")
@@ -225,7 +226,7 @@ async def test_no_leader_and_no_majority_end_by_the_deadline(http: ClientSession
 # Watches and export.
 
 
-async def test_a_watch_tells_changes_as_lines(http: ClientSession) -> None:
+async def test_watch_returns_changes_as_lines(http: ClientSession) -> None:
     await ask(http, "PUT", "/v1/kv/a", b"1")
     async with http.get("/v1/watch?prefix=a&start_revision=2&prev_kv=true") as answer:
         assert answer.content_type == "application/x-ndjson"
@@ -236,7 +237,7 @@ async def test_a_watch_tells_changes_as_lines(http: ClientSession) -> None:
     assert (lines[2]["events"][0]["type"], lines[2]["events"][0]["prev_kv"]["value"]) == ("delete", "1")
 
 
-async def test_a_watch_as_server_sent_events_goes_on_where_it_was(http: ClientSession) -> None:
+async def test_watch_as_server_sent_events_resumes(http: ClientSession) -> None:
     for number in range(3):
         await ask(http, "PUT", "/v1/kv/a", str(number).encode())
     headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
@@ -247,7 +248,7 @@ async def test_a_watch_as_server_sent_events_goes_on_where_it_was(http: ClientSe
     assert json.loads(seen[3].removeprefix("data: "))["events"][0]["kv"]["value"] == "2"
 
 
-async def test_progress_says_that_nothing_was_missed(http: ClientSession) -> None:
+async def test_progress_reports_the_complete_revision(http: ClientSession) -> None:
     async with http.get("/v1/watch?key=a") as answer:
         await answer.content.readline()
         await ask(http, "PUT", "/v1/kv/b", b"1")
@@ -258,8 +259,8 @@ async def test_progress_says_that_nothing_was_missed(http: ClientSession) -> Non
         assert found == {"progress": 2, "leader": "n1"}
 
 
-async def test_progress_says_that_nobody_leads(http: ClientSession, group: FakeGroup) -> None:
-    """Otherwise nobody could tell that silence from one in which nothing happens."""
+async def test_progress_reports_a_missing_leader(http: ClientSession, group: FakeGroup) -> None:
+    """Otherwise a client cannot distinguish this silence from one without changes."""
     async with http.get("/v1/watch?key=a") as answer:
         await answer.content.readline()
         group.led_by(None)
@@ -268,7 +269,7 @@ async def test_progress_says_that_nobody_leads(http: ClientSession, group: FakeG
                 pass
 
 
-async def test_a_watch_of_what_is_compacted_is_refused(http: ClientSession) -> None:
+async def test_watch_from_compacted_revision_is_refused(http: ClientSession) -> None:
     for _ in range(4):
         await ask(http, "PUT", "/v1/kv/a", b"1")
     await ask(http, "POST", "/v1/compact", {"revision": 4})
@@ -277,7 +278,7 @@ async def test_a_watch_of_what_is_compacted_is_refused(http: ClientSession) -> N
         assert (await problem(http, "GET", f"/v1/watch?{query}"))[0] == 400
 
 
-async def test_an_export_has_every_key_of_one_revision(http: ClientSession) -> None:
+async def test_export_has_every_key_of_one_revision(http: ClientSession) -> None:
     operations = [{"put": {"key": f"k/{number:04}"}} for number in range(700)]
     await ask(http, "POST", "/v1/txn", {"then": operations})
     await ask(http, "POST", "/v1/txn", {"then": [{"put": {"key": f"l/{number:04}"}} for number in range(700)]})
@@ -317,8 +318,8 @@ async def test_membership_and_leadership(http: ClientSession, group: FakeGroup) 
     assert group.transfers == ["n2", "n9"]
 
 
-async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> None:
-    """A new cluster is ready once it has an id: what it says of itself does not change afterwards."""
+async def test_readiness_returns_its_reasons(http: ClientSession, group: FakeGroup) -> None:
+    """A new cluster is ready once it has an id: the id in its status does not change afterwards."""
     status, found = await ask(http, "GET", "/readyz")
     assert (status, len(found["reasons"])) == (503, 1)
     assert "the cluster has no id yet" in found["reasons"][0]
@@ -337,7 +338,7 @@ async def test_readiness_says_why_not(http: ClientSession, group: FakeGroup) -> 
     assert (await ask(http, "GET", "/livez"))[0] == 200
 
 
-async def test_metrics_have_what_an_operator_asks_for(http: ClientSession, server: HttpServer) -> None:
+async def test_metrics_include_what_operators_need(http: ClientSession, server: HttpServer) -> None:
     await ask(http, "PUT", "/v1/kv/a", b"1")
     async with http.get("/metrics") as answer:
         text = await answer.text()

@@ -1,4 +1,4 @@
-"""Messages of a stream are cut out of what comes, whatever the pieces (scenarios.md, "Everywhere")."""
+"""Messages of a stream are cut out of its bytes, whatever the pieces (scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBJECTS = st.dictionaries(TEXTS, NESTED, max_size=4)
 
 
 @given(st.lists(OBJECTS, max_size=6), st.data())
-def test_any_pieces_make_the_same_objects(objects: list[Any], data: st.DataObject) -> None:
+def test_object_cutter_returns_the_same_objects_for_any_pieces(objects: list[Any], data: st.DataObject) -> None:
     stream = b" \n".join(json.dumps(each, ensure_ascii=False).encode() for each in objects)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     cutter = ObjectCutter()
@@ -31,7 +31,7 @@ def test_any_pieces_make_the_same_objects(objects: list[Any], data: st.DataObjec
     assert not cutter.rest.strip()
 
 
-def test_what_is_no_object_stays_or_comes_out_as_it_is() -> None:
+def test_object_cutter_returns_other_bytes_unchanged() -> None:
     cutter = ObjectCutter()
     assert cutter.feed(b"garbage 5 [1]") == []
     assert cutter.rest == b"garbage 5 [1]"
@@ -40,7 +40,7 @@ def test_what_is_no_object_stays_or_comes_out_as_it_is() -> None:
 
 
 class Counted:
-    """MARKS, and how many bytes it has looked at."""
+    """MARKS, and the number of bytes that it has examined."""
 
     def __init__(self, marks: re.Pattern[bytes]) -> None:
         self._marks, self.looked_at = marks, 0
@@ -51,8 +51,8 @@ class Counted:
         return match
 
 
-def test_a_message_that_trickles_in_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was read again from its beginning with each piece: a client that sent a MiB byte by byte held the node up."""
+def test_object_cutter_examines_each_byte_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read again from its beginning with each piece: a client that sent a MiB byte by byte blocked the node."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)
     message = json.dumps({"key": 'x}"{\\' * 500}).encode()
@@ -62,8 +62,8 @@ def test_a_message_that_trickles_in_is_looked_at_once(monkeypatch: pytest.Monkey
     assert counted.looked_at <= len(message)
 
 
-def test_what_is_nested_too_deeply_is_refused_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that sent 200 KB of braces each, twenty at a time, kept others waiting for 10 s on a busy machine."""
+def test_object_cutter_refuses_deep_nesting_where_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that sent 200 KB of braces each, twenty at a time, delayed others by 10 s on a busy machine."""
     counted = Counted(json_objects.MARKS)
     monkeypatch.setattr(json_objects, "MARKS", counted)
     deepest = b'{"a": ' * DEPTH_MAX + b"1" + b"}" * DEPTH_MAX

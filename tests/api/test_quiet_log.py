@@ -1,4 +1,4 @@
-"""What of aiohttp's log a node writes into its own."""
+"""The part of aiohttp's log that a node writes to its own log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palisade.api.http.aiohttp_fixes import quiet_log
 
 
 async def ends_as_nobody_waits_any_more(request: web.Request) -> web.Response:
-    """Told to close, aiohttp has just given up waiting for this request."""
+    """aiohttp, while closing, has just stopped waiting for this request."""
     waiter = request.protocol._handler_waiter = asyncio.get_running_loop().create_future()
     waiter.cancel()
     return web.Response()
@@ -41,11 +41,11 @@ async def logged(handler: object, logger: logging.Logger, caplog: pytest.LogCapt
     return [record.getMessage() for record in caplog.records if record.name == logger.name]
 
 
-async def test_that_a_request_ends_while_aiohttp_closes_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+async def test_request_that_ends_while_aiohttp_closes_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """tests/sim, scenario many, seed 37323."""
     assert await logged(ends_as_nobody_waits_any_more, logging.getLogger("plain"), caplog) == ["Unhandled exception"]
     assert await logged(ends_as_nobody_waits_any_more, quiet_log(), caplog) == []
 
 
-async def test_the_same_error_of_a_handler_is_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_of_a_handler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert await logged(is_wrong, quiet_log(), caplog) == ["Error handling request from 127.0.0.1"]

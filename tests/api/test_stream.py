@@ -1,4 +1,4 @@
-"""The port of the stream under bad input and bad clients: a clear refusal, nothing changed, nobody else stalled."""
+"""The stream port under invalid input and misbehaving clients: a clear refusal, no change, no other client stalled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.waiting import until
 
 
 class Raw:
-    """A connection that sends what it likes."""
+    """A connection that sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -50,7 +50,7 @@ class Raw:
         self.writer.write(encode(kind, body))
 
     async def frame(self) -> tuple[int, Any]:
-        """The next frame; (-1, None) when the node has hung up."""
+        """The next frame; (-1, None) when the node has closed the connection."""
         async with asyncio.timeout(5):
             while not self._frames:
                 try:
@@ -63,7 +63,7 @@ class Raw:
         return self._frames.pop(0)
 
     async def refusal(self) -> str:
-        """The reason of the refusal that ends the connection."""
+        """The reason in the REFUSED frame that ends the connection."""
         kind, body = await self.frame()
         assert kind == FrameKind.REFUSED
         assert (await self.frame())[0] == -1
@@ -83,7 +83,7 @@ async def raw(stream: StreamServer, greet: bool = True) -> AsyncIterator[Raw]:
         writer.close()
 
 
-async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer) -> None:
+async def test_welcome_names_the_cluster_and_its_leader(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"})
         _, welcome = await connection.frame()
@@ -96,13 +96,13 @@ async def test_the_welcome_names_the_cluster_and_its_leader(stream: StreamServer
     }
 
 
-async def test_another_protocol_is_refused_with_the_spoken_one(stream: StreamServer) -> None:
+async def test_unknown_protocol_is_refused_naming_the_supported_one(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.HELLO, {"protocol": 99})
-        assert "99 is not spoken here, but 2" in await connection.refusal()
+        assert "99 is not supported, this node speaks 2" in await connection.refusal()
 
 
-async def test_a_request_before_the_greeting_is_refused(stream: StreamServer, group: FakeGroup) -> None:
+async def test_request_before_hello_is_refused(stream: StreamServer, group: FakeGroup) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.WRITES, [1, encode_command(Put(b"a", b"1"))])
         assert "HELLO" in await connection.refusal()
@@ -128,13 +128,13 @@ async def test_garbage_is_refused_and_the_connection_ends(stream: StreamServer, 
     assert (await client.put("a", "1")).revision == 2
 
 
-async def test_two_gibibytes_announced_keep_nothing(stream: StreamServer) -> None:
+async def test_announced_two_gibibytes_are_not_allocated(stream: StreamServer) -> None:
     async with raw(stream) as connection:
         connection.writer.write(struct.pack(">I", (2 << 30)))
         assert "announces 2147483648 bytes" in await connection.refusal()
 
 
-async def test_who_never_greets_is_sent_away(stream: StreamServer) -> None:
+async def test_connection_without_hello_is_closed(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.writer.write(b"\0")
         assert "no HELLO came within" in await connection.refusal()
@@ -159,7 +159,7 @@ async def test_who_never_greets_is_sent_away(stream: StreamServer) -> None:
         (99, None),
     ],
 )
-async def test_a_malformed_frame_ends_the_connection_with_a_reason(
+async def test_malformed_frame_ends_the_connection_with_a_reason(
     stream: StreamServer, group: FakeGroup, kind: int, body: Any
 ) -> None:
     async with raw(stream) as connection:
@@ -186,7 +186,7 @@ async def test_a_malformed_frame_ends_the_connection_with_a_reason(
         (encode_command(Compact(99)), "future-revision"),
     ],
 )
-async def test_a_bad_command_is_refused_and_the_others_go_on(
+async def test_bad_command_is_refused_and_the_others_go_on(
     stream: StreamServer, group: FakeGroup, command: Any, code: str
 ) -> None:
     async with raw(stream) as connection:
@@ -200,7 +200,7 @@ async def test_a_bad_command_is_refused_and_the_others_go_on(
     assert group.store.revision == 2
 
 
-async def test_a_node_that_has_stopped_says_so_to_every_write_of_a_frame(
+async def test_stopped_node_refuses_every_write_of_a_frame(
     stream: StreamServer, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: Any, **__: Any) -> None:
@@ -221,7 +221,7 @@ def pairs(flat: list[Any]) -> list[tuple[int, Any]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-async def test_one_bad_put_of_a_series_harms_no_other(stream: StreamServer, group: FakeGroup) -> None:
+async def test_bad_put_of_a_series_is_refused_alone(stream: StreamServer, group: FakeGroup) -> None:
     contents = [b"a", b"1", b"k" * 5000, b"2", b"c", b"3"]
     async with raw(stream) as connection:
         connection.send(FrameKind.WRITES, [7, encode_series(("c", 1), contents)])
@@ -231,9 +231,7 @@ async def test_one_bad_put_of_a_series_harms_no_other(stream: StreamServer, grou
     assert group.store.key_count == 2
 
 
-async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
-    stream: StreamServer, group: FakeGroup
-) -> None:
+async def test_series_without_outcome_fails_each_of_its_puts(stream: StreamServer, group: FakeGroup) -> None:
     group.leading = False
     async with raw(stream) as connection:
         connection.send(FrameKind.WRITES, [7, encode_series(None, [b"a", b"1", b"b", b"2"])])
@@ -243,7 +241,7 @@ async def test_a_series_that_comes_to_no_end_is_told_for_each_of_its_puts(
 
 
 @pytest.mark.parametrize("operation", [True, 1.0])
-async def test_what_only_equals_the_number_of_a_put_is_refused(stream: StreamServer, operation: object) -> None:
+async def test_value_that_only_equals_the_number_of_a_put_is_refused(stream: StreamServer, operation: object) -> None:
     async with raw(stream) as connection:
         connection.send(FrameKind.WRITES, [1, msgpack.packb([operation, None, b"k", b"v"])])
         kind, failures = await connection.frame()
@@ -251,8 +249,8 @@ async def test_what_only_equals_the_number_of_a_put_is_refused(stream: StreamSer
 
 
 @pytest.mark.parametrize("key", [b"k", b""])
-async def test_a_frame_has_no_more_puts_than_items(stream: StreamServer, group: FakeGroup, key: bytes) -> None:
-    """Or one of 2 MiB is 400,000 puts, applied in one turn, or as many refusals in 37 MB (R5)."""
+async def test_frame_with_too_many_puts_is_refused(stream: StreamServer, group: FakeGroup, key: bytes) -> None:
+    """Otherwise a frame of 2 MiB holds 400,000 puts, applied in one turn, or as many refusals in 37 MB (R5)."""
     series = encode_series(None, [key, b""] * SERIES_PUTS_MAX)
     few = ITEMS_MAX // SERIES_PUTS_MAX
     frames = [
@@ -266,10 +264,10 @@ async def test_a_frame_has_no_more_puts_than_items(stream: StreamServer, group: 
     assert group.store.revision == 1 + (ITEMS_MAX if key else 0)
 
 
-async def test_puts_that_follow_each_other_travel_as_a_series(
+async def test_consecutive_puts_are_sent_as_a_series(
     client: Client, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what comes in between keeps its place."""
+    """Other writes in between keep their place."""
     await client.put("first", "1")
     seen: list[int] = []
     original = group.submit
@@ -288,7 +286,7 @@ async def test_puts_that_follow_each_other_travel_as_a_series(
     assert (found.value, found.version) == (b"again", 1)
 
 
-async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:
+async def test_bad_range_and_an_unknown_call_are_refused(stream: StreamServer) -> None:
     async with raw(stream) as connection:
         connection.send(FrameKind.READS, [1, [4, b"a"], 2, "nonsense", 3, [1, b"a", b"b"]])
         _, failures = await connection.frame()
@@ -299,8 +297,8 @@ async def test_a_bad_range_and_an_unknown_call_are_refused(stream: StreamServer)
             assert (number, failure[0]) == (4, "invalid-request")
 
 
-async def test_what_is_under_way_is_bounded(stream: StreamServer, group: FakeGroup) -> None:
-    """Beyond the bound the node stops reading; it goes on when there is room, and every request is answered."""
+async def test_requests_in_flight_are_bounded(stream: StreamServer, group: FakeGroup) -> None:
+    """Beyond the bound the node stops reading; it continues when there is room, and every request gets its result."""
     group.held = True
     frame = [each for number in range(512) for each in (number, encode_command(Put(b"k", b"v" * 1000)))]
     async with raw(stream) as connection:
@@ -318,7 +316,7 @@ async def test_what_is_under_way_is_bounded(stream: StreamServer, group: FakeGro
     assert group.store.revision == 1 + 40 * 512
 
 
-async def test_a_client_that_does_not_read_stalls_nobody(
+async def test_client_that_does_not_read_stalls_no_other(
     stream: StreamServer, client: Client, group: FakeGroup
 ) -> None:
     await client.put("big", b"v" * 500_000)
@@ -336,7 +334,7 @@ async def test_a_client_that_does_not_read_stalls_nobody(
     assert kept < 16 << 20
 
 
-async def test_half_a_frame_is_waited_for(stream: StreamServer) -> None:
+async def test_incomplete_frame_is_waited_for(stream: StreamServer) -> None:
     async with raw(stream) as connection:
         whole = encode(FrameKind.WRITES, [1, encode_command(Put(b"a", b"1"))])
         for at in range(0, len(whole), 5):
@@ -346,7 +344,7 @@ async def test_half_a_frame_is_waited_for(stream: StreamServer) -> None:
     assert (kind, body) == (FrameKind.RESULTS, [1, [1, 2]])
 
 
-async def test_closing_answers_what_is_under_way(stream: StreamServer, client: Client, group: FakeGroup) -> None:
+async def test_close_finishes_pending_requests(stream: StreamServer, client: Client, group: FakeGroup) -> None:
     group.held = True
     answers = [asyncio.ensure_future(client.put(f"k{n}", b"v")) for n in range(50)]
     await until(lambda: group.submitted == 50)
@@ -359,8 +357,8 @@ async def test_closing_answers_what_is_under_way(stream: StreamServer, client: C
 
 @pytest.mark.parametrize("call", ["lease_info", "member_promote", "member_remove", "transfer"])
 @pytest.mark.parametrize("wrong", [b"k" * 5000, [7], True, 1.5, {}])
-async def test_what_is_no_id_is_refused_in_one_line(stream: StreamServer, call: str, wrong: Any) -> None:
-    """It was looked up, and came back in the refusal, whatever its size (docs/bugs-found.md)."""
+async def test_invalid_id_is_refused_in_one_line(stream: StreamServer, call: str, wrong: Any) -> None:
+    """The id was looked up and quoted in the refusal, whatever its size (docs/bugs-found.md)."""
     async with raw(stream) as connection:
         connection.send(FrameKind.CALL, [1, call, [wrong]])
         kind, body = await connection.frame()
@@ -380,9 +378,9 @@ async def test_what_is_no_id_is_refused_in_one_line(stream: StreamServer, call: 
     ],
     ids=["digest", "reads", "writes", "watch", "failure", "refused"],
 )
-async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, frame: tuple[FrameKind, Any]) -> None:
-    """A node looks for cycles rarely: what a connection had kept, such as the buffer of a large answer, added up over
-    those that came and went to hundreds of megabytes (docs/bugs-found.md)."""
+async def test_closed_connection_is_freed_at_once(stream: StreamServer, frame: tuple[FrameKind, Any]) -> None:
+    """A node collects cycles rarely: the memory of closed connections, such as the buffer of a large result, added up
+    to hundreds of megabytes (docs/bugs-found.md)."""
     async with raw(stream) as connection:
         (seen,) = map(weakref.ref, stream.connections)
         connection.send(*frame)
@@ -396,11 +394,9 @@ async def test_a_connection_that_is_over_is_gone_at_once(stream: StreamServer, f
         gc.enable()
 
 
-async def test_a_watch_is_told_when_its_node_comes_to_be_of_another_history(
-    stream: StreamServer, group: FakeGroup
-) -> None:
-    """Restores 3 and 4: a member that had just joined knew of none, so a watch that a client had taken there from a
-    history that was lost went on in the next one. It is told in front of what that one brings."""
+async def test_watch_reports_a_new_history_of_its_node(stream: StreamServer, group: FakeGroup) -> None:
+    """Restores 3 and 4: a member that had just joined had no history yet, so a watch that a client had moved there from
+    a lost history continued in the next one. The new history is sent before its events."""
 
     def apply(*commands: Command) -> None:
         for command in commands:
@@ -419,10 +415,9 @@ async def test_a_watch_is_told_when_its_node_comes_to_be_of_another_history(
         assert (await connection.frame())[0] == FrameKind.EVENTS
 
 
-async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
-    stream: StreamServer, group: FakeGroup
-) -> None:
-    """Its log says that it is of a newer generation; its state comes to that behind what it alone may have had."""
+async def test_watch_at_a_survivor_reports_the_new_history_first(stream: StreamServer, group: FakeGroup) -> None:
+    """Its log has a newer generation; its state reaches that generation after the entries that it alone may have
+    had."""
     group.apply([encode_command(FoundCluster("id-1"))])
     group.belongs_to(group.members.alone(group.member, 2))
     async with raw(stream) as connection:
@@ -430,10 +425,10 @@ async def test_a_watch_at_a_survivor_is_told_of_the_break_from_the_first(
         assert await connection.frame() == (FrameKind.WATCHING, [1, 2, ["id-1", 2]])
 
 
-async def test_a_watch_at_who_joins_a_survivor_is_told_of_the_break_from_the_first(
+async def test_watch_at_a_member_that_joins_a_survivor_reports_the_new_history_first(
     stream: StreamServer, group: FakeGroup
 ) -> None:
-    """By its own log, as far as it has it, it is still of the generation before."""
+    """Its own log, as far as it has been received, is still of the earlier generation."""
     group.apply([encode_command(FoundCluster("id-1"))])
     group.joins = 2
     async with raw(stream) as connection:

@@ -1,4 +1,4 @@
-"""A cluster of three real processes for the tests of one file; it is whole again before each of them."""
+"""A cluster of three real processes for the tests of one file; it is restored to full health before each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 @pytest.fixture
 async def cluster(shared_cluster: Cluster) -> Cluster:
-    """Three nodes that are ready; none stands still, whatever the test before did."""
+    """Three nodes that are ready; none is paused, whatever the previous test did."""
     for node in shared_cluster.running:
         node.resume()
     shared_cluster.start()
@@ -29,7 +29,7 @@ async def cluster(shared_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def new_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Makes clusters of the test's own, with options for their nodes; they are killed at its end."""
+    """Creates clusters for one test, with options for their nodes; they are killed at its end."""
     made: list[Cluster] = []
 
     def make(size: int = 3, **options: str) -> Cluster:

@@ -1,4 +1,4 @@
-"""A cluster that asks who somebody is, with real processes: a REVOKE counts on all nodes (issue 4, F8, F11)."""
+"""A cluster of real processes with authorization on: a REVOKE applies on all nodes (issue 4, F8, F11)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROOT, ALICE = Password("root", "roots password"), Password("alice", "alices pass
 TOKEN = "a token of this test"
 T_PROCEED_S = 3.0 * 1.02 + 0.25
 WAITS_S = 1.8 * T_PROCEED_S
-"""One wait, and a command that has to be started; two waits would be longer."""
+"""One wait and the start of a command; two waits would be longer."""
 
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Three nodes from nothing, the first user from a file."""
+    """Three new nodes, the first user from a file."""
     file = tmp_path / "root-password"
     file.write_text(ROOT.password + "\n")
     options = {"authorization": "on", "join_token": TOKEN, "root_password_file": str(file)}
@@ -58,7 +58,7 @@ async def ask(
 
 
 async def status(node: NodeProcess, method: str, path: str, who: Password | None, body: Any = None) -> int | None:
-    """None where nobody answers; 0 for a refusal."""
+    """None if no node responds; 0 for a refusal."""
     try:
         found, _ = await ask(node, method, path, who, body)
     except (aiohttp.ClientError, TimeoutError, OSError):
@@ -98,8 +98,8 @@ async def reads(node: NodeProcess) -> int:
 
 
 @pytest.mark.alone
-async def test_a_revoke_counts_on_every_node_when_it_returns(guarded: Cluster) -> None:
-    """Also on one that is paused meanwhile: what it is asked then, it refuses when it goes on (F11)."""
+async def test_revoke_applies_on_every_node_when_it_returns(guarded: Cluster) -> None:
+    """Also on a node that is paused meanwhile: it refuses the requests that it finds when it resumes (F11)."""
     await alice_with_grants(guarded)
     code, _, said = await palisade(guarded, ALICE, "put", "/a/k", "v")
     assert code == 0, said
@@ -140,12 +140,13 @@ async def followers_of(cluster: Cluster) -> list[NodeProcess]:
     raise AssertionError("nobody leads")
 
 
-async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Cluster) -> None:
-    """Nobody without credentials; a token file; a node that joins and one that follows, by the join token alone."""
+async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:
+    """Without credentials, every request is refused; a token file works; a joining node and a follower need only the
+    join token."""
     code, _, said = await palisade(guarded, None, "put", "/a/k", "v")
     assert (code, "--user" in said) == (1, True)
     code, _, said = await palisade(guarded, Password("root", "wrong"), "status")
-    assert (code, "do not belong together" in said) == (1, True)
+    assert (code, "wrong user name or password" in said) == (1, True)
     file = guarded.folder / "token"
     code, _, said = await palisade(guarded, ROOT, "login", "--token-file", str(file), "--at", guarded.nodes[0].http)
     assert code == 0, said
@@ -173,7 +174,7 @@ async def test_the_command_line_signs_in_and_nodes_know_each_other(guarded: Clus
         follows.kill()
 
 
-async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) -> None:
+async def test_node_with_another_join_token_is_refused(guarded: Cluster) -> None:
     header = header_of(node_proof("another token"))
     async with (
         aiohttp.ClientSession(headers=header) as session,
@@ -182,7 +183,7 @@ async def test_a_node_with_another_join_token_is_a_stranger(guarded: Cluster) ->
         assert response.status == 401
 
 
-async def test_nodes_that_wait_are_initialized_by_who_has_the_join_token(tmp_path: Path) -> None:
+async def test_uninitialized_nodes_require_the_join_token(tmp_path: Path) -> None:
     nodes = [NodeProcess(tmp_path, f"n{number}", authorization="on", join_token=TOKEN) for number in (1, 2, 3)]
     try:
         for node in nodes:

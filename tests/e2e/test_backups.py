@@ -1,4 +1,4 @@
-"""Backup of a running cluster, restore, and a new cluster out of one survivor, with real processes (issue 3, R7)."""
+"""Backup of a running cluster, restore, and a new cluster from one survivor, with real processes (issue 3, R7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = 400
 
 
 async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that is to succeed."""
+    """The JSON output of a command that must succeed."""
     code, out, err = await palisade(*arguments, "--json")
     assert code == 0, err
     found: dict[str, Any] = json.loads(out)
@@ -47,14 +47,14 @@ def endpoints(cluster: Cluster) -> tuple[str, str]:
 
 
 async def content(cluster: Cluster, revision: int = 0) -> list[tuple[Any, ...]]:
-    """Everything, at a revision, with the numbers of each key."""
+    """All keys at a revision, with the revisions and versions of each."""
     async with Client(cluster.endpoints, timeout_s=30) as client:
         found = await client.range(b"\0", b"\0", revision=revision)
     return [(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease) for kv in found.kvs]
 
 
 def before(node: NodeProcess) -> Path:
-    """Where the data of a node are put aside."""
+    """Where the old data of a node are moved."""
     return node.data_dir.with_suffix(".before")
 
 
@@ -67,7 +67,7 @@ async def restore_in_place(cluster: Cluster, file: Path) -> None:
     await cluster.ready()
 
 
-async def test_a_backup_under_load_becomes_a_cluster_of_that_revision_and_old_members_are_refused(
+async def test_backup_under_load_becomes_a_cluster_of_that_revision_and_old_members_are_refused(
     new_cluster: NewCluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "under-load.backup"
@@ -106,7 +106,7 @@ async def test_a_backup_under_load_becomes_a_cluster_of_that_revision_and_old_me
 
 
 async def old_member_is_refused(cluster: Cluster) -> None:
-    """At the address of a member, under its name, with the data that the cluster had before."""
+    """At the address of a member, under its name, with the data of the old cluster."""
     member = cluster["n3"]
     member.kill()
     shutil.rmtree(member.data_dir)
@@ -119,7 +119,7 @@ async def old_member_is_refused(cluster: Cluster) -> None:
     assert (await cluster["n1"].put("still", "there") or {})["http_status"] == 200
 
 
-async def test_one_command_makes_a_local_cluster_that_up_starts(new_cluster: NewCluster, tmp_path: Path) -> None:
+async def test_restore_creates_a_local_cluster_for_up(new_cluster: NewCluster, tmp_path: Path) -> None:
     file, folder = tmp_path / "small.backup", tmp_path / "local"
     old = new_cluster(size=1)
     old.start()
@@ -158,7 +158,7 @@ def command(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def size_below(path: Path) -> int:
-    """On disk, of a file or of a folder in which things are moved meanwhile."""
+    """On disk, of a file, or of a folder whose files may be moved meanwhile."""
     total = 0
     for folder, _, files in os.walk(path) if path.is_dir() else [(path.parent, [], [path.name])]:
         for each in files:
@@ -168,7 +168,7 @@ def size_below(path: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-async def test_a_backup_that_is_stopped_half_way_leaves_no_file(filled: Cluster, tmp_path: Path, number: int) -> None:
+async def test_interrupted_backup_leaves_no_file(filled: Cluster, tmp_path: Path, number: int) -> None:
     file, partial = tmp_path / "b.backup", tmp_path / "b.backup.partial"
     process = command("backup", str(file), *endpoints(filled))
     await until(lambda: size_below(partial) > 4 << 20, "the beginning of a backup")
@@ -181,7 +181,7 @@ async def test_a_backup_that_is_stopped_half_way_leaves_no_file(filled: Cluster,
     await said("backup", "--verify", str(file))
 
 
-async def test_a_node_that_is_killed_while_it_sends_leaves_no_file(filled: Cluster, tmp_path: Path) -> None:
+async def test_killed_node_leaves_no_backup_file(filled: Cluster, tmp_path: Path) -> None:
     file, partial = tmp_path / "b.backup", tmp_path / "b.backup.partial"
     process = command("backup", str(file), *endpoints(filled))
     await until(lambda: size_below(partial) > 4 << 20, "the beginning of a backup")
@@ -192,7 +192,7 @@ async def test_a_node_that_is_killed_while_it_sends_leaves_no_file(filled: Clust
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_restore_that_is_killed_leaves_no_folder_and_can_be_repeated(filled: Cluster, tmp_path: Path) -> None:
+async def test_killed_restore_leaves_no_folder_and_can_be_repeated(filled: Cluster, tmp_path: Path) -> None:
     file, folder = tmp_path / "b.backup", tmp_path / "n1"
     beside = tmp_path / "n1.restoring"
     await said("backup", str(file), *endpoints(filled))
@@ -207,7 +207,7 @@ async def test_a_restore_that_is_killed_leaves_no_folder_and_can_be_repeated(fil
     assert folder.exists()
 
 
-async def test_one_survivor_goes_on_alone_and_the_others_come_back_empty_only(new_cluster: NewCluster) -> None:
+async def test_survivor_continues_alone_and_others_return_only_empty(new_cluster: NewCluster) -> None:
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()
@@ -251,7 +251,7 @@ async def test_one_survivor_goes_on_alone_and_the_others_come_back_empty_only(ne
 
 
 async def new_vault(node: NodeProcess) -> bool:
-    """The vault of before was put aside, so its first recovery begins with nothing."""
+    """The old vault was moved aside, so the first recovery starts from nothing."""
     found = await node.get("/v1/recovery")
     first = found["recoveries"][0] if found is not None and found["recoveries"] else {}
     return first.get("outcome") == "done" and first["lv_before"] == 0

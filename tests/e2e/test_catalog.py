@@ -1,4 +1,4 @@
-"""Procedures in a cluster of real processes: begun at one node, carried out by the next leader, seen on all (F9)."""
+"""Procedures in a cluster of real processes: begun at one node, executed by the next leader, seen on all (F9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 ROWS = 3_000
 ONE_WAIT_S = 1.4 * 3.31
-"""Tells one wait for a lease that runs out from two, on a busy machine, too."""
+"""Distinguishes one wait for an expiring lease from two, on a busy machine, too."""
 
 
 async def write_rows(node: NodeProcess, data: str) -> None:
@@ -32,7 +32,7 @@ async def write_rows(node: NodeProcess, data: str) -> None:
 
 
 async def serves(node: NodeProcess) -> bool:
-    """Whether readers of its vault are answered: then a change has to wait for it."""
+    """Whether readers of its vault are served: then a change has to wait for it."""
     view = await node.get("/v1/fencing")
     return view is not None and view["lease"] is not None and bool(view["lease"]["serves"])
 
@@ -42,7 +42,7 @@ async def count(node: NodeProcess, prefix: str) -> int | None:
     return None if answer is None else int(answer["count"])
 
 
-async def test_a_table_is_made_by_command_and_its_drop_survives_the_leader(cluster: Cluster) -> None:
+async def test_table_is_created_by_command_and_its_drop_survives_the_leader(cluster: Cluster) -> None:
     """Also: scenarios.md, "DROP's physical delete only after PROCEED, with a crash of the leader"."""
     first = cluster.running[0]
     code, out, err = await palisade("catalog", "create-database", "plant", "--endpoints", first.stream)
@@ -87,7 +87,7 @@ async def test_a_table_is_made_by_command_and_its_drop_survives_the_leader(clust
     await cluster.equal_digests()
 
 
-async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cluster: Cluster) -> None:
+async def test_concurrent_operations_at_all_nodes_are_executed_once(cluster: Cluster) -> None:
     nodes = cluster.running
     await nodes[0].ask("PUT", "/v1/catalog/databases/crowd?wait_s=30")
     columns = [{"name": "value", "type": "double"}]
@@ -106,8 +106,8 @@ async def test_operations_sent_to_all_nodes_at_once_are_carried_out_once_each(cl
     assert dropped["http_status"] == 200, dropped
 
 
-async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster: Cluster) -> None:
-    """Issue 4, point 4: a node is stopped, and the operation goes through all the same."""
+async def test_command_skips_a_paused_node(cluster: Cluster) -> None:
+    """Issue 4, point 4: a node is paused, and the operation completes nevertheless."""
     await cluster.running[0].ask("PUT", "/v1/catalog/databases/still?wait_s=30")
     leader = await cluster.leader()
     for still in (next(node for node in cluster.running if node is not leader), leader):
@@ -127,8 +127,9 @@ async def test_a_command_whose_first_node_stands_still_finds_another_one(cluster
 
 
 @pytest.mark.alone
-async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_before(cluster: Cluster) -> None:
-    """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it says for whom it waits; F5: the wait ends."""
+async def test_drop_waits_for_a_paused_node_before_it_deletes(cluster: Cluster) -> None:
+    """scenarios.md: "DROP's physical delete only after PROCEED"; F10: it names the nodes that it waits for; F5: the
+    wait ends."""
     leader = await cluster.leader()
     await leader.ask("PUT", "/v1/catalog/databases/slow?wait_s=30", timeout_s=60)
     await leader.ask("PUT", "/v1/catalog/tables/slow.t?wait_s=30", {"columns": [{"name": "a", "type": "text"}]}, 60)
@@ -161,7 +162,8 @@ async def test_a_drop_waits_for_a_node_that_stands_still_and_deletes_nothing_bef
 
 
 class Looks:
-    """What another process of a node's machine is shown of one key, all the time: there, absent, or nothing."""
+    """The results of continuous reads of one key by another process on a node's machine: present, absent, or
+    refused."""
 
     def __init__(self, reader: VaultReader, key: bytes) -> None:
         self._reader, self._key = reader, key
@@ -201,7 +203,7 @@ async def fenced_s(node: NodeProcess) -> float:
 
 
 @pytest.mark.alone
-async def test_a_table_is_made_while_a_node_stands_still_and_nobody_there_is_shown_the_old_catalog(
+async def test_paused_node_never_serves_the_old_catalog(
     cluster: Cluster,
 ) -> None:
     """Issue 4, "Shown by" 4: SIGSTOP, `create-table`, SIGCONT; the node is fenced, recovers, and shows the table."""

@@ -1,5 +1,5 @@
-"""Ten thousand connections that say nothing: the node goes on serving, and its memory stays bounded (scenarios.md,
-"Everywhere"). What it does when there is no room for more is in test_disk.py and node/test_connection_room.py."""
+"""Ten thousand silent connections: the node continues to serve, and its memory stays bounded (scenarios.md,
+"Everywhere"). Its behaviour at the limit of connections is tested in test_disk.py and node/test_connection_room.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_FILES = 1_000
 KIB = 1024
 MIB = 1024 * KIB
 HELLO = Encoder().encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "idle", "timeout_ms": 1000})
-"""Who does not greet is sent away after ten seconds."""
+"""A connection without HELLO is closed after ten seconds."""
 
 
 @pytest.mark.parametrize("port", ["http", "stream"])

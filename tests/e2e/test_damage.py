@@ -1,4 +1,4 @@
-"""Bytes that change on a disk are never served (M9): the node says what is damaged, and comes back as a new one."""
+"""Bytes that change on a disk are never served (M9): the node reports the damage, and returns as a new member."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = 2
 
 
 def flip_a_byte_of_the_value(folder: Path) -> None:
-    """In every place of the database where it is: LMDB may keep older pages too."""
+    """Everywhere in the database: LMDB may keep older pages, too."""
     (path,) = folder.glob("**/data.mdb")
     content = bytearray(path.read_bytes())
     places = 0
@@ -41,7 +41,7 @@ async def stopped_with_the_value_on_disk(cluster: Cluster) -> NodeProcess:
 
 
 async def refused_line(node: NodeProcess) -> str:
-    """The one line in which it says why it does not start."""
+    """The one line that names the reason why it does not start."""
     node.start()
     assert await node.ended() == REFUSED
     (line,) = [line for line in node.log().splitlines() if line.startswith("palisade node:")]
@@ -49,7 +49,7 @@ async def refused_line(node: NodeProcess) -> str:
 
 
 async def comes_back_as_new(cluster: Cluster, victim: NodeProcess) -> None:
-    """With what the message says: an empty folder and --join."""
+    """As the error message says: an empty folder and --join."""
     founding = victim.options
     shutil.rmtree(victim.data_dir)
     leader = await cluster.leader()
@@ -62,7 +62,7 @@ async def comes_back_as_new(cluster: Cluster, victim: NodeProcess) -> None:
     assert found["kvs"][0]["value"] == NEEDLE
 
 
-async def test_a_flipped_byte_in_the_journal_is_refused_at_the_start(cluster: Cluster) -> None:
+async def test_flipped_byte_in_the_journal_is_refused_at_start(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "journal") as load:
         await load.writes(50)
         victim = await stopped_with_the_value_on_disk(cluster)
@@ -76,8 +76,8 @@ async def test_a_flipped_byte_in_the_journal_is_refused_at_the_start(cluster: Cl
     await cluster.equal_digests()
 
 
-async def test_a_flipped_byte_in_the_store_is_never_served(cluster: Cluster) -> None:
-    """A file of this size is verified as a whole before it is used; a large one beside the work."""
+async def test_flipped_byte_in_the_store_is_never_served(cluster: Cluster) -> None:
+    """A file of this size is verified completely before it is used; a large one in the background."""
     victim = await stopped_with_the_value_on_disk(cluster)
     flip_a_byte_of_the_value(victim.data_dir / "store")
     line = await refused_line(victim)

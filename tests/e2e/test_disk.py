@@ -1,4 +1,4 @@
-"""A disk without room and too few file descriptors: a clear end or a wait, and nothing acknowledged is lost."""
+"""A full disk and too few file descriptors: a clear error or a wait, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG_BYTES_MAX = 256 * 1024
 
 
 def little_room() -> None:
-    """No file of the process may become larger: a write beyond that fails as on a full disk, whoever runs this."""
+    """Limits the file size of the process: a write beyond it fails as on a full disk, also for root."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
 
 
@@ -34,7 +34,7 @@ def few_files() -> None:
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-async def test_a_node_whose_disk_is_full_stops_says_so_and_goes_on_once_there_is_room(
+async def test_node_with_a_full_disk_stops_and_continues_once_there_is_room(
     new_cluster: Callable[..., Cluster], role: str
 ) -> None:
     cluster = new_cluster()
@@ -59,7 +59,7 @@ async def test_a_node_whose_disk_is_full_stops_says_so_and_goes_on_once_there_is
 
 
 async def fill(client: Client, victim: NodeProcess) -> None:
-    """Until the node has had enough."""
+    """Until the node refuses."""
     for number in range(10 * ROOM_BYTES // VALUE_BYTES):
         if not victim.running:
             return
@@ -68,7 +68,7 @@ async def fill(client: Client, victim: NodeProcess) -> None:
     await until(lambda: not victim.running, "the disk being full")
 
 
-async def test_a_node_without_file_descriptors_left_serves_whom_it_has_and_later_the_others(
+async def test_node_without_free_file_descriptors_serves_open_connections(
     new_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = new_cluster(size=1)

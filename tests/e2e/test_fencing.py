@@ -1,7 +1,7 @@
-"""Fencing with real processes: a reader in another process beside each vault, a writer, and a checker over what all of
-them were told (issue 4, "Shown by" 2 and 4; requirements F2, F3, F5).
+"""Fencing with real processes: a reader in another process beside each vault, a writer, and a checker over all results
+(issue 4, "Shown by" 2 and 4; requirements F2, F3, F5).
 
-T_proceed is 3.31 s with the times of the product.
+T_proceed is 3.31 s with the default times.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.e2e
 
 PROCEED_S = 3.31
 STALL_S = 1.4 * PROCEED_S
-"""Tells one wait from two on a machine that is busy with other things, too; before the deadline of a write. That it is
-T_proceed + 0.5 s at most is measured by `scripts/bench fencing`."""
+"""Distinguishes one wait from two on a busy machine, too; below the deadline of a write. `scripts/bench fencing`
+measures that it is T_proceed + 0.5 s at most."""
 NO_STALL_S = 0.5 * PROCEED_S
-"""Who waits for a lease to run out waits for longer: the last one was asked for a fifth of T_fence ago at most."""
+"""The least wait for an expiring lease: the last one was requested at most a fifth of T_fence ago."""
 ELECTION_S = 1.5
 NewCluster = Callable[..., Cluster]
 
@@ -38,7 +38,7 @@ async def started(new_cluster: NewCluster) -> Cluster:
     return cluster
 
 
-def test_the_checker_finds_stale_and_new_then_old_reads() -> None:
+def test_checker_finds_stale_and_new_then_old_reads() -> None:
     written = [Told(0.0, 1.0, 1, "w"), Told(1.0, 2.0, 2, "w")]
     assert violations([Told(1.5, 1.6, 1, "a"), Told(2.5, 2.6, 2, "b")], written) == []
     assert len(violations([Told(2.1, 2.2, 1, "a")], written)) == 1
@@ -46,7 +46,7 @@ def test_the_checker_finds_stale_and_new_then_old_reads() -> None:
 
 
 @pytest.mark.alone
-async def test_a_killed_node_stalls_strict_writes_once_and_nobody_is_told_old_values(new_cluster: NewCluster) -> None:
+async def test_killed_node_stalls_strict_writes_once_without_stale_reads(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     leader, victim, other = await cluster.leader(), *(await cluster.followers())
 
@@ -64,8 +64,8 @@ async def test_a_killed_node_stalls_strict_writes_once_and_nobody_is_told_old_va
 
 
 @pytest.mark.alone
-async def test_a_paused_holder_is_fenced_and_comes_back_with_the_news(new_cluster: NewCluster) -> None:
-    """Scenario 4 of the issue: SIGSTOP for longer than T_fence, then SIGCONT. Its readers are never told old values."""
+async def test_paused_holder_is_fenced_and_returns_up_to_date(new_cluster: NewCluster) -> None:
+    """Scenario 4 of the issue: SIGSTOP for longer than T_fence, then SIGCONT. Its readers never get stale values."""
     cluster = await started(new_cluster)
     victim, other = await cluster.followers()
 
@@ -87,7 +87,7 @@ async def test_a_paused_holder_is_fenced_and_comes_back_with_the_news(new_cluste
 
 
 @pytest.mark.alone
-async def test_a_node_that_stops_politely_stalls_nobody_a_follower_nor_the_leader(new_cluster: NewCluster) -> None:
+async def test_stopped_node_stalls_no_write_as_follower_or_leader(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     first, other = await cluster.followers()
     leader = await cluster.leader()
@@ -102,9 +102,9 @@ async def test_a_node_that_stops_politely_stalls_nobody_a_follower_nor_the_leade
 
 
 @pytest.mark.alone
-async def test_a_node_that_stops_answers_the_strict_writes_that_it_was_asked_for(new_cluster: NewCluster) -> None:
-    """Found by rolling restarts (`tests/faults`): it had let go of the leader before its servers had answered, so they
-    waited for a release of which nobody told them, until they were cut off."""
+async def test_stopping_node_answers_its_strict_writes(new_cluster: NewCluster) -> None:
+    """Found by rolling restarts (`tests/faults`): the node had closed its connection to the leader before its servers
+    had finished, so they waited for releases that never arrived, until they were cut off."""
     cluster = await started(new_cluster)
     leader = await cluster.leader()
     cut, answered = 0, 0
@@ -133,10 +133,10 @@ async def test_a_node_that_stops_answers_the_strict_writes_that_it_was_asked_for
 
 
 @pytest.mark.alone
-async def test_when_the_leader_is_killed_its_successor_releases_after_t_proceed_of_its_own(
+async def test_successor_of_a_killed_leader_releases_after_its_t_proceed(
     new_cluster: NewCluster,
 ) -> None:
-    """Scenarios, "Fencing": a new leader with a dead node: writes wait T_proceed from its election at most, not
+    """Scenarios, "Fencing": a new leader with a dead node: writes wait at most T_proceed from its election, not
     twice."""
     cluster = await started(new_cluster)
     leader, other = await cluster.leader(), (await cluster.followers())[0]
@@ -156,10 +156,10 @@ async def test_when_the_leader_is_killed_its_successor_releases_after_t_proceed_
 
 
 @pytest.mark.alone
-async def test_a_node_with_longer_leases_than_the_others_is_waited_for_until_they_are_over(
+async def test_node_with_longer_leases_is_waited_for_until_they_expire(
     new_cluster: NewCluster,
 ) -> None:
-    """It comes back with another T_fence, is registered anew, and then killed: nobody is told old values meanwhile."""
+    """It returns with another T_fence, is registered again, and then killed: no reader gets a stale value meanwhile."""
     cluster = new_cluster(fence_s="1")
     cluster.start()
     await cluster.ready()
@@ -184,7 +184,7 @@ async def test_a_node_with_longer_leases_than_the_others_is_waited_for_until_the
     history.check()
 
 
-async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new_cluster: NewCluster) -> None:
+async def test_fenced_reads_over_http_follow_the_policy(new_cluster: NewCluster) -> None:
     cluster = await started(new_cluster)
     for number, node in enumerate(cluster.nodes):
         assert (await node.put(KEY, str(number)) or {})["http_status"] == 200
@@ -197,7 +197,7 @@ async def test_fenced_reads_over_http_and_who_is_asked_for_what_is_not_there(new
 
 
 @pytest.mark.parametrize("fault", ["release_without_stage", "answer_at_commit"])
-async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str) -> None:
+async def test_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str) -> None:
     cluster = new_cluster()
     for node in cluster.nodes:
         node.program = ["-m", "tests.support.planted_fence", fault, "palisade.cli"]
@@ -215,10 +215,11 @@ async def test_the_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: 
 
 
 @pytest.mark.alone
-async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fenced_and_blocks_nobody(
+async def test_holder_that_loses_stages_is_fenced_and_blocks_no_write(
     new_cluster: NewCluster,
 ) -> None:
-    """F5, F11: it can't renew what it has not staged, so each write waits until its lease is over, and no longer."""
+    """F5, F11: it cannot renew its lease for changes that it has not staged, so each write waits until its lease has
+    expired, and no longer."""
     cluster = new_cluster()
     deaf = cluster.nodes[1]
     deaf.program = ["-m", "tests.support.planted_fence", "stages_lost", "palisade.cli"]
@@ -240,7 +241,7 @@ async def test_a_holder_whose_heartbeats_work_and_whose_stages_get_lost_is_fence
 
 
 async def four_writes(history: History, session: aiohttp.ClientSession, others: list[NodeProcess]) -> None:
-    """Each is shown by the others before the next one comes: while it waits the key is pending there."""
+    """Each is served by the other nodes before the next one starts: while a write waits, its key is pending there."""
     for value in range(2, 6):
         began = now()
         assert await history.put(session, value) is None
@@ -257,10 +258,10 @@ def shown_last(history: History, node: NodeProcess) -> int:
 
 
 @pytest.mark.alone
-async def test_a_node_that_follows_serves_fenced_reads_and_stalls_writes_no_longer_than_another(
+async def test_follower_serves_fenced_reads_and_stalls_writes_no_longer_than_a_member(
     new_cluster: NewCluster, tmp_path: Path
 ) -> None:
-    """It is no member of the Raft group, and a holder as every other node; also over a change of leader."""
+    """A follower is no member of the Raft group, and a holder like every other node; also across a change of leader."""
     cluster = await started(new_cluster)
     follower = FollowerProcess(tmp_path, "f1", join=cluster.nodes[0].http)
     try:

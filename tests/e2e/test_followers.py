@@ -1,4 +1,4 @@
-"""Nodes beyond the voters: they join, follow the change feed and keep a vault (issue 3; seed 001, cases a, b and c)."""
+"""Followers: they join, follow the change feed and keep a vault (issue 3; seed 001, cases a, b and c)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def last_recovery(follower: NodeProcess) -> dict[str, Any]:
 
 
 async def write(cluster: Cluster, prefix: str, count: int) -> int:
-    """The last revision."""
+    """Returns the last revision."""
     async with Client(cluster.endpoints) as client:
         await client.put_many((f"{prefix}/{number}", f"value {number}") for number in range(count))
         return (await client.put(f"{prefix}/last", "x")).revision
 
 
-async def test_a_follower_joins_follows_and_comes_back_by_replay_and_by_snapshot(
+async def test_follower_joins_and_recovers_by_replay_and_by_snapshot(
     cluster: Cluster, follower: FollowerProcess
 ) -> None:
     """Its vault is the cluster's state each time: the same bucket digests as a voter's."""
@@ -85,9 +85,7 @@ async def test_a_follower_joins_follows_and_comes_back_by_replay_and_by_snapshot
         vault.close()
 
 
-async def test_the_command_line_sees_a_follower_as_it_sees_a_member(
-    cluster: Cluster, follower: FollowerProcess
-) -> None:
+async def test_command_line_works_with_a_follower(cluster: Cluster, follower: FollowerProcess) -> None:
     """Issue 3: status, topology, recovery and metrics of a node that has no stream."""
     follower.start()
     revision = await write(cluster, "seen", 20)
@@ -119,7 +117,7 @@ async def test_the_command_line_sees_a_follower_as_it_sees_a_member(
 
 
 async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that is to succeed."""
+    """The JSON output of a command that must succeed."""
     code, out, err = await palisade(*arguments, "--json")
     assert code == 0, err
     found: dict[str, Any] = json.loads(out)
@@ -131,9 +129,7 @@ async def text_of(node: NodeProcess, path: str) -> str:
         return await answer.text()
 
 
-async def test_a_follower_goes_on_at_another_member_when_the_one_it_asks_is_gone(
-    cluster: Cluster, follower: FollowerProcess
-) -> None:
+async def test_follower_switches_to_another_member(cluster: Cluster, follower: FollowerProcess) -> None:
     follower.start()
     revision = await write(cluster, "before", 20)
     await until(lambda: follows(follower, revision), f"f1 being at {revision}")
@@ -145,8 +141,8 @@ async def test_a_follower_goes_on_at_another_member_when_the_one_it_asks_is_gone
         await cluster.ready()
 
 
-async def test_a_vault_of_another_cluster_is_refused_and_says_so(cluster: Cluster, follower: FollowerProcess) -> None:
-    """R7. The follower's folder is left as it is."""
+async def test_vault_of_another_cluster_is_refused(cluster: Cluster, follower: FollowerProcess) -> None:
+    """R7. The follower's folder is unchanged."""
     follower.start()
     revision = await write(cluster, "mine", 5)
     await until(lambda: follows(follower, revision), f"f1 being at {revision}")

@@ -1,5 +1,5 @@
-"""An embedded store (N7) becomes a cluster, with everything that was written; and a node that comes back at another
-address is found again by the others."""
+"""An embedded store (N7) becomes a cluster, with all its data; and a node that returns at another address is found by
+the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = 2_000
 
 
 async def write_without_a_cluster(folder: Path) -> tuple[int, int]:
-    """(revision, id of a lease) of what `check_all_there` looks for."""
+    """(revision, id of a lease) for `check_all_there`."""
     async with palisade.node.embedded.open(folder, cluster="grown", node_id="n1") as store:
         for number in range(KEYS):
             await store.put(f"key/{number:05}", str(number))
@@ -51,7 +51,7 @@ async def check_all_there(client: Client, revision: int, lease: int) -> None:
     assert (await client.lease_info(lease)).keys == (b"leased",)
 
 
-async def test_the_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster: Callable[..., Cluster]) -> None:
+async def test_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(size=1, cluster="grown")
     first = cluster.nodes[0]
     revision, lease = await write_without_a_cluster(first.data_dir)
@@ -84,8 +84,8 @@ async def test_the_folder_of_an_embedded_store_grows_into_a_cluster(new_cluster:
             pass
 
 
-async def test_a_node_that_comes_back_on_other_ports_is_found_again(new_cluster: Callable[..., Cluster]) -> None:
-    """With two members nothing can be committed before the other one dials it where it is now."""
+async def test_node_that_returns_on_other_ports_is_found(new_cluster: Callable[..., Cluster]) -> None:
+    """With two members nothing can be committed before the other one connects to the new address."""
     cluster = new_cluster(size=2)
     cluster.start()
     await cluster.ready()

@@ -1,4 +1,4 @@
-"""A cluster made out of nodes that wait for it (R9; scenarios.md, "Recovery": init twice, init cancelled half-way)."""
+"""A cluster is initialized from waiting nodes (R9; scenarios.md, "Recovery": init twice, init cancelled half-way)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def state_of(node: NodeProcess) -> str | None:
     return answer["state"] if answer else None
 
 
-async def test_cancelled_half_way_then_initialized_then_again_then_with_others(nodes: list[NodeProcess]) -> None:
+async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[NodeProcess]) -> None:
     for node in nodes:
         node.start()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""kill -9 of any and of all nodes under load: nothing acknowledged is lost (issue 2, "Shown by 3"; M9)."""
+"""kill -9 of any and of all nodes under load: no acknowledged write is lost (issue 2, "Shown by 3"; M9)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support.processes import Cluster, NodeProcess
 pytestmark = pytest.mark.e2e
 
 WRITES_GO_ON_S = 5.0
-"""An election, and a second one where votes are split. The 2.5 s of issue 2 are measured by `scripts/bench kills`."""
+"""One election, and a second one after a split vote. `scripts/bench kills` measures the 2.5 s of issue 2."""
 HARDLY_S = 2.0
-"""Less than an election and what comes with it."""
+"""Less than an election takes."""
 
 
 async def whole_again(cluster: Cluster, load: Load) -> None:
-    """Start what does not run; then every acknowledged write is there, and the replicas are equal."""
+    """Start the stopped nodes; then every acknowledged write exists, and the replicas are equal."""
     cluster.start()
     await cluster.ready()
     await load.writes(50)
@@ -28,7 +28,7 @@ async def whole_again(cluster: Cluster, load: Load) -> None:
 
 
 @pytest.mark.alone
-async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
+async def test_killed_follower_is_hardly_noticed(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "follower") as load:
         await load.writes(200)
         victim = (await cluster.followers())[0]
@@ -40,7 +40,7 @@ async def test_kill_9_of_a_follower_is_hardly_noticed(cluster: Cluster) -> None:
 
 
 @pytest.mark.alone
-async def test_after_kill_9_of_the_leader_writes_go_on_in_time_and_none_is_lost(cluster: Cluster) -> None:
+async def test_killed_leader_is_replaced_in_time_and_no_write_is_lost(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "leader") as load:
         for _ in range(2):
             await load.writes(200)
@@ -52,7 +52,7 @@ async def test_after_kill_9_of_the_leader_writes_go_on_in_time_and_none_is_lost(
         await whole_again(cluster, load)
 
 
-async def test_kill_9_of_all_nodes_at_once_loses_nothing(cluster: Cluster) -> None:
+async def test_killing_all_nodes_at_once_loses_nothing(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "all", timeout_s=20) as load:
         for _ in range(2):
             await load.writes(300)
@@ -63,8 +63,8 @@ async def test_kill_9_of_all_nodes_at_once_loses_nothing(cluster: Cluster) -> No
         await whole_again(cluster, load)
 
 
-async def test_kill_9_of_one_node_after_the_other_loses_nothing(cluster: Cluster) -> None:
-    """Each time the others hold what the next one lost nothing of (etcd's robustness suite)."""
+async def test_killing_one_node_after_the_other_loses_nothing(cluster: Cluster) -> None:
+    """Each time the remaining nodes hold the acknowledged writes of the next victim (etcd's robustness suite)."""
     async with Load(cluster.endpoints, "each") as load:
         for node in cluster.nodes:
             await load.writes(100)
@@ -74,7 +74,7 @@ async def test_kill_9_of_one_node_after_the_other_loses_nothing(cluster: Cluster
         await whole_again(cluster, load)
 
 
-async def test_a_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
+async def test_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "majority", timeout_s=20) as load:
         await load.writes(100)
         victims: list[NodeProcess] = [await cluster.leader(), (await cluster.followers())[0]]
@@ -86,7 +86,7 @@ async def test_a_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.alone
-async def test_a_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
+async def test_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "restart") as load:
         await load.writes(300)
     before = await cluster.equal_digests()

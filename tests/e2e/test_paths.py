@@ -13,7 +13,7 @@ from tests.paths.measure import Paths, different_files, measured_each
 pytestmark = pytest.mark.e2e
 
 FUNCTIONS_MIN = 5
-"""A trace with fewer shows nothing."""
+"""A trace with fewer files is no valid trace."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Processes that stand still: SIGSTOP for longer than the election timeout, and majorities that are away.
+"""Paused processes: SIGSTOP for longer than the election timeout, and absent majorities.
 
-After the pause an old leader must not answer a read out of its own past (etcd #20418), and must follow the new one.
+After the pause an old leader must not serve a read from its stale state (etcd #20418), and must follow the new one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ RAW_BODY = b'{"key": "Y291bnRlcg=="}'
 RAW_READ = b"POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(RAW_BODY), RAW_BODY)
 HALF = 30
 DEADLINE_S = 5.0
-"""Of a request that names none: `node/config.py`."""
+"""Of a request without a deadline of its own: `node/config.py`."""
 
 
-async def test_a_leader_that_was_paused_answers_no_stale_read_and_follows(cluster: Cluster) -> None:
+async def test_resumed_leader_serves_no_stale_read_and_follows(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "pause") as load, CounterReads(cluster.endpoints) as reads:
         for _ in range(2):
             await load.writes(100)
@@ -50,10 +50,9 @@ async def pause_and_replace(cluster: Cluster, reads: CounterReads) -> None:
     await until(lambda: reads.reads[old.stream] >= answered + 20, "reads through the old leader")
 
 
-async def test_what_a_paused_leader_reads_first_afterwards_is_not_answered_out_of_its_past(cluster: Cluster) -> None:
-    """The first half of a request comes before anything that tells it that others lead, the second half after they have
-    written. It looks at its sockets in the order in which something came: so it sees these requests first, and whole.
-    """
+async def test_first_read_of_a_resumed_leader_is_not_stale(cluster: Cluster) -> None:
+    """The first half of a request arrives before any message of the new leader, the second half after the new leader's
+    writes. The node polls its sockets in order of arrival: so it sees these requests first, and complete."""
     old = await cluster.leader()
     others = await cluster.followers()
     assert await old.put("counter", "old")
@@ -75,8 +74,8 @@ async def test_what_a_paused_leader_reads_first_afterwards_is_not_answered_out_o
 
 
 @pytest.mark.alone
-async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(cluster: Cluster) -> None:
-    """It asks the leader for its index; one that stands still never answers, but another one leads soon."""
+async def test_read_does_not_wait_for_a_replaced_leader(cluster: Cluster) -> None:
+    """It asks the leader for its read index; a paused leader never responds, but another one is elected soon."""
     old = await cluster.leader()
     others = await cluster.followers()
     old.pause()
@@ -88,8 +87,8 @@ async def test_a_read_does_not_wait_for_a_leader_that_was_replaced_meanwhile(clu
 
 
 @pytest.mark.alone
-async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_themselves(cluster: Cluster) -> None:
-    """Writes and linearizable reads are refused, never hang; what asks for no majority is answered (issue 2)."""
+async def test_requests_without_majority_end_by_their_deadline(cluster: Cluster) -> None:
+    """Writes and linearizable reads are refused and never hang; requests that need no majority succeed (issue 2)."""
     assert await cluster.nodes[0].put("kept", "x")
     await cluster.equal_digests()
     alone = (await cluster.followers())[0]
@@ -115,8 +114,8 @@ async def test_without_a_majority_requests_end_by_their_deadline_and_go_on_by_th
 
 
 @pytest.mark.alone
-async def test_a_leader_without_followers_ends_what_it_has_begun_by_the_deadline(cluster: Cluster) -> None:
-    """It can't know what becomes of an entry of its log, and says so; soon it takes no more (issue 2)."""
+async def test_leader_without_followers_ends_requests_by_the_deadline(cluster: Cluster) -> None:
+    """It cannot know the outcome of an entry of its log, and reports that; soon it accepts no more (issue 2)."""
     leader = await cluster.leader()
     others = await cluster.followers()
     for node in others:

@@ -1,4 +1,4 @@
-"""A recovery that is under way, as people and programs see it: real processes and a terminal (issue 3, R4, R12)."""
+"""A running recovery as people and programs see it: real processes and a terminal (issue 3, R4, R12)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Standing:
         self.gate.touch()
 
     async def under_way(self) -> dict[str, Any] | None:
-        """Its progress, once it has come as far as it will: a batch is done when all of its revisions are."""
+        """Its progress at the point where it waits: a batch is done when all of its revisions are."""
         if not self.ledger.exists() or self.ledger.read_bytes().count(b"\n") < STANDS_AT - 1:
             return None
         found = await self.node.get("/v1/recovery")
@@ -63,7 +63,7 @@ async def standing(new_cluster: Any, tmp_path: Path) -> AsyncIterator[Standing]:
 
 
 class Terminal:
-    """A command whose stdout and stderr are a terminal. `shown`: all that it has written."""
+    """A command whose stdout and stderr are a terminal. `shown`: its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process, self._master = process, master
@@ -75,7 +75,7 @@ class Terminal:
             while data := os.read(self._master, 65536):
                 self.shown += data.decode(errors="replace")
         except (BlockingIOError, OSError):
-            """Nothing more now; EIO when the other side has closed."""
+            """No output now; EIO when the other side has closed."""
         return re.search(pattern, self.shown) is not None
 
     async def ended(self) -> int:
@@ -105,7 +105,7 @@ def on_terminal(*arguments: str) -> Iterator[Terminal]:
 CURSOR_SHOWN = "\x1b[?25h"
 
 
-async def test_on_a_terminal_a_bar_follows_it_to_its_end(standing: Standing) -> None:
+async def test_progress_bar_on_a_terminal_follows_the_recovery(standing: Standing) -> None:
     with on_terminal("recovery", "--at", standing.node.http) as terminal:
         await until(lambda: terminal.has_shown(r"f1: replay \d+ %"), "the bar")
         await until(lambda: terminal.has_shown(r"replay: \d+ of 601 revisions, [\d,]+/s, about"), "its numbers")
@@ -128,7 +128,7 @@ async def test_ctrl_c_ends_the_bar_and_not_the_recovery(standing: Standing, more
     await until(standing.node.ready, "f1 being ready")
 
 
-async def test_status_everywhere_says_how_far_it_is_and_a_program_can_follow(standing: Standing) -> None:
+async def test_status_and_api_show_the_progress_of_a_recovery(standing: Standing) -> None:
     endpoints = ",".join(standing.cluster.endpoints)
     for arguments in (("--endpoints", endpoints), ("--at", standing.node.http)):
         code, out, err = await palisade("status", *arguments)
@@ -147,7 +147,7 @@ async def test_status_everywhere_says_how_far_it_is_and_a_program_can_follow(sta
 
 
 async def followed(watching: asyncio.subprocess.Process, standing: Standing) -> None:
-    """To the end of the recovery, and then no further than Ctrl-C."""
+    """Until the end of the recovery, and then Ctrl-C."""
     assert watching.stdout is not None
     first = json.loads(await watching.stdout.readline())["under_way"]
     assert (first["phase"], first["total"]) == ("replay", REVISIONS + 1)
@@ -159,8 +159,8 @@ async def followed(watching: asyncio.subprocess.Process, standing: Standing) -> 
     assert await watching.wait() == 130
 
 
-async def test_a_difference_that_is_changed_meanwhile_counts(standing: Standing) -> None:
-    """R4: the threshold that can be changed at run time, effective in the recovery that is under way."""
+async def test_changed_catch_up_difference_applies_to_a_running_recovery(standing: Standing) -> None:
+    """R4: the threshold is changed at run time, effective in the running recovery."""
     at = ("--at", standing.node.http)
     code, out, err = await palisade("recovery", *at, "--catch-up-difference", "100000")
     assert (code, "is 100000 revisions now, it was 100" in out) == (0, True), err

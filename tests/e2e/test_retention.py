@@ -1,4 +1,5 @@
-"""Partitions past their TTL on real nodes: gone everywhere, back again, kept where the fence is down (issue 4, P6)."""
+"""Partitions past their TTL on real nodes: removed everywhere, restored, kept while the node is fenced (issue 4,
+P6)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    """Below the folder of its partitions, those in the trash too; looked at again where one moves meanwhile."""
+    """Below the folder of its partitions, including the trash; read again if a file is moved meanwhile."""
     folder = node.data_dir / "partitions"
     while True:
         found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
@@ -38,7 +39,7 @@ def files_of(node: NodeProcess) -> dict[str, bytes]:
 async def keepers(
     new_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Cluster, dict[str, bytes]]:
-    """Three members that have all partitions, and what those are."""
+    """Three members that have all partitions, and the names of those."""
     monkeypatch.setenv("PALISADE_PARTITIONS", "true")
     origin = tmp_path / "origin"
     write_origin(origin, rows=3)
@@ -72,16 +73,16 @@ async def partitions_of(node: NodeProcess) -> dict[str, Any]:
 
 
 def ttl_ms_that_ends_in(seconds: float) -> int:
-    """For the first day; all others are younger."""
+    """A TTL that expires the first day only; all others are younger."""
     ended_s = end_of_day_s(FIRST_DAY)
     assert ended_s is not None
     return int((time.time() + seconds - ended_s) * 1000)
 
 
-async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
+async def test_expired_partitions_are_removed_on_every_node_and_restored_without_the_rule(
     keepers: tuple[Cluster, dict[str, bytes]], tmp_path: Path
 ) -> None:
-    """Members and a follower. The rule goes by `unset-ttl`, and with its database."""
+    """Members and a follower. The rule is removed by `unset-ttl`, and with its database."""
     cluster, whole = keepers
     own = {"join": cluster.nodes[0].http, **{name: cluster.options[name] for name in OPTIONS}}
     follower = FollowerProcess(tmp_path, "f1", **own)
@@ -106,10 +107,10 @@ async def test_they_go_on_every_node_and_come_back_when_the_rule_goes(
 
 
 @pytest.mark.alone
-async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
+async def test_paused_node_deletes_nothing_by_a_removed_rule(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
-    """F11: it knew the rule, and the first day comes of age while it stands still."""
+    """F11: it knew the rule, and the first day expires during its pause."""
     cluster, whole = keepers
     victim, other = await cluster.followers()
     await answered(other, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(4)})
@@ -132,7 +133,7 @@ async def test_a_node_that_stood_still_while_a_rule_went_deletes_nothing_by_it(
 
 
 @pytest.mark.alone
-async def test_a_fenced_node_keeps_what_comes_of_age_until_it_may_trust_the_rule_again(
+async def test_fenced_node_keeps_expired_partitions_until_it_serves_again(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     cluster, whole = keepers

@@ -54,10 +54,10 @@ async def test_scenario_holds_and_its_report_names_the_right_case(
         ("crash-in-eviction", "half_left", {"as-undisturbed"}),
     ],
 )
-async def test_a_planted_fault_is_seen(
+async def test_planted_fault_is_seen(
     name: str, fault: str, missed: set[str], entries: list[CatalogEntry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes run with the fault; the scenario says what does not hold."""
+    """The nodes run with the planted fault; the scenario reports what does not hold."""
 
     class Planted(ForkedChild):
         async def start(self) -> None:
@@ -71,7 +71,7 @@ async def test_a_planted_fault_is_seen(
     assert not outcome.held
 
 
-async def test_the_command_prints_one_object_and_leaves_nothing() -> None:
+async def test_command_prints_one_object_and_leaves_nothing() -> None:
     code, out, err = await palisade("scenario", "run", "join", "--json")
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
@@ -81,7 +81,7 @@ async def test_the_command_prints_one_object_and_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_scenario_that_is_interrupted_leaves_no_process_and_no_folder(number: int, tmp_path: Path) -> None:
+async def test_scenario_that_is_interrupted_leaves_no_process_and_no_folder(number: int, tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "palisade.cli", "scenario", "run", "replay", "--events"),
         stdout=subprocess.PIPE,
@@ -98,7 +98,7 @@ async def test_a_scenario_that_is_interrupted_leaves_no_process_and_no_folder(nu
 
 
 def node_processes(folder: Path | str) -> list[str]:
-    """Those whose command line names the folder."""
+    """Processes whose command line names the folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -110,14 +110,14 @@ def node_processes(folder: Path | str) -> list[str]:
     return found
 
 
-async def test_over_http_one_is_started_and_followed(new_cluster: Callable[..., Cluster]) -> None:
+async def test_scenario_is_started_and_followed_over_http(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(1)
     cluster.start()
     await cluster.ready()
     await started_and_followed(cluster["n1"])
 
 
-async def test_a_follower_plays_scenarios_as_a_member_does(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+async def test_follower_runs_scenarios(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     cluster = new_cluster(1)
     cluster.start()
     follower = FollowerProcess(tmp_path, "f1", join=cluster["n1"].http)
@@ -130,7 +130,7 @@ async def test_a_follower_plays_scenarios_as_a_member_does(new_cluster: Callable
 
 
 async def started_and_followed(node: NodeProcess) -> None:
-    """The node plays it in a process of its own, one at a time; what is under way when the node stops ends with it."""
+    """The node runs it in a process of its own, one at a time; a running scenario ends when the node stops."""
     started = await node.ask("POST", "/v1/scenarios/join")
     assert started is not None
     assert (started["http_status"], started["state"]) == (202, "running")
@@ -174,7 +174,7 @@ async def test_list_names_every_scenario_that_the_issue_asks_for() -> None:
     assert all(one["must_hold"] for one in listed)
 
 
-async def test_a_scenario_that_does_not_exist_and_none_at_all_are_wrong_usage() -> None:
+async def test_scenario_that_does_not_exist_and_none_at_all_are_wrong_usage() -> None:
     code, _, said = await palisade("scenario", "run", "nonsense")
     assert code == 2
     assert "there is no scenario nonsense" in said

@@ -1,5 +1,5 @@
-"""A disk whose fsync takes two seconds, with real processes (scenarios.md, "Everywhere"): that of a follower is hardly
-noticed, that of the leader makes writes slow; neither costs an election or an acknowledged write."""
+"""A disk whose fsync takes two seconds, with real processes (scenarios.md, "Everywhere"): on a follower it is hardly
+noticed, on the leader it makes writes slow; neither causes an election or loses an acknowledged write."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FSYNC_S = 2.0
 WRITES = 400
 AT_ONCE = 16
 ELECTION_S = 60.0
-"""What elects somebody with such disks, and how long it takes: raftgroup/test_slow_disks.py."""
+"""Elections with such disks, and their duration: raftgroup/test_slow_disks.py."""
 
 
 class SlowDisks:
-    """Three nodes, each of which can be given a slow disk while it runs."""
+    """Three nodes, each of which can get a slow disk while it runs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -72,7 +72,7 @@ async def check_all(cluster: Cluster, load: Load) -> None:
     assert not record.unknown
 
 
-async def test_a_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> None:
+async def test_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> None:
     cluster = disks.cluster
     leader, (follower, _) = await cluster.leader(), await cluster.followers()
     term = (await leader.status())["term"]
@@ -91,8 +91,9 @@ async def test_a_slow_disk_of_a_follower_is_hardly_noticed(disks: SlowDisks) -> 
     assert (status["role"], status["term"]) == ("leader", term)
 
 
-async def test_a_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(disks: SlowDisks) -> None:
-    """What the leader says of its own log has to be on its disk, so each write waits for it; heartbeats do not."""
+async def test_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(disks: SlowDisks) -> None:
+    """The leader acknowledges entries of its own log only when they are on its disk, so each write waits for it;
+    heartbeats do not."""
     cluster = disks.cluster
     leader = await cluster.leader()
     term = (await leader.status())["term"]
@@ -110,7 +111,7 @@ async def test_a_slow_disk_of_the_leader_makes_writes_slow_and_loses_nothing(dis
     assert (status["role"], status["term"]) == ("leader", term)
 
 
-async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks: SlowDisks) -> None:
+async def test_leadership_transfer_from_a_slow_disk_succeeds(disks: SlowDisks) -> None:
     cluster = disks.cluster
     leader, (successor, _) = await cluster.leader(), await cluster.followers()
     async with Load(cluster.endpoints, "moved") as load:
@@ -125,9 +126,9 @@ async def test_leadership_moves_away_from_a_slow_disk_when_it_is_asked_to(disks:
         await check_all(cluster, load)
 
 
-async def test_a_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
-    """The leader dies, and of the two that are left every vote and every acknowledgement of one takes two seconds. The
-    other one is elected nearly always, but the slow one may be: a vote asks for terms and logs, not for disks."""
+async def test_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDisks) -> None:
+    """The leader dies, and each vote and acknowledgement of one of the two remaining members takes two seconds. The
+    other one is elected nearly always, but the slow one may be: votes depend on terms and logs, not on disks."""
     cluster = disks.cluster
     leader, (slow, _) = await cluster.leader(), await cluster.followers()
     async with Load(cluster.endpoints, "majority", timeout_s=30.0) as load:

@@ -1,6 +1,6 @@
-"""A node that the log no longer reaches gets a snapshot while clients write, whatever fails meanwhile (issue 2).
+"""A node that is behind the log gets a snapshot while clients write, whatever fails meanwhile (issue 2).
 
-The log keeps a few entries only, and the store is large enough that a snapshot of it is under way for a while.
+The log keeps a few entries only, and the store is large enough that a snapshot of it takes a while.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 VALUE_BYTES = 256 * 1024
 VALUES = 400
 RECEIVED_BYTES = 12 * 1024 * 1024
-"""Less than the snapshot has, more than one commit of the receiver."""
+"""Fewer bytes than the snapshot has, more than one commit of the receiver."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def cluster(large: Cluster) -> AsyncIterator[Cluster]:
-    """Three nodes with 100 MiB, founded by the first test that asks for them, whose log has lost its beginning."""
+    """Three nodes with 100 MiB, created by the first test that uses them, whose log has been compacted."""
     founded = bool(large.nodes[0].log_file.exists())
     large.start()
     await large.ready()
@@ -51,12 +51,12 @@ async def log_is_short(cluster: Cluster) -> bool:
 
 
 def received_bytes(node: NodeProcess) -> int:
-    """How much of a snapshot is on its disk, on its way in."""
+    """Bytes of an incoming snapshot on its disk."""
     return sum(file.stat().st_blocks * 512 for file in node.data_dir.glob("store/incoming/*.mdb"))
 
 
 def pieces_that_it_began_with(node: NodeProcess) -> list[int]:
-    """One number for each time that it began, or went on, to receive a snapshot."""
+    """For each start or resumption of an incoming snapshot, the number of the first piece."""
     return [int(found) for found in re.findall(r"receiving a snapshot of index \d+ from piece (\d+) on", node.log())]
 
 
@@ -77,7 +77,7 @@ def installs(node: NodeProcess) -> int:
     return node.log_file.read_text().count("installed a snapshot")
 
 
-async def test_a_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster: Cluster) -> None:
+async def test_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "new") as load:
         leader = await cluster.leader()
         term = (await leader.status())["term"]
@@ -89,7 +89,7 @@ async def test_a_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(clust
     assert installs(new) == 1
 
 
-async def test_a_node_that_was_away_for_long_gets_one_snapshot(cluster: Cluster) -> None:
+async def test_long_absent_node_gets_one_snapshot(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "away") as load:
         follower = (await cluster.followers())[0]
         before = installs(follower)
@@ -106,7 +106,7 @@ async def test_a_node_that_was_away_for_long_gets_one_snapshot(cluster: Cluster)
     assert installs(follower) == before + 1
 
 
-async def test_a_node_that_is_killed_in_the_middle_of_a_snapshot_goes_on_from_there(cluster: Cluster) -> None:
+async def test_node_killed_during_a_snapshot_resumes_it(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "killed") as load:
         new = cluster.joining("n5", at=await cluster.leader())
         new.start()
@@ -120,7 +120,7 @@ async def test_a_node_that_is_killed_in_the_middle_of_a_snapshot_goes_on_from_th
     assert installs(new) == 1
 
 
-async def test_the_leader_is_killed_in_the_middle_of_sending(cluster: Cluster) -> None:
+async def test_snapshot_survives_a_kill_of_the_sending_leader(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "leaderless") as load:
         leader = await cluster.leader()
         new = cluster.joining("n6", at=leader)

@@ -1,4 +1,4 @@
-"""Stopping politely, and what a start refuses: exit codes and one clear line each (issue 2, "Bad input")."""
+"""Orderly stops, and refusals at start: exit codes and one clear line each (issue 2, "Bad input")."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.e2e
 
 REFUSED = 2
 POLITE_GAP_S = 0.85
-"""A hand-over costs a few round trips, an election at least 0.9 s, also on a machine with time to spare."""
+"""A transfer of leadership costs a few round trips, an election at least 0.9 s, also on an idle machine."""
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_leader_that_is_told_to_stop_hands_over_and_leaves_with_0(cluster: Cluster, number: int) -> None:
+async def test_stopped_leader_hands_over_and_exits_with_0(cluster: Cluster, number: int) -> None:
     async with Load(cluster.endpoints, f"signal{number}") as load:
         await load.writes(100)
         leader = await cluster.leader()
@@ -40,7 +40,7 @@ async def test_a_leader_that_is_told_to_stop_hands_over_and_leaves_with_0(cluste
     await cluster.equal_digests()
 
 
-async def test_without_a_majority_a_node_stops_within_a_few_seconds_too(cluster: Cluster) -> None:
+async def test_node_without_majority_stops_within_seconds(cluster: Cluster) -> None:
     leader, (one, other) = await cluster.leader(), await cluster.followers()
     one.pause()
     other.kill()
@@ -50,7 +50,7 @@ async def test_without_a_majority_a_node_stops_within_a_few_seconds_too(cluster:
 
 
 async def refusal_of(node: NodeProcess) -> str:
-    """The one line that it says when it refuses to start."""
+    """The one line of its output when it refuses to start."""
     node.start()
     assert await node.ended() == REFUSED
     (line,) = node.log().strip().splitlines()
@@ -64,7 +64,7 @@ def alone(new_cluster: Callable[..., Cluster]) -> NodeProcess:
 
 
 @pytest.mark.parametrize("listener", ["http", "peer", "stream"])
-async def test_a_port_in_use_is_refused_with_who_uses_it(alone: NodeProcess, listener: str) -> None:
+async def test_port_in_use_is_refused_naming_its_process(alone: NodeProcess, listener: str) -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         host, _, port = getattr(alone, listener).rpartition(":")
@@ -75,7 +75,7 @@ async def test_a_port_in_use_is_refused_with_who_uses_it(alone: NodeProcess, lis
     assert not alone.data_dir.exists()
 
 
-async def test_a_data_folder_in_use_by_another_process_is_refused(alone: NodeProcess, tmp_path: Path) -> None:
+async def test_data_folder_in_use_by_another_process_is_refused(alone: NodeProcess, tmp_path: Path) -> None:
     alone.start()
     await alone.logged("serves http")
     second = NodeProcess(tmp_path, alone.id)
@@ -84,7 +84,7 @@ async def test_a_data_folder_in_use_by_another_process_is_refused(alone: NodePro
     assert await alone.stop() == 0
 
 
-async def test_a_data_folder_of_another_cluster_or_node_is_refused(alone: NodeProcess) -> None:
+async def test_data_folder_of_another_cluster_or_node_is_refused(alone: NodeProcess) -> None:
     alone.start()
     await alone.logged("serves http")
     assert await alone.stop() == 0
@@ -95,7 +95,7 @@ async def test_a_data_folder_of_another_cluster_or_node_is_refused(alone: NodePr
     assert "belongs to node 'n1', not to 'n9'" in await refusal_of(alone)
 
 
-async def test_a_folder_with_something_else_is_refused_and_left_as_it_is(alone: NodeProcess) -> None:
+async def test_folder_with_other_content_is_refused_and_unchanged(alone: NodeProcess) -> None:
     alone.data_dir.mkdir()
     (alone.data_dir / "thesis.tex").write_text("x")
     assert "thesis.tex" in await refusal_of(alone)
@@ -103,8 +103,8 @@ async def test_a_folder_with_something_else_is_refused_and_left_as_it_is(alone: 
 
 
 @pytest.mark.parametrize("place", ["folder", "raft", "store"])
-async def test_a_data_folder_that_can_not_be_used_is_refused(alone: NodeProcess, place: str) -> None:
-    """A file where a folder has to be: root may write everywhere, so rights alone would show nothing."""
+async def test_unusable_data_folder_is_refused(alone: NodeProcess, place: str) -> None:
+    """A file in place of a folder: root may write everywhere, so permissions alone would not suffice."""
     path = alone.data_dir if place == "folder" else alone.data_dir / place
     if place != "folder":
         alone.start()

@@ -1,5 +1,5 @@
-"""Garbage, half frames, announced gigabytes, slow-loris and idle crowds on every port: the nodes go on serving, and
-their memory stays bounded (scenarios.md, "Everywhere"). Larger crowds are in test_crowds.py."""
+"""Garbage, incomplete frames, announced gigabytes, slow-loris and idle connections on every port: the nodes continue to
+serve, and their memory stays bounded (scenarios.md, "Everywhere"). Larger crowds are in test_crowds.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ HALF_A_HEAD = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Le"
 
 @pytest.fixture
 async def loaded(cluster: Cluster) -> AsyncIterator[Load]:
-    """Writes go on through all of it, on the same ports; then everything is there, and no node has left or failed."""
+    """Writes continue during all of it, on the same ports; afterwards all of them exist, and no node has left or
+    failed."""
     pids = [node.pid for node in cluster.nodes]
     leader = await cluster.leader()
     term = (await leader.status())["term"]
@@ -53,7 +54,7 @@ def ports(node: NodeProcess) -> list[str]:
     return [node.http, node.peer, node.stream]
 
 
-async def test_noise_on_every_port_disturbs_nobody(cluster: Cluster, loaded: Load) -> None:
+async def test_noise_on_every_port_disturbs_no_client(cluster: Cluster, loaded: Load) -> None:
     target = await cluster.leader()
     before = private_bytes(target.pid)
     for address in ports(target):
@@ -72,15 +73,15 @@ async def test_announced_gigabytes_are_not_waited_for(cluster: Cluster, loaded: 
     assert private_bytes(target.pid) - before < 32 * MIB
 
 
-async def test_slow_heads_are_given_up(cluster: Cluster, loaded: Load) -> None:
-    """Slow-loris: each has said half a head and says no more."""
+async def test_slow_heads_time_out(cluster: Cluster, loaded: Load) -> None:
+    """Slow-loris: each connection has sent half a head and sends no more."""
     target = await cluster.leader()
     async with asyncio.timeout(30):
         await asyncio.gather(*(talk(target.http, HALF_A_HEAD, hang_up=False) for _ in range(200)))
 
 
-async def test_a_crowd_that_says_nothing_leaves_room_for_who_works(cluster: Cluster, loaded: Load) -> None:
-    """On every port of the leader; new honest requests are answered meanwhile."""
+async def test_silent_connections_leave_room_for_clients(cluster: Cluster, loaded: Load) -> None:
+    """On every port of the leader; new valid requests are answered meanwhile."""
     assert raise_file_limit() > IDLE + 500
     target = await cluster.leader()
     before = private_bytes(target.pid)

@@ -21,7 +21,7 @@ CRASHING = "print('out of luck', flush=True)\nraise SystemExit(1)"
 
 
 class Told:
-    """The events, and a way to wait for one."""
+    """The events of the supervisor, and a way to wait for one."""
 
     def __init__(self) -> None:
         self.events: list[SupervisorEvent] = []
@@ -58,7 +58,7 @@ def one_node(tmp_path: Path, told: Told) -> Callable[..., LocalCluster]:
     return make
 
 
-async def test_a_node_that_refuses_its_configuration_stays_down(
+async def test_node_with_an_invalid_configuration_is_not_restarted(
     one_node: Callable[..., LocalCluster], told: Told
 ) -> None:
     cluster = one_node("--log-level", "loud")
@@ -70,9 +70,7 @@ async def test_a_node_that_refuses_its_configuration_stays_down(
     await cluster.stop()
 
 
-async def test_a_node_that_crashes_is_shown_and_started_again(
-    one_node: Callable[..., LocalCluster], told: Told
-) -> None:
+async def test_crashed_node_is_reported_and_restarted(one_node: Callable[..., LocalCluster], told: Told) -> None:
     cluster = one_node(program=CRASHING)
     cluster.start()
     first, second = (await told.wait("node-exited", 2))[:2]
@@ -82,7 +80,7 @@ async def test_a_node_that_crashes_is_shown_and_started_again(
     assert "starting it again in 1 s" in first.text
 
 
-async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., LocalCluster], told: Told) -> None:
+async def test_node_that_does_not_stop_is_killed(one_node: Callable[..., LocalCluster], told: Told) -> None:
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await until_logged(cluster.children[0], "up")
@@ -91,7 +89,7 @@ async def test_a_node_that_does_not_stop_is_killed(one_node: Callable[..., Local
     assert cluster.children[0].pid is None
 
 
-async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., LocalCluster], told: Told) -> None:
+async def test_second_signal_ends_the_supervisor_at_once(one_node: Callable[..., LocalCluster], told: Told) -> None:
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await until_logged(cluster.children[0], "up")
@@ -105,7 +103,7 @@ async def test_a_second_signal_ends_it_at_once(one_node: Callable[..., LocalClus
 async def test_ctrl_c_in_the_terminal_does_not_reach_the_nodes(
     one_node: Callable[..., LocalCluster], told: Told
 ) -> None:
-    """The supervisor stops them in good order; a signal to its process group must not do it before."""
+    """The supervisor stops them in order; a signal to its process group must not do it before."""
     cluster = one_node(program=STUBBORN)
     cluster.start()
     await told.wait("node-started")

@@ -30,8 +30,8 @@ async def all_active(cluster: Cluster, *names: str) -> None:
         await until(lambda node=node: active(node, *names), f"{names} being active at {node.id}")
 
 
-async def test_a_lost_node_is_dropped_and_is_a_new_incarnation_when_it_is_back(cluster: Cluster) -> None:
-    """Killed, and paused: to be there again is not enough, it joins again."""
+async def test_lost_node_is_dropped_and_returns_with_a_new_incarnation(cluster: Cluster) -> None:
+    """Killed, and paused: being reachable again is not enough, it joins again."""
     await all_active(cluster, "n1", "n2", "n3")
     watcher, victim = cluster["n1"], cluster["n3"]
     before = (await logical(watcher))["n3"]["incarnation"]
@@ -50,7 +50,7 @@ async def test_a_lost_node_is_dropped_and_is_a_new_incarnation_when_it_is_back(c
     assert [line.split()[:3] for line in out.splitlines()][-1] == ["n3", "alive", "active"]
 
 
-async def test_who_has_no_token_a_wrong_one_or_a_wrong_tag_is_refused_and_the_cluster_undisturbed(
+async def test_node_without_a_valid_token_or_tag_is_refused(
     new_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = new_cluster(1, join_token="right-token")
@@ -79,10 +79,11 @@ async def test_who_has_no_token_a_wrong_one_or_a_wrong_tag_is_refused_and_the_cl
     await all_active(cluster, "n1", "n2")
 
 
-async def test_a_node_joins_while_the_leader_stands_still_and_another_one_takes_over(
+async def test_node_joins_across_a_change_of_a_paused_leader(
     new_cluster: Callable[..., Cluster],
 ) -> None:
-    """scenarios.md, "Recovery": leader changes during join. It is let in once, and the old leader finds it there."""
+    """scenarios.md, "Recovery": leader changes during join. It is admitted once, and the old leader finds its
+    record."""
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()
@@ -103,7 +104,7 @@ async def test_a_node_joins_while_the_leader_stands_still_and_another_one_takes_
         follower.kill()
 
 
-async def test_a_second_process_with_a_name_stops_and_says_who_has_it(new_cluster: Callable[..., Cluster]) -> None:
+async def test_second_process_with_a_name_stops_and_names_the_first(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(1)
     cluster.start()
     await cluster.ready()

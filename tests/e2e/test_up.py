@@ -1,4 +1,4 @@
-"""`palisade up` as a newcomer types it: ready, demo catalog, Ctrl-C, the same data again, kill -9 (issue 2)."""
+"""`palisade up` as a new user runs it: ready, demo catalog, Ctrl-C, the same data again, kill -9 (issue 2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 120
-"""Longest life of one run."""
+"""Longest duration of one run."""
 
 
 class Up:
@@ -65,7 +65,7 @@ class Up:
 
 @pytest.fixture
 def base_port() -> int:
-    """One whose block of 210 ports is free at both ends; tests may run beside a cluster with the usual ports."""
+    """A block of 210 ports that is free at both ends; tests may run beside a cluster with the default ports."""
     for base in range(20_000, 30_000, 300):
         try:
             for offset in (1, 2, 3, 101, 102, 103, 201, 202, 203):
@@ -110,7 +110,7 @@ def is_zombie(pid: int) -> bool:
         return False
 
 
-def test_a_newcomer_gets_a_cluster_with_a_catalog_and_finds_it_again(up: Callable[..., Up], base_port: int) -> None:
+def test_up_starts_a_cluster_with_a_catalog_and_restarts_it(up: Callable[..., Up], base_port: int) -> None:
     first = up("--base-port", str(base_port))
     first.wait("formatted", nodes=3, base_port=base_port)
     endpoints = first.wait("ready")["endpoints"]
@@ -134,7 +134,7 @@ def test_a_newcomer_gets_a_cluster_with_a_catalog_and_finds_it_again(up: Callabl
     assert not [event for event in second.events if event["event"] == "demo-loaded"]
 
 
-def test_a_node_that_is_killed_is_shown_and_comes_back(up: Callable[..., Up], base_port: int) -> None:
+def test_killed_node_is_reported_and_restarted(up: Callable[..., Up], base_port: int) -> None:
     run = up("--base-port", str(base_port), "--no-demo")
     pid = run.wait("node-started", node="n2")["pid"]
     endpoints = run.wait("ready")["endpoints"]
@@ -146,7 +146,7 @@ def test_a_node_that_is_killed_is_shown_and_comes_back(up: Callable[..., Up], ba
     assert run.stop() == 0
 
 
-def test_kill_9_of_the_supervisor_leaves_nothing_running(up: Callable[..., Up], base_port: int) -> None:
+def test_killed_supervisor_leaves_no_process(up: Callable[..., Up], base_port: int) -> None:
     run = up("--base-port", str(base_port), "--no-demo")
     run.wait("ready")
     pids = [event["pid"] for event in run.events if event["event"] == "node-started"]
@@ -156,14 +156,14 @@ def test_kill_9_of_the_supervisor_leaves_nothing_running(up: Callable[..., Up], 
     wait_until_gone(pids)
 
 
-def test_one_node_is_a_cluster_too(up: Callable[..., Up], base_port: int) -> None:
+def test_single_node_is_a_cluster(up: Callable[..., Up], base_port: int) -> None:
     run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1")
     endpoints = run.wait("ready")["endpoints"]
     assert palisade(endpoints, "put", "/a", "x")["revision"] > 1
     assert run.stop() == 0
 
 
-def test_what_contradicts_the_folder_is_refused(up: Callable[..., Up], base_port: int) -> None:
+def test_options_that_contradict_the_folder_are_refused(up: Callable[..., Up], base_port: int) -> None:
     run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1")
     run.wait("ready")
     code, said = up().end()
@@ -176,7 +176,7 @@ def test_what_contradicts_the_folder_is_refused(up: Callable[..., Up], base_port
         assert text in json.loads(said)["error"]["message"]
 
 
-def test_a_port_in_use_is_refused_before_anything_is_formatted(
+def test_port_in_use_is_refused_before_anything_is_formatted(
     up: Callable[..., Up], base_port: int, tmp_path: Path
 ) -> None:
     with socket.socket() as other:
@@ -194,13 +194,13 @@ def test_a_port_in_use_is_refused_before_anything_is_formatted(
     ("options", "text"),
     [(("--nodes", "0"), "nodes: 0 is out of range"), (("--base-port", "80"), "base-port: 80 is out of range")],
 )
-def test_a_bad_value_is_refused(up: Callable[..., Up], options: tuple[str, ...], text: str) -> None:
+def test_bad_value_is_refused(up: Callable[..., Up], options: tuple[str, ...], text: str) -> None:
     code, said = up(*options).end()
     assert code == 1
     assert text in json.loads(said)["error"]["message"]
 
 
-def test_a_folder_with_something_else_is_refused(up: Callable[..., Up], tmp_path: Path) -> None:
+def test_folder_with_other_content_is_refused(up: Callable[..., Up], tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     code, said = up(folder=tmp_path).end()
     assert code == 1

@@ -1,4 +1,4 @@
-"""Vaults that are damaged, swapped, from the future or half written, and a disk that is full in a snapshot, with real
+"""Vaults that are damaged, swapped, of a newer release or half written, and a full disk during a snapshot, with real
 processes (issue 3, "Bad input": a clear error with the remedy, nothing lost, the cluster undisturbed)."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEEDLE = b"a value that can be found on the disk"
 
 
 class WithVault(FollowerProcess):
-    """A follower whose vault and last words can be looked at. `alone`: it runs without its cluster."""
+    """A follower whose vault and last log lines can be inspected. `alone`: it runs without its cluster."""
 
     alone = False
 
@@ -63,7 +63,7 @@ def new_follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[str], W
 
 
 async def write(cluster: Cluster, prefix: str, count: int = 20, value: bytes = b"v") -> int:
-    """The last revision."""
+    """Returns the last revision."""
     async with Client(cluster.endpoints, timeout_s=20) as client:
         await client.put_many(((f"{prefix}/{number}", value) for number in range(count)), outstanding=16)
         return (await client.put(f"{prefix}/last", "x")).revision
@@ -78,7 +78,7 @@ async def caught_up(follower: WithVault, revision: int) -> None:
 
 
 async def equal(cluster: Cluster, follower: WithVault) -> None:
-    """Stopped, its vault is the cluster's state."""
+    """When stopped, its vault is the cluster's state."""
     assert await follower.stop() == 0
     async with Client(cluster.endpoints) as client:
         digest = await client.digest()
@@ -92,15 +92,15 @@ async def equal(cluster: Cluster, follower: WithVault) -> None:
 
 
 async def put_aside(follower: WithVault) -> None:
-    """What the messages say."""
+    """As the error messages say."""
     code, _, said = await palisade("vault", "reset", "--confirm", "--data-dir", str(follower.data_dir))
     assert code == 0, said
 
 
-async def test_without_a_majority_a_recovery_waits_goes_on_and_is_stopped_cleanly(
+async def test_recovery_without_majority_waits_and_continues(
     new_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
-    """scenarios.md, "Recovery": the majority is lost and comes back; stop during recovery: clean, no hang."""
+    """scenarios.md, "Recovery": the majority is lost and returns; stop during recovery: clean, no hang."""
     cluster = new_cluster()
     cluster.start()
     await cluster.ready()
@@ -128,7 +128,7 @@ async def test_without_a_majority_a_recovery_waits_goes_on_and_is_stopped_cleanl
 
 
 async def waits(follower: WithVault) -> bool:
-    """For an answer of the cluster, or to be let in: a leader whose lease had not run out yet may have answered."""
+    """For a response of the cluster, or for admission: a leader whose lease had not expired may have responded."""
     ready = await follower.get("/readyz", timeout_s=2)
     if ready is None or ready["http_status"] != 503:
         return False
@@ -141,10 +141,10 @@ def flip_bytes_of_the_value(path: Path) -> None:
     path.write_bytes(content.replace(NEEDLE, NEEDLE.replace(b"found", b"f0und")))
 
 
-async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
+async def test_damaged_page_is_never_served_and_reset_costs_a_snapshot(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
-    """It is noticed when the value is read: when it is replaced, by export, by verify."""
+    """It is detected when the value is read: when it is replaced, by export, by verify."""
     follower = new_follower("f1")
     follower.start()
     await caught_up(follower, await write(cluster, "damaged", 3, NEEDLE))
@@ -170,8 +170,8 @@ async def test_a_damaged_page_is_never_served_and_put_aside_it_costs_a_snapshot(
     await equal(cluster, follower)
 
 
-async def test_a_voter_with_a_damaged_vault_stops_and_is_one_again_with_a_new_vault(cluster: Cluster) -> None:
-    """Its store and its vote are sound: what it is told to put aside is the vault alone."""
+async def test_voter_with_a_damaged_vault_stops_and_returns_with_a_new_vault(cluster: Cluster) -> None:
+    """Its store and its vote are intact: only the vault has to be moved aside."""
     voter = next(node for node in await cluster.followers() if node.id != "n1")
     revision = await write(cluster, "damaged at a voter", 3, NEEDLE)
     await until(lambda: lv_of(voter) >= revision, "the value in the voter's vault")
@@ -202,7 +202,7 @@ def lv_of(node: NodeProcess) -> int:
         vault.close()
 
 
-async def test_vaults_that_were_swapped_are_refused_and_back_in_their_place_are_good(
+async def test_swapped_vaults_are_refused_until_swapped_back(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     pair = new_follower("f1"), new_follower("f2")
@@ -236,7 +236,7 @@ def swap(one: WithVault, other: WithVault) -> None:
     beside.rename(other.vault)
 
 
-async def test_a_vault_of_a_newer_release_is_refused_and_left_to_that_release(
+async def test_vault_of_a_newer_release_is_refused_unchanged(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
     follower = new_follower("f1")
@@ -265,14 +265,14 @@ def said_format(path: Path, version: int) -> None:
 
 
 def little_room() -> None:
-    """No file of the process may become larger: a write beyond that fails as on a full disk, whoever runs this."""
+    """Limits the file size of the process: a write beyond it fails as on a full disk, also for root."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
 
 
-async def test_a_disk_that_is_full_in_a_snapshot_ends_the_start_and_what_is_there_is_gone_on_with(
+async def test_full_disk_during_a_snapshot_stops_the_node_and_the_snapshot_resumes(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
-    """What it leaves is a half-written snapshot: refused to who reads it, finished by the next start."""
+    """It leaves a half-written snapshot: refused to readers, completed by the next start."""
     follower = new_follower("f1")
     follower.start()
     await caught_up(follower, await write(cluster, "small"))

@@ -1,1 +1,1 @@
-"""Faults on real processes: a network that a test can break one way, delay, and heal; disks, kills, pauses."""
+"""Faults on real processes: a network that tests can cut in one direction, delay, and heal; disks, kills, pauses."""

@@ -1,8 +1,8 @@
-"""Plays scenarios with real processes, one after the other, each with a seed of its own.
+"""Runs scenarios with real processes, one after the other, each with a seed of its own.
 
-Without --seconds or --minutes every scenario is played once; with them, scenarios are played until that time is over.
-Exit code 0: everything held; 1: something did not; 2: wrong arguments; 130: Ctrl-C. What failed is played again by the
-line that is printed for it, though real processes never do exactly the same again.
+Without --seconds or --minutes every scenario runs once; with them, scenarios run until that time is over. Exit code 0:
+everything held; 1: something did not; 2: wrong arguments; 130: Ctrl-C. For each failure a command is printed that
+repeats it, though real processes never run exactly the same way again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def listed() -> None:
 
 
 def to_play(given: argparse.Namespace, seed: int) -> Iterator[tuple[str, int]]:
-    """Until the time is over; each of them once, where none is given."""
+    """Until the time is over; each of them once, if no time is given."""
     names = given.scenario or list(SCENARIOS)
     budget_s = given.seconds if given.seconds is not None else (given.minutes or 0) * 60
     ends, turn = time.monotonic() + budget_s, 0

@@ -1,4 +1,4 @@
-"""One request to one node by HTTP, and what came of it."""
+"""One request to one node over HTTP, and its outcome."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.support.processes import NodeProcess
 
 
 class NoAnswer(Exception):
-    """What a node must not say to what was asked."""
+    """A response that a node must not send to this request."""
 
 
 async def outcome_at(
     session: aiohttp.ClientSession, node: NodeProcess, path: Path, request: Request, rid: RequestId | None = None
 ) -> Outcome:
-    """What is only read is refused where nothing is heard. Raises NoAnswer."""
+    """A read without a response counts as refused. Raises NoAnswer."""
     outcome: Outcome
     try:
         outcome = Ok(await _exchange(session, node, path, request, rid))
@@ -44,7 +44,7 @@ async def outcome_at(
 async def _exchange(
     session: aiohttp.ClientSession, node: NodeProcess, path: Path, request: Request, rid: RequestId | None
 ) -> Any:
-    """Raises what the answer stands for."""
+    """Raises the error that the response stands for."""
     if path is Path.FENCED_API:
         assert isinstance(request, Range)
         where = URL(f"http://{node.http}/v1/fenced/{quote(request.key, safe='')}", encoded=True)

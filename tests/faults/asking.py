@@ -1,7 +1,7 @@
-"""What mixed clients ask for: few keys at a time, so that they meet, and values that only one request writes.
+"""Requests of mixed clients: few keys at a time, so that they conflict, and values that only one request writes.
 
-After `ROUND` requests they move on to other keys, so that no key is asked for so often while answers are lost that
-whether its history is linearizable could not be found out.
+After `ROUND` requests they move on to other keys: with lost responses, the linearizability of a key with too many
+operations could not be decided.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PAST_REVISIONS = 100
 
 
 class Asking:
-    """`name`: of the keys, which nobody else has written: `/strict/NAME/ROUND/a` and `/NAME/ROUND/a`. `revision`: the
-    newest that is known."""
+    """`name`: part of the keys, which no other client has written: `/strict/NAME/ROUND/a` and `/NAME/ROUND/a`.
+    `revision`: the newest known one."""
 
     def __init__(self, name: str, chance: Random) -> None:
         self.prefixes = (STRICT + f"{name}/".encode(), f"/{name}/".encode())
@@ -29,7 +29,7 @@ class Asking:
         self._chance = chance
         self._asked = self._values = 0
         self._newest: dict[bytes, bytes] = {}
-        """What was put last, as far as anybody knows: what a swap expects."""
+        """The last known value of a key, which a swap expects."""
         self._makes: tuple[tuple[float, Callable[[], Request]], ...] = (
             (0.24, self._put),
             (0.34, self._swap),
@@ -47,12 +47,12 @@ class Asking:
         return next(make for bound, make in self._makes if lot < bound)()
 
     def fenced(self) -> Range:
-        """What a vault is asked for."""
+        """A read of a vault."""
         self._asked += 1
         return Range(self._chance.choice(self._keys(self.prefixes[0])))
 
     def leased(self) -> bytes:
-        """A key that lives as long as its lease."""
+        """A key that is attached to a lease."""
         return self._place(self._chance.choice(self.prefixes)) + b"owner"
 
     def value(self) -> bytes:
@@ -82,13 +82,13 @@ class Asking:
         return Txn((equal,), (Range(key), Put(key, self._new(key))), (Range(key),))
 
     def _own(self) -> Txn:
-        """A key that nobody has."""
+        """A key that does not exist."""
         key = self._key()
         absent = Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
         return Txn((absent,), (Put(key, self._new(key)),), (Range(key),))
 
     def _two(self) -> Txn:
-        """At once; of one kind, or one of each."""
+        """Two keys; of one kind, or one of each."""
         one, other = self._chance.sample([key for prefix in self.prefixes for key in self._keys(prefix)], 2)
         return Txn(success=(Put(one, self._new(one)), Put(other, self._new(other))))
 

@@ -1,8 +1,8 @@
-"""Scenarios of what breaks beside the network, and of everything at once (issue 5): processes that are killed, stand
-still; disks that are full, or say something else than what was written.
+"""Scenarios of faults beside the network, and of all at once (issue 5): killed and paused processes; disks that are
+full, or return other data than were written.
 
-Clients write all the time (`tests/support/load.py`): what was acknowledged is there at the end, once, and the replicas
-are equal. Where readers are beside the vaults, none is told anything old.
+Clients write all the time (`tests/support/load.py`): at the end every acknowledged write exists once, and the replicas
+are equal. Readers beside the vaults must not get a stale value.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ROOM_BYTES = 24 << 20
 VALUE_BYTES = 64 << 10
 REFUSED, FAILED = 2, 1
 FILES = {"raft": "group", "store": "store", "vault": "vault"}
-"""What of a node is damaged, and the component that reads it."""
+"""The damaged part of a node, and the component that reads it."""
 WHOLE = ("raft", "store")
-"""Of these every value is read at the start, unless they are large."""
+"""Every value of these is read at start, unless they are large."""
 CAME_BACK = "it came back"
 NO_ROOM = (
     r"ERROR palisade\.node\.(component_adapters: component \w+ failed|"
@@ -41,17 +41,17 @@ NO_ROOM = (
     r"the (journal|store|vault) in {folder}/\S+ can't be (written|used): \w+: "
     r"(No space left on device|Input/output error|File too large)\. [^\n]*"
 )
-"""Who can't write says so, and ends. LMDB has no other word than I/O error for half a page that was written."""
+"""A node that cannot write reports it and exits. LMDB reports a partially written page as an I/O error."""
 NOT_AS_WRITTEN = (
     r"ERROR (palisade\.node\.component_adapters: component {name} (could not start|failed)|"
     r"palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): "
     r"[^\n]*(reset|folder|directory)[^\n]*"
 )
-"""Who reads what is damaged says what to do with it, and ends; what a start does not read may be found later."""
+"""A node that reads damaged data names the remedy and exits; damage that a start does not read may be found later."""
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
-    """Everything makes progress again, in time."""
+    """Every part makes progress again, in time."""
     for node in cluster.running:
         node.resume()
     cluster.start()
@@ -60,7 +60,7 @@ async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> Non
 
 
 async def nothing_is_lost(ground: Ground, cluster: GroundCluster, load: Load) -> None:
-    """What was acknowledged is there, once, and the replicas are equal. Nobody writes any more."""
+    """Every acknowledged write exists once, and the replicas are equal. No client writes any more."""
     record = await load.stop()
     await check_record(record, load.prefix, cluster.endpoints)
     await cluster.equal_digests(cluster.members)
@@ -68,12 +68,12 @@ async def nothing_is_lost(ground: Ground, cluster: GroundCluster, load: Load) ->
         ground.seen[name] = ground.seen.get(name, 0) + count
 
 
-# Everything at once
+# All faults at once
 
 
 async def anything(ground: Ground) -> None:
-    """Kills, pauses, changes of the leader and every kind of weather, drawn from the seed, for as long as is asked for;
-    a minority at a time is down or stands still."""
+    """Kills, pauses, changes of the leader and every kind of network fault, drawn from the seed, for the requested
+    time; a minority at a time is down or paused."""
     cluster = await ground.serving(followers=1)
     async with AsyncExitStack() as stack:
         load = await stack.enter_async_context(Load(cluster.endpoints, "any", workers=2, pause_s=0.02, timeout_s=20))
@@ -122,7 +122,7 @@ async def calm(ground: Ground, cluster: GroundCluster) -> None:
 
 
 async def flapping(ground: Ground, cluster: GroundCluster) -> None:
-    """A link that is there and is not, several times a second."""
+    """A link that breaks and heals several times a second."""
     one, other = ground.chance.sample([node.id for node in cluster.nodes], 2)
     ground.note(f"the link of {one} and {other} flaps")
     for _ in range(ground.chance.randint(3, 10)):
@@ -133,7 +133,7 @@ async def flapping(ground: Ground, cluster: GroundCluster) -> None:
 
 
 def some_weather(ground: Ground, hosts: list[str]) -> list[Rule]:
-    """One kind of trouble for one or two links, one way or both, or for all of them."""
+    """One kind of fault for one or two links, one way or both, or for all of them."""
     chance = ground.chance
     one, other = chance.sample(hosts, 2)
     alone = [[one, CLIENT], [each for each in hosts if each != one]] if chance.random() < 0.3 else [[one], hosts]
@@ -157,7 +157,7 @@ STEPS: tuple[tuple[Callable[[Ground, GroundCluster], Awaitable[None]], int], ...
 
 
 async def disk_full(ground: Ground) -> None:
-    """The disk of one node has no room any more: it says so and stops, the others go on; with room it comes back."""
+    """The disk of one node is full: it reports that and stops, the others continue; with free space it returns."""
     cluster = ground.cluster()
     victim = cluster.members[0]
     if ground.network.disks:
@@ -183,7 +183,7 @@ async def disk_full(ground: Ground) -> None:
 
 
 async def runs_full(ground: Ground, client: Client, victim: NodeProcess) -> None:
-    """It stops, and its last line says why and what to do."""
+    """It stops, and its last line names the reason and the remedy."""
     for number in range(10 * ROOM_BYTES // VALUE_BYTES):
         if not victim.running:
             break
@@ -200,7 +200,7 @@ async def runs_full(ground: Ground, client: Client, victim: NodeProcess) -> None
 
 
 def limited(before: Callable[[], None] | None) -> Callable[[], None]:
-    """Where no disk of its own can be mounted: no file may grow beyond a size, which fails as a full disk does."""
+    """Where no disk can be mounted: no file may grow beyond a size, which fails as a full disk does."""
 
     def limit() -> None:
         import resource
@@ -213,9 +213,9 @@ def limited(before: Callable[[], None] | None) -> Callable[[], None]:
 
 
 async def damage(ground: Ground) -> None:
-    """Bits flip in the journal, the store or the vault of a node that is stopped. It refuses to start and says what to
-    do, or it comes back: never with anything else than what the others have. Every second time one of them is in a
-    value that a start of it reads, so that there is something to be noticed."""
+    """Bits flip in the journal, the store or the vault of a stopped node. It refuses to start and names the remedy, or
+    it returns, and never with other data than the others have. Every second time one bit is in a value that its start
+    reads, so that there is damage to detect."""
     cluster = await ground.serving()
     ground.seen |= {"damaged": 0, "noticed": 0}
     found: dict[str, int] = {}
@@ -239,7 +239,7 @@ async def damage(ground: Ground) -> None:
 
 
 async def comes_back(ground: Ground, cluster: GroundCluster, victim: NodeProcess) -> str:
-    """What it did; it is ready when this returns."""
+    """Returns what the node did; the node is ready then."""
     victim.start()
     if await until(lambda: ready_or_ended(victim), f"{victim.id} being ready, or saying why not", SETTLED_S) == "ready":
         return CAME_BACK
@@ -258,7 +258,7 @@ async def ready_or_ended(node: NodeProcess) -> str | None:
 
 
 async def comes_back_as_new(cluster: GroundCluster, victim: NodeProcess) -> None:
-    """As the messages say: an empty folder and --join."""
+    """As the error messages say: an empty folder and --join."""
     founding = victim.options
     shutil.rmtree(victim.data_dir)
     others = [node for node in cluster.members if node is not victim]

@@ -1,5 +1,5 @@
-"""Bits that flip in a file of LMDB: anywhere in what is written, much of which nobody reads any more; or in a value
-that is there, so that whoever reads the whole file meets it."""
+"""Flips bits in a file of LMDB: anywhere in written pages, many of which are never read again; or in a current value,
+so that a complete read of the file finds it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from random import Random
 import lmdb
 
 VALUE_BYTES_MIN = 24
-"""With its checksum, a value of so many bytes is nothing else in its file."""
+"""With its checksum, a value of this size occurs once in its file."""
 SECTOR_BYTES = 512
 TABLES_MAX = 32
 
 
 def flip_bits(chance: Random, folder: Path, *, sure: bool) -> int:
-    """Some; returns how many. `sure`: the first of them in a value, wherever the file has it."""
+    """Flips some bits; returns how many. `sure`: the first of them in a value, in every place of the file that has
+    it."""
     (path,) = folder.glob("**/data.mdb")
     value = chance.choice(values_in(path)) if sure else b""
     content, bits = bytearray(path.read_bytes()), chance.choice((1, 1, 8, 64))
@@ -33,7 +34,7 @@ def flip_bits(chance: Random, folder: Path, *, sure: bool) -> int:
 
 
 def values_in(file: Path) -> list[bytes]:
-    """Of all its tables. Each lies in one piece."""
+    """Values of all tables. Each is stored contiguously."""
     with (
         lmdb.open(str(file), subdir=False, readonly=True, lock=False, max_dbs=TABLES_MAX) as environment,
         environment.begin() as reading,

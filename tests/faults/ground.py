@@ -1,4 +1,4 @@
-"""A run of one scenario: its network, its nodes with readers beside their vaults, and what is seen."""
+"""A run of one scenario: its network, its nodes with readers beside their vaults, and its findings."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 PROCEED_S = 3.31
-"""T_proceed with the times of the product."""
+"""T_proceed with the default times."""
 STALL_S = PROCEED_S + 0.5
 ELECTION_S = 1.5
 KNOWN_S = 30.0
-"""For so long all that was told is kept."""
+"""Results of reads are kept for this time."""
 SETTLED_S = 40.0
-"""After the last fault everything has to be as it was within that."""
+"""Time after the last fault within which everything must have recovered."""
 
 
 class GroundNode(NodeProcess):
-    """A node on a host of its own, which has its name."""
+    """A node on a host of its own, with the same name."""
 
     def __init__(self, network: Network, folder: Path, node: str, **options: str) -> None:
         super().__init__(folder, node, **options)
@@ -79,8 +79,8 @@ class GroundCluster(Cluster):
 
 
 class GroundHistory(History):
-    """A write that nobody was told of may come late, behind a later one of another node: so each takes effect only
-    where less is written there. Whatever else a scenario finds, at its end it is said what was read that was old."""
+    """A write without an acknowledgement may take effect late, after a later one of another node: so each takes effect
+    only if a smaller value is stored. Every scenario reports stale reads at its end."""
 
     def __init__(self, ground: Ground, cluster: GroundCluster, writer: Callable[[], NodeProcess]) -> None:
         super().__init__(cluster, cluster.nodes, writer)
@@ -96,8 +96,8 @@ class GroundHistory(History):
         self.check_so_far()
 
     def check_so_far(self) -> None:
-        """Says what was read that was old, and forgets all but the last `KNOWN_S` and what was the newest before:
-        a read that takes longer than that might be older without being seen."""
+        """Reports stale reads, and drops all results but those of the last `KNOWN_S` and the newest before: a read that
+        takes longer than that might be stale without being detected."""
         told = [each for node in self._nodes for each in self.reads(node)[0]]
         found = violations(told, [*self._newest, *self.answered])
         errors = {word for node in self._nodes for _, word in self.reads(node)[1] if word.startswith("error")}
@@ -116,7 +116,7 @@ class GroundHistory(History):
 
     @contextlib.asynccontextmanager
     async def reads_alone(self) -> AsyncIterator[None]:
-        """Nobody writes meanwhile; what was under way has ended."""
+        """No client writes meanwhile; pending requests have ended."""
         self._may_write.clear()
         async with self._writing:
             yield
@@ -141,8 +141,8 @@ class GroundHistory(History):
 
 @dataclass
 class Pulse:
-    """A strict write of a key of its own every `every_s`, each beside the others: how long the cluster takes to answer
-    one at all."""
+    """A strict write of a new key every `every_s`, concurrently: measures how long the cluster takes to respond at
+    all."""
 
     through: Callable[[], NodeProcess]
     every_s: float = 0.1
@@ -176,7 +176,7 @@ class Pulse:
                     self.answered.append((began, now()))
 
     async def goes_on_after(self, moment: float, within_s: float) -> float:
-        """Seconds from `moment` to the answer of the first write that was sent later."""
+        """Seconds from `moment` to the acknowledgement of the first write that was sent later."""
 
         def found() -> float | None:
             return min((ended - moment for began, ended in self.answered if began > moment), default=None)
@@ -187,8 +187,8 @@ class Pulse:
 
 
 class Ground:
-    """`seconds`: how long a scenario that can go on does so; `times`: how often one that counts does what it does.
-    `seen`: what is to be told of the run."""
+    """`seconds`: duration of scenarios that run for a time; `times`: repetitions of scenarios that count. `seen`:
+    findings for the report of the run."""
 
     def __init__(
         self, network: Network, folder: Path, seed: int, seconds: float, *, times: int = 1, plant: str | None = None
@@ -198,25 +198,25 @@ class Ground:
         self.chance = Random(seed)
         self.seen: dict[str, Any] = {"network": network.named}
         self.violations: list[str] = []
-        """What a checker does not accept."""
+        """Violations reported by checkers."""
         self.log: list[str] = []
         self._began = now()
         self.clusters: list[GroundCluster] = []
         self._explained: list[tuple[NodeProcess, str]] = []
         self._is_whole = True
         self._held: Path | None = None
-        """The file of the latest history, if nothing is wrong with it."""
+        """The file of the last history, if no violation was found."""
 
     def note(self, line: str) -> None:
         self.log.append(f"{now() - self._began:7.2f} s  {line}")
         print(self.log[-1], file=sys.stderr, flush=True)
 
     def explains(self, node: NodeProcess, *entries: str) -> None:
-        """What is done to the node has it log this: patterns of whole entries without their time."""
+        """Log entries that the injected fault explains: patterns of whole entries without their time."""
         self._explained += [(node, each) for each in entries]
 
     def check_logs(self) -> None:
-        """Says which node met a fault of its own, when all are gone."""
+        """Reports nodes with unexplained errors in their logs, when all nodes have ended."""
         for node in (node for cluster in self.clusters for node in cluster.nodes if node.log_file.exists()):
             explained = [entry for of, entry in self._explained if of is node]
             found = faults_in(node.log_file.read_text(encoding="utf-8", errors="replace"), explained)
@@ -232,7 +232,7 @@ class Ground:
         return made
 
     async def serving(self, size: int = 3, followers: int = 0, **options: str) -> GroundCluster:
-        """Everybody serves fenced reads, and `/strict/` is strict."""
+        """Every node serves fenced reads, and `/strict/` is strict."""
         cluster = self.cluster(size, followers, **options)
         cluster.start()
         await cluster.ready()
@@ -246,7 +246,7 @@ class Ground:
         return GroundHistory(self, cluster, writer)
 
     def become(self, *rules: Rule) -> float:
-        """These rules count from the moment that is returned."""
+        """These rules apply from the returned moment on."""
         self.network.become(rules)
         self._is_whole = not rules
         self.note("the network: " + ("; ".join(str(rule.shown()) for rule in rules) or "as it should be"))
@@ -256,9 +256,9 @@ class Ground:
     async def mixed(
         self, cluster: GroundCluster, name: str = "mixed", pause_s: float = 0.01
     ) -> AsyncIterator[MixedClients]:
-        """Clients of every kind meanwhile; at the end it is said who was not told of everything (unless links are
-        broken still), and what of their history can't be. Of the last one, and
-        of each that can't be, the history stays as a file."""
+        """Runs clients of every kind meanwhile; at the end reports clients that missed changes (unless links are still
+        broken), and violations in their history. The history of the last run, and each one with violations, is kept as
+        a file."""
         clients = MixedClients(cluster.members, self.chance, name, pause_s=pause_s, vaults=cluster.nodes)
         try:
             async with clients:
@@ -282,7 +282,7 @@ class Ground:
             self.seen["told_s"] = max(self.seen.get("told_s", 0.0), clients.told_s)
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
-        """Its lease runs out. A node with a planted fault need not: the checker has to see it, not this."""
+        """Its lease expires. A node with a planted fault need not be fenced: the checker has to detect that."""
 
         def is_fenced() -> bool:
             told_enough = self.plant is not None and now() > since + 2 * STALL_S
@@ -291,7 +291,7 @@ class Ground:
         await until(is_fenced, f"the readers of {node.id} being fenced")
 
     async def heals(self, nodes: Sequence[NodeProcess]) -> None:
-        """No fault goes on: everybody serves again in time."""
+        """All faults are removed: every node serves again in time."""
         began = self.become()
         await until(lambda: all_serve(nodes), "everybody serving again", SETTLED_S)
         self.note(f"everybody serves {now() - began:.2f} s later")
@@ -307,6 +307,6 @@ async def all_serve(nodes: Iterable[NodeProcess]) -> bool:
 
 
 def values_of(history: History, node: NodeProcess, since: float) -> list[Told]:
-    """What its readers were told later than that."""
+    """The values that its readers got after that moment."""
     told = history.reads(node)[0]
     return told[bisect_right(told, since, key=lambda each: each.began) :]

@@ -1,4 +1,4 @@
-"""What a node takes of the machine, and whether that has grown over its restarts (issue 5)."""
+"""The resources that a node uses, and whether they have grown over its restarts (issue 5)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ DESCRIPTORS_MORE = 8
 """Connections of clients and between nodes come and go."""
 THREADS_MORE = 2
 MEMORY_TIMES, MEMORY_MORE = 1.5, 64 << 20
-"""More keys are there in the end than in the beginning."""
+"""More keys exist at the end than at the beginning."""
 LOG_MORE = VAULT_MORE = 64 << 20
-"""The log keeps so many entries, whatever was written in all: its file may still grow to that size. A vault is no
-larger than the store, which has the history too: unless a reader keeps pages of before from being used again."""
+"""The log keeps this many entries, however much is written: its file may grow to that size. A vault is no larger than
+the store, which also has the history, unless a reader keeps old pages from being reused."""
 
 VERIFIED_S = 60.0
-"""By when a large store, which is served meanwhile, has been verified; some seconds for each GiB."""
+"""Time within which a large store, which is served meanwhile, has been verified; some seconds for each GiB."""
 LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`memory_bytes`: without what is mapped of files. `disk_bytes`: by folder; `files`: what lies in the data
-    folder."""
+    """`memory_bytes`: without memory-mapped files. `disk_bytes`: by folder; `files`: the files in the data folder."""
 
     memory_bytes: int
     descriptors: int
@@ -43,7 +42,7 @@ class Taken:
 
 
 async def verified(store: Path, within_s: float = VERIFIED_S) -> None:
-    """Wait until the node has no more to do for its start: a mark lies in its store while a child verifies the file."""
+    """Wait until the node has completed its start: a mark is in its store while a child verifies the file."""
     mark, end = store / "UNVERIFIED", now() + within_s
     while mark.exists():
         assert now() < end, f"{store} is not verified after {within_s:g} s"
@@ -51,7 +50,7 @@ async def verified(store: Path, within_s: float = VERIFIED_S) -> None:
 
 
 async def taken_by(node: NodeProcess) -> Taken:
-    """Of a node that runs, when its store has been verified."""
+    """Of a running node, when its store has been verified."""
     await verified(node.data_dir / "store")
     process, folder = Path(f"/proc/{node.pid}"), node.data_dir
     lines = dict(line.split(":", 1) for line in (process / "status").read_text(encoding="utf-8").splitlines())
@@ -70,7 +69,7 @@ async def taken_by(node: NodeProcess) -> Taken:
 
 
 def grown(taken: Sequence[Taken]) -> list[str]:
-    """What the last of them takes too much, measured by the first one, in words."""
+    """Resources of which the last measurement exceeds the first one too much, as text."""
     first, last = taken[0], taken[-1]
     found = []
     if last.descriptors > first.descriptors + DESCRIPTORS_MORE:

@@ -1,8 +1,8 @@
-"""Judges what clients of real processes saw, by the checkers of the simulator. A history that lies in a file:
+"""Judges the history of clients of real processes by the checkers of the simulator. From a file:
 
-    python -m tests.faults.judge FILE...
+python -m tests.faults.judge FILE...
 
-Exit code 0: every one can be; 1: one can't, or it could not be found out; what is wrong is printed.
+Exit code 0: every history is valid; 1: one is not, or could not be decided; violations are printed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.sim.history_file import load
 from tests.sim.seen import Begun, Committed, Event, Moment
 
 SHOWN_MAX = 5
-"""Of what one checker finds."""
+"""The result of one checker."""
 CHECKS: dict[str, Callable[[History], list[str]]] = of_history.CHECKS | {
     "leases": leases.of_clients,
     "fenced reads": partial(fenced_reads.check, strict=(STRICT,)),
@@ -33,14 +33,14 @@ CHECKS: dict[str, Callable[[History], list[str]]] = of_history.CHECKS | {
 
 
 def judged(history: History) -> list[str]:
-    """What can't be, or is not known to be, by the name of its checker."""
+    """Violations and undecided parts, by the name of the checker."""
     return [f"{name}: {each}" for name, check in CHECKS.items() for each in check(history)[:SHOWN_MAX]]
 
 
 def woven(history: History, revisions: Iterable[RevisionEvents]) -> History:
-    """The same history, with what is committed put in: each revision as early as it can have been. A write is
-    committed behind the question for it, and behind the revision before; so whoever is told of it sooner than that was
-    told something that was not there."""
+    """The same history with commits inserted: each revision as early as it can have been committed. A write is
+    committed after its request, and after the previous revision; a client that read it earlier read a value that did
+    not exist."""
     asked: dict[tuple[bytes, bytes], int] = {}
     for event in history.events:
         if isinstance(event, Begun):

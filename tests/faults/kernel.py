@@ -1,4 +1,4 @@
-"""What Python 3.11 lacks of Linux: namespaces, mounts, and children that end with their parent."""
+"""Linux calls that Python 3.11 lacks: namespaces, mounts, and children that end with their parent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _done(result: int, what: str) -> None:
 
 
 def unshare(what: int) -> None:
-    """This thread, and what it starts from now on, has its own."""
+    """This thread, and processes that it starts from now on, get their own."""
     _done(_libc.unshare(what), "unshare")
 
 
@@ -36,30 +36,30 @@ def enter(namespace: int, what: int) -> None:
 
 
 def own_network() -> int:
-    """A descriptor of the network namespace of this thread; it lives as long as somebody has one or is in it."""
+    """A descriptor of the network namespace of this thread, which lives as long as a process holds one or is in it."""
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def own_mounts() -> None:
-    """What is mounted from now on is seen by this process and its children alone, and goes with the last of them."""
+    """Later mounts are visible to this process and its children alone, and end with the last of them."""
     unshare(NEW_MOUNTS)
     _done(_libc.mount(None, b"/", None, MOUNT_PRIVATE_ALL, None), "mount --make-rprivate /")
 
 
 def mount_memory(folder: Path, size_bytes: int, *, again: bool = False) -> None:
-    """A disk of that size; `again`: the disk that is there has that size from now on. Only behind `own_mounts`."""
+    """A disk of that size; `again`: resizes the mounted disk. Only after `own_mounts`."""
     options, flags = f"size={size_bytes}".encode(), REMOUNT if again else 0
     _done(_libc.mount(b"palisade-faults", os.fsencode(folder), b"tmpfs", flags, options), f"mount {folder}")
 
 
 def die_with_parent() -> None:
-    """In a child, before its program begins: it is killed when the thread that made it ends, however that ends."""
+    """In a child, before its program starts: it is killed when the thread that created it ends for any reason."""
     _done(_libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """Called in a child, before its program begins: it ends with its parent, in the network of that descriptor."""
+    """Called in a child, before its program starts: it ends with its parent, in the network of that descriptor."""
 
     network: int | None = None
 

@@ -1,8 +1,8 @@
-"""Scenarios of links that break: one way, late, in two halves, with the log late and the stages in time.
+"""Scenarios of broken links: in one direction, late, split in two halves, with a late log and timely stages.
 
 Each has readers beside every vault and a writer of strict changes, and is checked by `tests/support/fence_history.py`:
-no stale read, none that is older than what somebody was told before, and strict writes that go on in time (issue 4,
-"Shown by" 2). Each is the one in which some fault of the product must show: `FAULTS_SHOWN`.
+no stale read, no read older than an earlier one of any reader, and strict writes that continue in time (issue 4, "Shown
+by" 2). Each one must detect some planted fault of the product: `FAULTS_SHOWN`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ WRITES = 30
 LATE_S = 5.0
 """More than T_fence, and more than T_proceed."""
 HEARD_LATER_S = 0.8
-"""For so long a planted fault shows what is old: longer than readers wait for a core on a machine that is busy."""
+"""How long a planted fault serves stale values: longer than readers wait for a core on a busy machine."""
 JUST_MS = 200
-"""A grant that is so young is followed by the next one after 400 ms."""
+"""A grant of this age is followed by the next one after 400 ms."""
 LATER_EACH_STEP_S, STEP_S = 0.1, 0.15
-"""A link becomes late so slowly that nobody on it hears nothing for the time of an election."""
+"""The delay of a link grows slowly enough that no node goes without messages for an election timeout."""
 
 
 async def back(ground: Ground, history: History, nodes: list[NodeProcess]) -> None:
-    """The network is whole again; everybody serves and shows what is new. Of a planted fault all is seen by then."""
+    """The network is restored; every node serves current values. For a planted fault all violations have happened by
+    then."""
     if ground.plant in FAULTS_SHOWN:
         return
     await ground.heals(nodes)
@@ -38,7 +39,7 @@ async def back(ground: Ground, history: History, nodes: list[NodeProcess]) -> No
 
 
 async def responses_lost(ground: Ground) -> None:
-    """What a holder sends arrives at the leader; what the leader answers and stages is lost."""
+    """Messages of a holder arrive at the leader; the leader's responses and stages are lost."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with (
@@ -54,7 +55,7 @@ async def responses_lost(ground: Ground) -> None:
 
 
 async def requests_lost(ground: Ground) -> None:
-    """What a holder sends to the leader is lost; what the leader stages and releases arrives."""
+    """Messages of a holder to the leader are lost; the leader's stages and releases arrive."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with (
@@ -70,7 +71,7 @@ async def requests_lost(ground: Ground) -> None:
 
 
 async def late(ground: Ground) -> None:
-    """What the leader says comes later and later, in the end by more than T_fence, and never stops coming."""
+    """The leader's messages are increasingly delayed, in the end by more than T_fence, and never stop arriving."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with ground.history(cluster, lambda: other) as history:
@@ -91,7 +92,7 @@ async def slowly_late(ground: Ground, source: NodeProcess, destination: NodeProc
 
 
 async def leader_in_minority(ground: Ground) -> None:
-    """The leader and a node that follows are cut off from the majority, and from who writes."""
+    """The leader and a follower are cut off from the majority, and from writers."""
     cluster = await ground.serving(followers=1)
     leader, others = await cluster.leader(), await cluster.followers()
     here, follower = others[0], cluster.followers_[0]
@@ -111,10 +112,10 @@ async def leader_in_minority(ground: Ground) -> None:
 
 
 async def log_late(ground: Ground) -> None:
-    """A node hears nothing of the log, and all that is staged. It shows what is released all the same, until it can't
-    mark what is staged: a region becomes strict, and its vault lacks what was written there before. What is said then
-    it hears late, so one that serves on all the same shows that for as long: what it had been told before, and nothing
-    that it knows to be on its way."""
+    """A node receives no log, but all stages. It serves released changes nevertheless, until it cannot mark what is
+    staged: a region becomes strict, and its vault lacks earlier writes below its prefix. Later messages arrive
+    late, so a faulty node would serve stale values for as long: values that it had before, and none that it knows
+    to be pending."""
     cluster = await ground.serving()
     leader, (victim, other) = await cluster.leader(), await cluster.followers()
     async with ground.history(cluster, lambda: other) as history:

@@ -1,10 +1,10 @@
-"""Clients of every kind, through every member: what they see is recorded, and judged by the checkers of the simulator.
+"""Clients of every kind, through every member: their results are recorded, and judged by the checkers of the simulator.
 
-Over HTTP and over the stream they put, swap, delete, change several keys at once, and read: the present, the past, what
-a node has itself, and out of its vault. Some watch (`watchers.py`). One has a key that lives as long as its lease. Who
-does not hear what became of a write sends it again, with the same id, to somebody else.
+Over HTTP and the stream they put, swap, delete, change several keys at once, and read: the latest state, the past, the
+state of one node, and vaults. Some watch (`watchers.py`). One has a key that is attached to a lease. A client without a
+response repeats the write with the same id at another node.
 
-What is committed comes from `witnesses.py`; what is asked for, from `asking.py`.
+`witnesses.py` observes commits; `asking.py` creates requests.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ASKED_AGAIN_S = 0.1
 LEASE_S = 2
 LAST_WRITES = 3
 TOLD_S = 8.0
-"""By when everybody who watches is told of everything, where nothing is broken any more: who hears nothing leaves a
-connection after 5 s, and has another one within 2.75 s."""
+"""Time within which every watch has received all changes when no fault is left: a client closes a silent connection
+after 5 s, and has another one within 2.75 s."""
 LOOK_S = 0.05
 
 
 class MixedClients:
-    """`async with MixedClients(nodes, chance) as mixed:`; behind it, `violations`. `name`: of its keys, which nobody
-    else has written. `nodes`: members. `vaults`: nodes that are asked for fenced reads; None: the members."""
+    """`async with MixedClients(nodes, chance) as mixed:`; afterwards, `violations`. `name`: part of its keys, which no
+    other client writes. `nodes`: members. `vaults`: nodes that serve fenced reads; None: the members."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MixedClients:
             for number, prefix in enumerate(self._asking.prefixes)
         ]
         self.told_s: float | None = None
-        """How long it took in the end until everybody who watches was told of everything."""
+        """How long it took at the end until every watch had received all changes."""
         self._tasks: list[asyncio.Task[None]] = []
         self._wrong: list[str] = []
 
@@ -105,8 +105,8 @@ class MixedClients:
                 raise found
 
     async def hear_everything(self) -> None:
-        """Where nothing is broken any more: every member and every client that watches is told, in time, of all that
-        is committed by now. Those that watch see something new: who was told of all before might have been let go."""
+        """Without faults: every member and every watching client receives, in time, all changes that are committed by
+        now. Watches must receive a new change: a client that had received all before might have been disconnected."""
         for watcher in self._watchers:
             watcher.stay()
         last = await self._last_writes()
@@ -122,7 +122,7 @@ class MixedClients:
         self.told_s = now() - began
 
     async def _last_writes(self) -> list[int]:
-        """The revision of the last put in each range that is watched."""
+        """The revision of the last put in each watched range."""
         client = f"{self.name}-last"
         async with self._connected(client) as stream:
             return [await self._last_write(client, stream, watcher.prefix + b"last") for watcher in self._watchers]
@@ -139,13 +139,13 @@ class MixedClients:
         return revision
 
     def counts(self) -> dict[str, int]:
-        """What was heard, for people."""
+        """Numbers of results, as text."""
         told = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
         answered = sum(isinstance(each.outcome, Ok) for each in self.history.operations())
         return {"mixed": answered, "watched": len(told), "finals": len(self.history.finals())}
 
     def violations(self, file: Path) -> list[str]:
-        """What can't be, or is not known to be. The history is in `file` then."""
+        """Violations and undecided parts. The history is in `file` then."""
         told = self._witnesses.revisions
         history = woven(self.history, [self._own_events(told[each]) for each in sorted(told)])
         with file.open("w", encoding="ascii") as lines:
@@ -156,7 +156,7 @@ class MixedClients:
         return key.startswith(self._asking.prefixes)
 
     def _own_events(self, events: RevisionEvents) -> RevisionEvents:
-        """Of its own keys: what others write is none of its history."""
+        """Events of its own keys: the writes of others are not in its history."""
         return replace(events, events=tuple(each for each in events.events if self._is_own(each.kv.key)))
 
     def _own(self, result: RangeResult) -> RangeResult:
@@ -178,7 +178,7 @@ class MixedClients:
                     break
 
     async def _of_vaults(self, client: str) -> None:
-        """Who reads from vaults alone never waits for a node that can't reach the others."""
+        """A client that reads from vaults alone never waits for an isolated node."""
         while True:
             await self._ask(client, Way.FENCED_API, self._asking.fenced())
 
@@ -200,7 +200,7 @@ class MixedClients:
     # Over the stream
 
     def _connected(self, client: str) -> Client:
-        """To any member; it goes to the leader by itself, and sends again what it did not hear of."""
+        """To any member; the client goes to the leader by itself, and repeats requests without a response."""
         endpoints = self._chance.sample([node.stream for node in self._nodes], len(self._nodes))
         return Client(endpoints, timeout_s=STREAM_PATIENCE_S, client_id=client)
 
@@ -222,7 +222,7 @@ class MixedClients:
         return outcome
 
     async def _lease(self, client: str) -> None:
-        """A key that lives as long as somebody says so."""
+        """A key whose lease is kept alive."""
         async with self._connected(client) as stream:
             while True:
                 granted = await self._send(client, LeaseGrant(LEASE_S), stream.lease_grant(LEASE_S))
@@ -241,7 +241,7 @@ class MixedClients:
 
 
 def newest_of(history: History) -> int:
-    """The newest revision of which anybody was told."""
+    """The newest revision in any result."""
     revisions = [getattr(each.result, "revision", 0) for each in history.operations()]
     revisions += [getattr(event, "revision", 0) for event in history.events]
     revisions += [batch.revision for event in history.events for batch in getattr(event, "batch", ())]

@@ -1,11 +1,11 @@
-"""A network of its own for a run: hosts with addresses, and rules for what passes between them.
+"""A private network for a run: hosts with addresses, and rules for the packets between them.
 
-Where Linux permits it each host is a network namespace, whose only interface is a TUN device with a user-space switch
-at its other end (`switch.py`). Else each host is a pair of loopback addresses with a relay in between (`relay.py`):
-one that its node listens on, and one that everybody is told.
+If Linux permits it each host is a network namespace, whose only interface is a TUN device with a user-space switch at
+its other end (`switch.py`). Otherwise each host is a pair of loopback addresses with a relay in between (`relay.py`):
+one on which its node listens, and one that the other hosts use.
 
-Nothing is left behind, however a run ends. Namespaces and mounts have no names: they live in the processes of the run
-alone, and these are killed by the kernel when the one that started them ends.
+A run leaves nothing on the machine, however it ends. Namespaces and mounts have no names: they exist only in the
+processes of the run, which the kernel kills when their parent ends.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CLIENT = "client"
 """The host of the run itself: its clients and writers."""
 PORTS = {"http": 7401, "peer": 7501, "stream": 7601}
 NETWORK = "198.18.7."
-"""Of the block that is set apart for tests of networks (RFC 2544)."""
+"""From the block reserved for network benchmarks (RFC 2544)."""
 LOOPBACK = "127.77"
 
 
 class Network(Protocol):
-    """`named`: how it is made, for reports. `disks`: whether `kernel.mount_memory` may be used."""
+    """`named`: how it is implemented, for reports. `disks`: whether `kernel.mount_memory` may be used."""
 
     named: str
     disks: bool
@@ -40,15 +40,15 @@ class Network(Protocol):
     def listens_on(self, host: str) -> str: ...
 
     def told(self, host: str) -> str:
-        """Under which others know the host."""
+        """The address by which the others reach the host."""
         ...
 
     def enter(self, host: str) -> Callable[[], None]:
-        """To be called in a new process, before its program."""
+        """Called in a new process, before its program starts."""
         ...
 
     def become(self, rules: Iterable[Rule]) -> None:
-        """These rules count, and no others, when it returns."""
+        """Exactly these rules apply when it returns."""
         ...
 
     def close(self) -> None: ...
@@ -88,8 +88,8 @@ class _Process:
 
 
 class Namespaces:
-    """To be made by the main thread of a process, before any other thread of it begins: it moves to the host of the
-    clients. Raises OSError, CalledProcessError where that is not permitted."""
+    """Created by the main thread of a process before any other thread starts: it moves to the host of the clients.
+    Raises OSError, CalledProcessError if that is not permitted."""
 
     named = "network namespaces"
     disks = True
@@ -139,8 +139,8 @@ class Namespaces:
 
 
 class Loopback:
-    """Addresses of the loopback network, for where namespaces are not permitted. What is lost there is late: a relay of
-    TCP can't lose a part of a connection, so it keeps that until the rules let it pass."""
+    """Addresses of the loopback network, where namespaces are not permitted. Lost packets are delayed instead: a relay
+    of TCP cannot lose a part of a connection, so it holds that until the rules let it pass."""
 
     named = "loopback addresses with relays"
     disks = False
@@ -159,7 +159,7 @@ class Loopback:
         return self._told[host]
 
     def enter(self, host: str) -> Callable[[], None]:
-        """By an `exec`: the relay knows the processes of a host by their command lines."""
+        """By an `exec`: the relay identifies the processes of a host by their command lines."""
         return kernel.die_with_parent
 
     def become(self, rules: Iterable[Rule]) -> None:
@@ -170,7 +170,7 @@ class Loopback:
 
 
 def _free_area() -> int:
-    """The third number of addresses that no other run has now."""
+    """The third number of addresses that no other run uses now."""
     for number in range(125):
         area = (os.getpid() + number) % 125 * 2
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -180,7 +180,7 @@ def _free_area() -> int:
 
 
 def namespaces_are_permitted() -> bool:
-    """Found out in a process of its own, which leaves no trace."""
+    """Tested in a process of its own, which leaves no trace."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):

@@ -1,9 +1,8 @@
-"""Plays one scenario in this process, and prints what was seen as one line of JSON. What it does goes to stderr.
+"""Runs one scenario in this process, and prints its report as one line of JSON. Its progress goes to stderr.
 
-    python -m tests.faults.play responses_lost --seed 7 [--network loopback] [--plant lease_from_receipt]
+python -m tests.faults.play responses_lost --seed 7 [--network loopback] [--plant lease_from_receipt]
 
-`violations`: what a checker does not accept. `failed`: what else did not come as it has to, or not in time. The exit
-code is 0 where there is neither.
+`violations`: found by a checker. `failed`: any other wrong or late result. The exit code is 0 without either.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def arguments() -> argparse.Namespace:
 
 
 async def played(ground: Ground, scenario: str) -> str | None:
-    """What went wrong."""
+    """The failure."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):

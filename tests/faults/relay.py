@@ -1,11 +1,11 @@
-"""The network between loopback addresses, where namespaces are not permitted: relays of TCP and UDP that do what the
-rules say. It ends when its parent does.
+"""The network between loopback addresses, where namespaces are not permitted: relays of TCP and UDP that apply the
+rules. It ends when its parent does.
 
-    python -m tests.faults.relay '{"seed": 7, "ports": {"http": 7401, ...}, "hosts": {"n1": {"listens": ...}, ...}}'
+python -m tests.faults.relay '{"seed": 7, "ports": {"http": 7401, ...}, "hosts": {"n1": {"listens": ...}, ...}}'
 
-Every host is told to others under an address of which this process has the ports. Who connects there is found by the
-socket at the other end: its process names its own address on its command line. What can't be lost out of the middle of
-a TCP connection waits until the rules let it pass, in order; datagrams are lost, late, and doubled.
+Every host is known to the others by an address on whose ports this process listens. The source of a connection is found
+by the socket at the other end: its process has its own address on its command line. Bytes that cannot be lost from the
+middle of a TCP connection wait until the rules let them pass, in order; datagrams are lost, delayed, and duplicated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.faults.rules import TCP, UDP, Packet, Rule, Weather
 CHUNK_BYTES = 16_384
 WAITING_CHUNKS_MAX = 64
 AGAIN_S = 0.2
-"""After a loss that is a matter of chance, as TCP sends again."""
+"""After a random loss, as TCP retransmits."""
 CLIENT = "client"
 
 
@@ -93,7 +93,7 @@ class Relay:
         self._keep(Direction(self, host, source, port).carry(there_reader, writer))
 
     def datagram(self, data: bytes, address: str, destination: str) -> None:
-        """Whoever listens at `address` has sent it to what others know as `destination`."""
+        """The host that listens at `address` has sent it to the host known as `destination`."""
         source = next((host for host, at in self.hosts.items() if at["listens"] == address), None)
         if source is None:
             return
@@ -141,7 +141,7 @@ class Direction:
         await giving
 
     async def _arrival(self, length: int) -> float:
-        """When it gets there; an end gets there as what it ends."""
+        """When it arrives; the end of a connection arrives after its bytes."""
         loop, relay = asyncio.get_running_loop(), self._relay
         packet = Packet(self._source, self._destination, TCP, (0, self._port), max(length, 1), length + 40)
         while not (arrivals := relay.weather.arrivals(packet, loop.time(), relay.chance)):

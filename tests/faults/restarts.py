@@ -1,10 +1,9 @@
 """A thousand restarts, one node after the other, under load (issue 5, `tests/faults`).
 
-Clients write, swap and read all the time, and readers are beside all vaults. Behind every `ROUND` restarts everything
-is checked that was written and told since, so that what is wrong is known close to where it happened, and a run of
-hours needs no more memory than one of minutes; at the end all that was acknowledged in the whole run is looked for
-once more.
-What a node takes of the machine must not grow with its restarts.
+Clients write, swap and read all the time, and readers are beside all vaults. After every `ROUND` restarts all writes
+and reads since the last check are checked, so that a violation is found close to where it happened, and a run of hours
+needs no more memory than one of minutes; at the end all acknowledged writes of the whole run are checked once more. The
+resources of a node must not grow with its restarts.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from tests.support.processes import NodeProcess
 
 ROUND = 20
 KILLED = 0.2
-"""How many of the restarts are by kill -9."""
+"""The share of restarts by kill -9."""
 PAUSE_S = 0.02
 MIXED_PAUSE_S = 0.1
 
 
 @dataclass
 class Restarts:
-    """What is known of them so far; times in seconds."""
+    """The results so far; times in seconds."""
 
     done: int = 0
     killed: int = 0
     stopping: list[float] = field(default_factory=list)
-    """Of those in good order: until the process is gone."""
+    """Of orderly stops: until the process has ended."""
     starting: list[float] = field(default_factory=list)
-    """From the start of the process until it is ready, and writes go on."""
+    """From the start of the process until it is ready, and writes continue."""
     loads: list[Load] = field(default_factory=list)
     taken: list[dict[str, Taken]] = field(default_factory=list)
 
@@ -50,7 +49,7 @@ class Restarts:
 
 
 async def rolling_restarts(ground: Ground) -> None:
-    """One node after the other is restarted under load, mostly in good order, now and then by kill -9."""
+    """One node after the other is restarted under load, mostly in order, sometimes by kill -9."""
     cluster, restarts = await ground.serving(), Restarts()
     through = Random(ground.seed)
     async with ground.history(cluster, lambda: through.choice(cluster.members)) as history:
@@ -72,7 +71,7 @@ async def rolling_restarts(ground: Ground) -> None:
 
 
 async def one_round(ground: Ground, cluster: GroundCluster, restarts: Restarts, number: int) -> Load:
-    """So many restarts; whether the history of the mixed clients can be is found out, the load is to be checked."""
+    """So many restarts, then a check of the history of the mixed clients; the load is still to be checked."""
     name = f"rolling{len(restarts.loads)}"
     load = Load(cluster.endpoints, name, workers=2, pause_s=PAUSE_S, timeout_s=20)
     async with AsyncExitStack() as stack:

@@ -1,10 +1,11 @@
-"""What becomes of a packet: lost, late, slow, twice, or as it came. Pure: time and chance are handed in.
+"""The fate of a packet: lost, late, slow, duplicated, or unchanged. Pure: time and random numbers are handed in.
 
-Rules are looked at in order, and the first that fits a packet decides; what no rule fits passes at once. A rule names a
-source and a destination, so a link may be broken in one direction alone (issue 4, "Shown by" 2; issue 5).
+Rules are examined in order, and the first that matches a packet decides; a packet without a matching rule passes at
+once. A rule names a source and a destination, so a link may be broken in one direction alone (issue 4, "Shown by" 2;
+issue 5).
 
-`carrying`: only packets with something in them. Where answers are lost and bare acknowledgements of TCP are not,
-requests go on arriving for as long as somebody asks: losing all packets of a direction would end them within a few.
+`carrying`: only packets with a payload. If responses are lost and bare acknowledgements of TCP are not, requests
+continue to arrive for as long as the client sends them: losing all packets of a direction would end them after a few.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Packet:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`loss` and `duplicate` are probabilities; `jitter_s` is drawn for each packet, so it reorders; `rate_bytes_s`:
-    what the link carries in a second, the rest waits in line; 0: any amount. `protocol`: TCP or UDP; 0: any. `port`: at
-    either end; 0: any."""
+    capacity of the link per second, further packets are queued; 0: unlimited. `protocol`: TCP or UDP; 0: any. `port`:
+    at either end; 0: any."""
 
     source: str = ANY
     destination: str = ANY
@@ -75,7 +76,7 @@ class Rule:
         return cls(**given)
 
     def shown(self) -> dict[str, Any]:
-        """What is not as in a rule that does nothing."""
+        """The fields that differ from a rule without effect."""
         return {name: value for name, value in asdict(self).items() if value != getattr(NOTHING, name)}
 
 
@@ -83,14 +84,14 @@ NOTHING = Rule()
 
 
 class Weather:
-    """The rules of the moment, and the lines in which packets wait for slow links."""
+    """The current rules, and the queues of packets for slow links."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules: Sequence[Rule] = tuple(rules)
         self._free_at: dict[tuple[Rule, str, str], float] = {}
 
     def becomes(self, rules: Iterable[Rule]) -> None:
-        """From now on. What is under way already arrives as was decided."""
+        """From now on. Packets that are already on their way arrive as decided before."""
         self.rules = tuple(rules)
         self._free_at.clear()
 
@@ -98,7 +99,7 @@ class Weather:
         return next((rule for rule in self.rules if rule.fits(packet)), None)
 
     def arrivals(self, packet: Packet, now: float, chance: Random) -> tuple[float, ...]:
-        """When copies of it arrive; none: it is lost."""
+        """When copies of it arrive; empty: it is lost."""
         rule = self.rule_for(packet)
         if rule is None:
             return (now,)
@@ -119,7 +120,7 @@ class Weather:
 
 
 def partition(*sides: Iterable[str]) -> list[Rule]:
-    """Nothing passes between any two sides."""
+    """No packet passes between any two sides."""
     groups = [tuple(side) for side in sides]
     return [
         Rule(source, destination, loss=1.0)

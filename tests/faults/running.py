@@ -1,4 +1,4 @@
-"""Plays a scenario in a process of its own, and returns what it reports."""
+"""Runs a scenario in a process of its own, and returns its report."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show
 
 
 def shown(report: dict[str, Any]) -> str:
-    """For people, where something did not hold."""
+    """As text, for a run that failed."""
     told = [f"{name}: {value}" for name, value in report.items() if name != "log"]
     return "\n".join([*told, *report["log"]])

@@ -1,4 +1,4 @@
-"""Every scenario by its name."""
+"""All scenarios by name."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The network between namespaces: a process that reads IP packets from a TUN device of each host, and passes them on as
-the rules say. It ends when its parent does.
+"""The network between namespaces: a process that reads IP packets from a TUN device of each host, and passes them on
+according to the rules. It ends when its parent does.
 
-    python -m tests.faults.switch '{"seed": 7, "hosts": {"n1": {"descriptor": 5, "address": "198.18.7.1"}, ...}}'
+python -m tests.faults.switch '{"seed": 7, "hosts": {"n1": {"descriptor": 5, "address": "198.18.7.1"}, ...}}'
 
-A line on its input is a list of rules, which count from then on; a line comes back once they do, with what was passed
-and lost so far. A packet that it is slow with is a packet that is late: nothing that is checked depends on its speed.
+A line on its input is a list of rules, which apply from then on; a line with the numbers of passed and lost packets
+comes back once they do. Packets that the process handles slowly are late: no check depends on its speed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.faults.rules import Rule, Weather, packet_of
 PACKET_BYTES_MAX = 65_536
 PACKETS_PER_LOOK = 64
 WAITING_BYTES_MAX = 256 << 20
-"""What may be under way; more is lost, as in a router."""
+"""Packets in flight; more are lost, as in a router."""
 
 
 class Switch:
@@ -39,7 +39,7 @@ class Switch:
         self.passed = self.lost = 0
 
     def take(self, descriptor: int) -> None:
-        """What a host has sent."""
+        """Packets that a host has sent."""
         for _ in range(PACKETS_PER_LOOK):
             try:
                 raw = os.read(descriptor, PACKET_BYTES_MAX)
@@ -73,7 +73,7 @@ class Switch:
             self.lost += 1
 
     def deliver(self) -> float | None:
-        """Everything that is due; seconds until the next one is."""
+        """Delivers all due packets; returns the seconds until the next one is due."""
         while self._under_way:
             left = self._under_way[0][0] - time.monotonic()
             if left > 0:

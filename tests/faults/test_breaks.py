@@ -1,5 +1,5 @@
-"""Processes that are killed, paused and restarted, full disks, flipped bits, and all of it at once, for a little while;
-`scripts/faults` goes on for longer (issue 5, `tests/faults`)."""
+"""Killed, paused and restarted processes, full disks, flipped bits, and all of it at once, for a short time;
+`scripts/faults` runs longer (issue 5, `tests/faults`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone]
         ("damage", ("--times=3",)),
     ],
 )
-async def test_nothing_is_lost_and_nobody_is_told_anything_old(
+async def test_mixed_faults_lose_nothing_and_serve_nothing_stale(
     scenario: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     report = await played(scenario, *options, "--folder", str(tmp_path))
@@ -33,7 +33,7 @@ async def test_nothing_is_lost_and_nobody_is_told_anything_old(
 
 
 async def test_members_that_fall_silent_are_named_and_so_are_watches(tmp_path: Path) -> None:
-    """n1 tells everything: neither it nor the clients that come to it hide the others."""
+    """n1 reports everything: neither it nor its clients hide the others."""
     report = await played("rolling_restarts", "--times=1", "--plant=silent_watches", "--folder", str(tmp_path))
     members = [each.split()[0] for each in report["violations"] if "tells its watch of nothing behind" in each]
     assert members == ["n2", "n3"], shown(report)

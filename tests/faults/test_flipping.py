@@ -1,4 +1,4 @@
-"""A bit that is flipped in a value is one that a start has to meet; no process is needed."""
+"""A bit that is flipped in a value is found by a start; no process is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.store_writer import step
 SEEDS = range(20)
 
 
-async def test_a_journal_is_refused_whatever_the_seed(tmp_path: Path) -> None:
+async def test_flipped_journal_is_refused_for_any_seed(tmp_path: Path) -> None:
     sound = LmdbJournal(tmp_path / "sound")
     for index in range(1, 401):
         sound.append(Entry(b"a command of some length %d" % index, index, 1))
@@ -34,7 +34,7 @@ async def test_a_journal_is_refused_whatever_the_seed(tmp_path: Path) -> None:
             LmdbJournal(tmp_path / str(seed))
 
 
-async def test_a_store_is_refused_whatever_the_seed(tmp_path: Path) -> None:
+async def test_flipped_store_is_refused_for_any_seed(tmp_path: Path) -> None:
     sound = LmdbStore(tmp_path / "sound")
     for number in range(1, 201):
         step(sound, number)

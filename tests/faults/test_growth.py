@@ -1,4 +1,4 @@
-"""What counts as grown; the numbers of the vault are those that were seen (docs/bugs-found.md)."""
+"""What counts as growth; the numbers of the vault were observed (docs/bugs-found.md)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MIB = 1 << 20
 FIRST = Taken(45 * MIB, 36, 8, {"raft": 0, "store": 4 * MIB, "vault": 3 * MIB}, frozenset({"node.json"}))
 
 
-def test_what_grows_with_what_is_written_is_no_growth() -> None:
+def test_growth_with_written_data_is_accepted() -> None:
     disk = {"raft": 4 * MIB, "store": 40 * MIB, "vault": 20 * MIB}
     assert grown([FIRST, replace(FIRST, memory_bytes=60 * MIB, descriptors=40, threads=9, disk_bytes=disk)]) == []
 
 
-def test_each_thing_that_grows_is_told() -> None:
+def test_each_growing_resource_is_reported() -> None:
     for last, words in (
         (replace(FIRST, descriptors=60), "from 36 to 60 descriptors"),
         (replace(FIRST, threads=20), "from 8 to 20 threads"),
@@ -34,8 +34,8 @@ def test_each_thing_that_grows_is_told() -> None:
         assert grown([FIRST, FIRST, last]) == [words]
 
 
-async def test_the_mark_of_a_store_that_is_being_verified_is_nothing_that_was_left_behind(tmp_path: Path) -> None:
-    """Seen behind 1,000 restarts: stores of more than 64 MiB are served before they are verified."""
+async def test_mark_of_a_running_verification_is_not_a_leftover(tmp_path: Path) -> None:
+    """Observed after 1,000 restarts: stores of more than 64 MiB are served before they are verified."""
     mark = tmp_path / "UNVERIFIED"
     mark.touch()
     asyncio.get_running_loop().call_later(2 * LOOK_S, mark.unlink)
@@ -43,7 +43,7 @@ async def test_the_mark_of_a_store_that_is_being_verified_is_nothing_that_was_le
     assert not mark.exists()
 
 
-async def test_a_store_that_is_never_verified_is_told(tmp_path: Path) -> None:
+async def test_store_that_is_never_verified_is_reported(tmp_path: Path) -> None:
     (tmp_path / "UNVERIFIED").touch()
     with pytest.raises(AssertionError, match=r"is not verified after 0\.1 s"):
         await verified(tmp_path, within_s=0.1)

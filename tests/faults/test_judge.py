@@ -1,5 +1,5 @@
-"""What judges the histories of real processes: it accepts what one store says, and nothing else; what it can't find out
-does not pass. No process is needed."""
+"""The judge of histories of real processes accepts results of one store and nothing else; an undecided history does not
+pass. No process is needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENTS = 6
 
 
 def recorded(operations: int, lost: float, seed: int = 1) -> History:
-    """Clients of one store; so many of the answers of writes are lost, some before and some after they took effect."""
+    """Clients of one store; a share of the responses to writes is lost, some before and some after they took effect."""
     driver, chance, history = Driver(), Random(seed), History()
     asking = Asking("mixed", chance)
     watch = history.watch("w", "n1", WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True))
@@ -72,23 +72,23 @@ def is_local(request: Any) -> bool:
 
 
 def test_many_operations_are_judged_though_a_fifth_of_the_answers_is_lost() -> None:
-    """One hot register of 1,500 operations is not: the keys that are asked for change soon enough."""
+    """One hot register with 1,500 operations would not be decided: the requested keys change soon enough."""
     history = recorded(3000, lost=0.2)
     assert sum(each.unknown for each in history.operations()) > 200
     assert judged(history) == []
 
 
-def test_what_could_not_be_found_out_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_history_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     short = partial(linearizable.check, strict=(STRICT,), steps_max=10)
     monkeypatch.setitem(judge.CHECKS, "linearizable", short)
     assert any("gave up" in each for each in judged(recorded(200, lost=0.2)))
 
 
-# Histories that break something
+# Invalid histories
 
 
 def changed(history: History, kind: type, change: Callable[[Any], Event | None]) -> History:
-    """Behind the middle, the first event of that kind that `change` can change: others stay as they are."""
+    """After the middle, the first event of that kind that `change` can change: the others stay as they are."""
     events = list(history.events)
     for place in range(len(events) // 2, len(events)):
         if isinstance(events[place], kind) and (after := change(events[place])) is not None:
@@ -130,13 +130,13 @@ BROKEN: tuple[tuple[str, type, Callable[[Any], Event | None]], ...] = (
 
 
 @pytest.mark.parametrize(("checker", "kind", "change"), BROKEN)
-def test_a_history_that_breaks_something_is_refused(checker: str, kind: type, change: Any) -> None:
+def test_invalid_history_is_refused(checker: str, kind: type, change: Any) -> None:
     broken = changed(recorded(400, lost=0.0), kind, change)
     assert any(each.startswith(f"{checker}: ") for each in judged(broken)), judged(broken)
 
 
 def two_puts() -> tuple[History, list[RevisionEvents]]:
-    """Both are answered."""
+    """Both are acknowledged."""
     history, driver = History(), Driver()
     for value in (b"1", b"2"):
         number = history.begin("c", "n1", Way.HTTP, Put(KEY, value))
@@ -149,8 +149,8 @@ def read(history: History, value: bytes, revision: int, way: Way = Way.FENCED_AP
     history.end(history.begin("r", "n2", way, Range(KEY)), Ok(RangeResult(0, (kv,), False, 1)))
 
 
-def test_an_old_fenced_read_is_refused() -> None:
-    """The prefix that is strict here is another one than that of the simulator."""
+def test_old_fenced_read_is_refused() -> None:
+    """The strict prefix here differs from that of the simulator."""
     history, revisions = two_puts()
     read(history, b"2", 3)
     assert judged(woven(history, revisions)) == []
@@ -159,14 +159,14 @@ def test_an_old_fenced_read_is_refused() -> None:
     assert [each.partition(": ")[0] for each in found] == ["fenced reads", "linearizable"], found
 
 
-def test_a_revision_is_committed_behind_its_question_and_behind_the_revision_before() -> None:
+def test_revision_is_committed_after_its_request_and_the_previous_revision() -> None:
     history, revisions = two_puts()
     judgeable = woven(history, revisions)
     assert [type(event) for event in judgeable.events] == [Begun, Committed, Ended, Begun, Committed, Ended]
     assert [event.at for event in judgeable.events] == [Moment(order, 0.0) for order in range(6)]
 
 
-def test_a_value_that_is_read_before_anybody_has_asked_for_it_is_refused() -> None:
+def test_value_read_before_its_request_is_refused() -> None:
     history, revisions = two_puts()
     early = History()
     read(early, b"1", 2)
@@ -178,7 +178,7 @@ def test_a_value_that_is_read_before_anybody_has_asked_for_it_is_refused() -> No
 # The file
 
 
-def test_a_history_in_a_file_is_judged_again(
+def test_history_in_a_file_is_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = recorded(300, lost=0.0)
@@ -190,16 +190,16 @@ def test_a_history_in_a_file_is_judged_again(
     assert "durable: " in capsys.readouterr().out
 
 
-# Where it comes from
+# How it is recorded
 
 
-def test_after_a_round_other_keys_are_asked_for() -> None:
+def test_each_round_uses_other_keys() -> None:
     asking = Asking("mixed", Random(1))
     rounds = [{asking.fenced().key for _ in range(ROUND - 1)}, {asking.fenced().key for _ in range(ROUND)}]
     assert [{key.split(b"/")[3] for key in keys} for keys in rounds] == [{b"0"}, {b"1"}]
 
 
-def test_a_member_that_stops_to_tell_is_named_though_others_go_on() -> None:
+def test_silent_member_is_named_while_others_continue() -> None:
     _, (first, second) = two_puts()
     witnesses = Witnesses([])
     witnesses.first = 2
@@ -211,8 +211,8 @@ def test_a_member_that_stops_to_tell_is_named_though_others_go_on() -> None:
     ]
 
 
-async def test_a_watch_that_was_told_of_nothing_is_named_and_where_it_stopped(tmp_path: Path) -> None:
-    """Nobody listens at its members: it begins, and is told of nothing."""
+async def test_silent_watch_is_named_with_its_last_revision(tmp_path: Path) -> None:
+    """Its members send nothing: the watch begins, and receives no change."""
     history, nodes = History(), [NodeProcess(tmp_path, name) for name in ("n1", "n2")]
     watcher = Watcher("w", 0, KEY, nodes, history)
     running = asyncio.create_task(watcher.run(5))
@@ -226,7 +226,7 @@ async def test_a_watch_that_was_told_of_nothing_is_named_and_where_it_stopped(tm
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_members_have_to_agree_and_to_leave_nothing_out() -> None:
+def test_members_must_agree_and_omit_nothing() -> None:
     _, (first, second) = two_puts()
     witnesses = Witnesses([])
     witnesses.first = 2

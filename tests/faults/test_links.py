@@ -1,5 +1,5 @@
-"""Links that break, with real processes in namespaces: nobody is told anything old, strict writes go on in time, and
-each fault that is planted shows in the scenario that is made for it (issue 4, "Shown by" 2)."""
+"""Broken links with real processes in namespaces: no stale reads, strict writes continue in time, and each planted
+fault is detected in the scenario that was built for it (issue 4, "Shown by" 2)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.sim.history_file import load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 WITHOUT_MIXED = ("late", "log_late")
-"""Scenarios in which readers alone ask."""
+"""Scenarios with readers only."""
 
 
 @pytest.mark.parametrize("scenario", [each.__name__ for each in SCENARIOS])
-async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path) -> None:
+async def test_reads_are_never_stale_under_link_faults(scenario: str, tmp_path: Path) -> None:
     report = await played(scenario, "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)
@@ -27,15 +27,15 @@ async def test_no_read_is_old_whatever_a_link_does(scenario: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("fault", [each for each in FAULTS_SHOWN if each != "release_without_stage"])
-async def test_a_planted_fault_shows(fault: str, tmp_path: Path) -> None:
-    """By what readers were told, and by nothing else."""
+async def test_planted_fault_shows(fault: str, tmp_path: Path) -> None:
+    """By the results of readers, and by nothing else."""
     report = await played(FAULTS_SHOWN[fault].__name__, "--plant", fault, "--folder", str(tmp_path))
     assert any("had been told" in each for each in report["violations"]), shown(report)
 
 
-async def test_the_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -> None:
-    """Reads over HTTP from the vault of the node to which nothing comes through; and the readers see it as well. The
-    history is left as a file that is judged in the same way."""
+async def test_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -> None:
+    """Reads over HTTP from the vault of the isolated node; the readers detect it as well. The history is kept as a file
+    that is judged in the same way."""
     report = await played("responses_lost", "--plant", "release_without_stage", "--folder", str(tmp_path))
     assert any(each.startswith("linearizable: ") for each in report["violations"]), shown(report)
     assert any(each.startswith("fenced reads: ") for each in report["violations"]), shown(report)
@@ -45,7 +45,7 @@ async def test_the_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Pat
     assert judged(recorded) == [each for each in report["violations"] if each not in by_readers]
 
 
-async def test_where_namespaces_are_not_permitted_relays_between_loopback_addresses_do(tmp_path: Path) -> None:
+async def test_relays_replace_namespaces_without_permission(tmp_path: Path) -> None:
     report = await played("responses_lost", "--network", "loopback", "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)

@@ -1,4 +1,4 @@
-"""What of a node's log is a fault of it; no process is needed."""
+"""Which entries of a node's log are faults of the node; no process is needed."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ EXPLAINED = NO_ROOM.format(id="n1", folder="/d/n1")
         ),
     ],
 )
-def test_only_the_whole_entry_that_a_fault_explains_is_none(log: str, faults: int) -> None:
+def test_only_the_complete_explained_entry_is_excused(log: str, faults: int) -> None:
     assert len(faults_in(log, [EXPLAINED])) == faults, faults_in(log, [EXPLAINED])
 
 
-def test_without_a_reason_every_error_is_a_fault() -> None:
+def test_unexplained_errors_are_faults() -> None:
     assert faults_in(INFO + FULL) == [FULL]

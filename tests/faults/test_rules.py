@@ -1,4 +1,4 @@
-"""What a rule does to a packet, and how packets are read; nothing here sends one (issue 5, `tests/faults`)."""
+"""The effect of a rule on a packet, and the parsing of packets; no packet is sent (issue 5, `tests/faults`)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def tcp(data: bytes) -> bytes:
     return ipv4(6, struct.pack("!HHIIBBHHH", 40_000, 7601, 1, 2, 5 << 4, 0x10, 100, 0, 0) + data)
 
 
-def test_without_rules_a_packet_arrives_at_once_and_once() -> None:
+def test_packet_without_rules_arrives_at_once_and_once() -> None:
     assert arrivals([], packet()) == (10.0,)
 
 
-def test_a_link_is_broken_in_one_direction_alone() -> None:
+def test_link_is_broken_in_one_direction_alone() -> None:
     rules = [Rule("n1", "n2", loss=1.0)]
     assert arrivals(rules, packet("n1", "n2")) == ()
     assert arrivals(rules, packet("n2", "n1")) == (10.0,)
@@ -53,7 +53,7 @@ def test_one_port_may_be_late_while_another_is_in_time() -> None:
     assert arrivals([Rule(port=7501, protocol=UDP, loss=1.0)], packet(port=7501)) == (10.0,)
 
 
-def test_the_first_rule_that_fits_decides() -> None:
+def test_first_rule_that_fits_decides() -> None:
     rules = [Rule("n1", ANY), Rule(loss=1.0)]
     assert arrivals(rules, packet("n1", "n2")) == (10.0,)
     assert arrivals(rules, packet("n2", "n1")) == ()
@@ -71,7 +71,7 @@ def test_loss_duplication_and_reordering_come_as_often_as_they_should_and_from_t
     assert fates == [weather.arrivals(packet(), number * 0.001, chance) for number in range(10_000)]
 
 
-def test_on_a_slow_link_packets_wait_in_line_and_each_direction_has_its_own() -> None:
+def test_slow_link_queues_packets_per_direction() -> None:
     weather, chance = Weather([Rule(rate_bytes_s=1_000)]), Random(1)
     each = packet(carries=60)
     assert [weather.arrivals(each, 0.0, chance)[0] for _ in range(3)] == pytest.approx([0.1, 0.2, 0.3])
@@ -79,13 +79,13 @@ def test_on_a_slow_link_packets_wait_in_line_and_each_direction_has_its_own() ->
     assert weather.arrivals(each, 9.0, chance) == pytest.approx((9.1,))
 
 
-def test_a_partition_cuts_every_pair_of_its_sides_both_ways_and_no_other() -> None:
+def test_partition_cuts_every_pair_of_its_sides_both_ways_and_no_other() -> None:
     rules = partition(["n1"], ["n2", "n3"])
     cut = {(a, b) for a in ("n1", "n2", "n3") for b in ("n1", "n2", "n3") if not arrivals(rules, packet(a, b))}
     assert cut == {("n1", "n2"), ("n1", "n3"), ("n2", "n1"), ("n3", "n1")}
 
 
-def test_packets_are_read_and_what_is_none_of_ours_is_left_out() -> None:
+def test_packets_are_parsed_and_foreign_ones_ignored() -> None:
     assert packet_of(tcp(b"abc"), NAMES) == Packet("n1", "n2", TCP, (40_000, 7601), 3, 43)
     assert packet_of(tcp(b""), NAMES) == Packet("n1", "n2", TCP, (40_000, 7601), 0, 40)
     datagram = ipv4(17, struct.pack("!HHHH", 7501, 7502, 12, 0) + b"swim")
@@ -98,12 +98,12 @@ def test_packets_are_read_and_what_is_none_of_ours_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"loss": 1.1}, {"duplicate": -0.1}, {"delay_s": -1}, {"jitter_s": float("nan")}])
-def test_a_rule_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+def test_invalid_rule_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Rule.of(wrong)
 
 
-def test_a_rule_travels_as_what_it_says() -> None:
+def test_rule_survives_encoding() -> None:
     rule = Rule("n1", "n2", carrying=True, loss=1.0)
     assert rule.shown() == {"source": "n1", "destination": "n2", "carrying": True, "loss": 1.0}
     assert Rule.of(rule.shown()) == rule

@@ -1,7 +1,7 @@
-"""Clients that watch one range, one after the other at different members, each from where the one before has come to.
+"""Clients that watch one range, one after the other at different members, each from the revision that its predecessor
+reached.
 
-They have what they are told in the history. The last of them stays, so that a watch that is told nothing any more is
-found out, and not only relieved.
+Their events are in the history. The last of them stays, so that a silent watch is detected, and not merely replaced.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tests.sim.streaming import AT
 from tests.support.processes import NodeProcess
 
 WATCH_S = 6.0
-"""So long one client watches."""
+"""How long one client watches."""
 PROGRESS_S = 1.0
 CONNECT_S = 5.0
 
 
 class Watcher:
-    """`name`: of its clients. `number`: where the first of them goes. `next_revision`: the first of which they were
-    not told."""
+    """`name`: of its clients. `number`: where the first of them goes. `next_revision`: the first that they have not
+    received."""
 
     def __init__(self, name: str, number: int, prefix: bytes, nodes: Sequence[NodeProcess], history: History) -> None:
         self.prefix = prefix
@@ -45,13 +45,13 @@ class Watcher:
                 await self._look(stream)
 
     def stay(self) -> None:
-        """Nobody takes the place of the one that watches now."""
+        """The current client stays."""
         self._stays = True
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(None)
 
     def silent(self, revision: int) -> str | None:
-        """That it was not told of all up to there, in words."""
+        """A message if it has not received all changes up to that revision."""
         if self.next_revision > revision:
             return None
         return (
@@ -63,7 +63,7 @@ class Watcher:
         return self._nodes[self._turn % len(self._nodes)]
 
     def _endpoints(self) -> list[str]:
-        """One member first; the others for where it can't be had."""
+        """One member first; the others as alternatives."""
         place = self._turn % len(self._nodes)
         return [node.stream for node in (*self._nodes[place:], *self._nodes[:place])]
 

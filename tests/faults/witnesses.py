@@ -1,5 +1,5 @@
-"""What is committed, as the members tell it: a watch of everything at each of them. They have to agree, revision by
-revision, none may leave one out, and where nothing is broken none may stop to tell."""
+"""Commits as the members report them: a watch of all keys at each of them. They must agree, revision by revision, must
+not omit one, and must not fall silent without a fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.05
 
 
 class Witnesses:
-    """`async with Witnesses(members) as witnesses:`. `first`: the revision from which on they tell."""
+    """`async with Witnesses(members) as witnesses:`. `first`: the first revision that they report."""
 
     def __init__(self, members: Sequence[NodeProcess]) -> None:
         self.first = 0
@@ -44,7 +44,7 @@ class Witnesses:
                 raise found
 
     async def _listen(self, node: NodeProcess) -> None:
-        """Until it is cancelled. Who is behind what the node still has of the past goes on where that begins."""
+        """Until it is cancelled. A watch that is behind the compacted past continues at its end."""
         async with Client([node.stream], follow_leader=False, timeout_s=TIMEOUT_S) as client:
             while True:
                 try:
@@ -69,11 +69,11 @@ class Witnesses:
 
     @property
     def newest(self) -> int:
-        """The newest revision of which anybody has told."""
+        """The newest revision reported by any of them."""
         return max(self.revisions, default=self.first)
 
     def silent(self, revision: int) -> list[str]:
-        """Who has not told of all up to there, in words."""
+        """The members that have not reported all changes up to that revision, as text."""
         return [
             f"{member} tells its watch of nothing behind revision {behind - 1}, and {revision} is the newest"
             for member, behind in self._next.items()
@@ -81,7 +81,7 @@ class Witnesses:
         ]
 
     async def have_told(self, revision: int, within_s: float) -> bool:
-        """Whether somebody has told of all up to there, in time."""
+        """Whether one member has reported all changes up to that revision, in time."""
         try:
             async with asyncio.timeout(within_s):
                 while max(self._next.values(), default=0) <= revision:
@@ -91,7 +91,7 @@ class Witnesses:
         return True
 
     async def finals(self, start: bytes, end: bytes) -> dict[str, RangeResult]:
-        """What each member has there now, of those that answer."""
+        """The current keys of each member that responds."""
 
         async def final(node: NodeProcess) -> RangeResult | None:
             async with Client([node.stream], follow_leader=False, timeout_s=TIMEOUT_S) as client:

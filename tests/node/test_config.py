@@ -1,4 +1,4 @@
-"""A configuration is valid from birth, and a refusal names the option, the value and what to do (issue 2)."""
+"""A configuration is checked on construction, and an error names the option, the value and the remedy (issue 2)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(file: Path | None = None, environ: dict[str, str] | None = None, **opti
     return load_node_config(typed, file, environ or {})
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_defaults_are_those_of_the_design() -> None:
     config = load()
     assert config.timing == TimingConfig(
         heartbeat_ms=100, election_min_ms=1000, election_max_ms=1500, request_deadline_s=5
@@ -43,7 +43,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
     assert config.advertised() == {"http": "127.0.0.1:7401", "peer": "127.0.0.1:7501", "stream": "127.0.0.1:7601"}
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_command_line_overrides_environment_overrides_file(tmp_path: Path) -> None:
     file = tmp_path / "palisade.toml"
     file.write_text('heartbeat-ms = 20\nretention_s = 60\nquota-bytes = "1GiB"\n')
     environ = {"PALISADE_HEARTBEAT_MS": "30", "PALISADE_RETENTION_S": "70"}
@@ -51,7 +51,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     assert (config.timing.heartbeat_ms, config.retention.seconds, config.limits.quota_bytes) == (40, 70, 1 << 30)
 
 
-def test_the_times_of_fencing_are_options(tmp_path: Path) -> None:
+def test_times_of_fencing_are_options(tmp_path: Path) -> None:
     """design.md, "Revision-bound leases": "all configurable"."""
     file = tmp_path / "palisade.toml"
     file.write_text("fence-s = 1.5\nfence-drift = 0.02\n")
@@ -73,12 +73,12 @@ def test_the_times_of_fencing_are_options(tmp_path: Path) -> None:
         ({"fence_margin_s": "0.0001"}, "fence-margin-s: 0.0001 does not cover .* give at least 0.000607"),
     ],
 )
-def test_times_of_fencing_that_can_not_work_are_refused(options: dict[str, str], said: str) -> None:
+def test_invalid_times_of_fencing_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(**options)
 
 
-def test_variables_that_are_no_options_are_left_alone() -> None:
+def test_environment_variables_that_are_no_options_are_ignored() -> None:
     assert load(environ={"PALISADE_ENDPOINTS": "127.0.0.1:1"}) == load()
 
 
@@ -117,14 +117,14 @@ def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
         ("insecure_listen", "maybe", "neither true nor false"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_name_and_what_to_do(option: str, value: str, says: str) -> None:
+def test_bad_value_is_refused_with_its_name_and_what_to_do(option: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load(**{option: value})
     assert says in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", sorted(MINIMAL))
-def test_what_has_no_default_must_be_given(name: str) -> None:
+def test_required_option_must_be_given(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name}: not given; use --{name}, PALISADE_"):
         load_node_config({key: text for key, text in MINIMAL.items() if key != name}, None, {})
 
@@ -135,8 +135,8 @@ def test_join_and_initial_cluster_exclude_each_other() -> None:
 
 
 @pytest.mark.parametrize("listening", ["192.0.2.7:7401", "0.0.0.0:7401", "[::]:7401", "example.org:7401"])
-def test_listening_beyond_loopback_must_be_asked_for(listening: str) -> None:
-    """N5: there is no TLS yet, and who somebody is has to be asked, so this must not happen by accident."""
+def test_listening_beyond_loopback_must_be_requested(listening: str) -> None:
+    """N5: there is no TLS yet, and clients must authenticate, so this must not happen by accident."""
     with pytest.raises(ConfigError, match="--insecure-listen"):
         load(http=listening)
     with pytest.raises(ConfigError, match="--authorization=off"):
@@ -147,7 +147,7 @@ def test_listening_beyond_loopback_must_be_asked_for(listening: str) -> None:
     assert not load(http=listening, insecure_listen="true", advertise_host="192.0.2.7", authorization="off").authorizes
 
 
-def test_authorization_is_off_on_loopback_unless_asked_for() -> None:
+def test_authorization_is_off_on_loopback_by_default() -> None:
     assert not load().authorizes
     assert load(authorization="on", join_token="a join token").authorizes
     with pytest.raises(ConfigError, match="JOIN_TOKEN"):
@@ -158,17 +158,17 @@ def test_authorization_is_off_on_loopback_unless_asked_for() -> None:
         load(root_password_file="x")
 
 
-def test_a_wildcard_address_needs_a_name_that_others_can_call() -> None:
+def test_wildcard_address_needs_an_advertised_host() -> None:
     with pytest.raises(ConfigError, match="--advertise-host"):
         load(http="0.0.0.0:7401", insecure_listen="true")
 
 
 @pytest.mark.parametrize("listening", ["localhost:7401", "127.9.9.9:7401", "[::1]:7401"])
-def test_loopback_has_many_names(listening: str) -> None:
+def test_loopback_addresses_are_recognized(listening: str) -> None:
     assert str(load(http=listening).http) == listening
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
+def test_missing_or_invalid_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be read"):
         load(tmp_path / "none.toml")
     bad = tmp_path / "bad.toml"
@@ -180,13 +180,13 @@ def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("hearbeat-ms = 100", "there is no option 'hearbeat-ms'"),
+        ("hearbeat-ms = 100", "unknown option 'hearbeat-ms'"),
         ("heartbeat-ms = true", "is a boolean"),
         ("heartbeat-ms = [1]", "is a table or a list"),
-        ("[timing]\nheartbeat-ms = 1", "there is no option 'timing'"),
+        ("[timing]\nheartbeat-ms = 1", "unknown option 'timing'"),
     ],
 )
-def test_a_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "palisade.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as refusal:
@@ -195,7 +195,7 @@ def test_a_file_with_a_wrong_entry_is_refused(tmp_path: Path, text: str, says: s
     assert str(file) in str(refusal.value)
 
 
-def test_what_is_said_of_connections_between_nodes_reaches_them() -> None:
+def test_options_of_peer_connections_reach_them() -> None:
     assert transport_limits(load()) == TransportLimits()
     given = {"handshake_timeout_s": "1", "idle_timeout_s": "9", "ping_s": "3", "redial_max_s": "0.1"}
     config = load(**{f"peer_{name}": text for name, text in given.items()}, peer_queue_bytes="1GiB", peer_strangers="9")
@@ -214,6 +214,6 @@ def test_every_option_has_its_variable_and_its_help() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a b:1", "[::1:1", "h:1:2", "h:-1", "h:0", "h:٣"])
-def test_what_is_not_host_and_port_is_refused(text: str) -> None:
+def test_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(AddressError):
         Address.parse(text)

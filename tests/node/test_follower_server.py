@@ -1,4 +1,4 @@
-"""What a node that is no member serves over HTTP, and how a recovery that is under way is seen (issue 3; R4, R12)."""
+"""The HTTP API of a follower, and the view of a running recovery (issue 3; R4, R12)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Members:
-    """What the members of the group say of the logical topology, if they answer."""
+    """The members' view of the logical topology, while they respond."""
 
     def __init__(self) -> None:
         self.answers = True
@@ -130,7 +130,7 @@ def fits(shape: Any, name: str) -> None:
 
 
 async def standing(served: Served, revisions: int, at: int) -> asyncio.Task[int]:
-    """A recovery of so many revisions that stands at one of them."""
+    """A running recovery of so many revisions, paused at one of them."""
     world = served.world
     world.put(*(f"k{number}" for number in range(revisions)))
     world.stands_at = at
@@ -139,7 +139,7 @@ async def standing(served: Served, revisions: int, at: int) -> asyncio.Task[int]
     return recovering
 
 
-async def test_before_it_has_been_let_in_a_node_recovers_nothing(served: Served) -> None:
+async def test_follower_does_not_recover_before_it_has_joined(served: Served) -> None:
     found = await served.get("/v1/recovery")
     fits(found, "Recoveries")
     assert found == {
@@ -147,7 +147,7 @@ async def test_before_it_has_been_let_in_a_node_recovers_nothing(served: Served)
     }  # fmt: skip
 
 
-async def test_a_recovery_that_is_under_way_shows_phase_done_total_rate_and_time(served: Served) -> None:
+async def test_running_recovery_shows_phase_done_total_rate_and_time(served: Served) -> None:
     recovering = await standing(served, 40, at=30)
     found = await served.get("/v1/recovery")
     fits(found, "Recoveries")
@@ -169,7 +169,7 @@ async def test_a_recovery_that_is_under_way_shows_phase_done_total_rate_and_time
     assert (await served.get("/v1/status"))["recovery"] is None
 
 
-async def test_metrics_show_a_recovery_that_is_under_way_and_what_the_last_one_did(served: Served) -> None:
+async def test_metrics_show_the_running_and_the_last_recovery(served: Served) -> None:
     recovering = await standing(served, 40, at=30)
     running = await served.get("/metrics")
     for line in (
@@ -203,8 +203,8 @@ async def test_metrics_show_a_recovery_that_is_under_way_and_what_the_last_one_d
     assert "palisade_recovery_bytes " in ended
 
 
-async def test_the_catch_up_difference_changes_also_for_a_recovery_under_way(served: Served) -> None:
-    """R4: the threshold that can be changed at run time."""
+async def test_catch_up_difference_applies_to_a_running_recovery(served: Served) -> None:
+    """R4: the threshold is changed at run time."""
     recovering = await standing(served, 40, at=10)
     status, said = await served.put({"revisions": 25})
     fits(said, "CatchUpDifference")
@@ -234,7 +234,7 @@ async def test_the_catch_up_difference_changes_also_for_a_recovery_under_way(ser
         (None, ""),
     ],
 )
-async def test_a_difference_that_makes_no_sense_changes_nothing(served: Served, body: Any, said: str) -> None:
+async def test_invalid_catch_up_difference_is_refused(served: Served, body: Any, said: str) -> None:
     await served.put({"revisions": 7})
     status, problem = await served.put(body)
     assert (status, problem["code"]) == (400, "bad-request"), problem
@@ -243,12 +243,12 @@ async def test_a_difference_that_makes_no_sense_changes_nothing(served: Served, 
 
 
 @pytest.mark.parametrize("revisions", [0, 1, 10**12])
-async def test_every_difference_in_range_is_taken(served: Served, revisions: int) -> None:
+async def test_catch_up_difference_in_range_is_accepted(served: Served, revisions: int) -> None:
     assert await served.put({"revisions": revisions}) == (200, {"catch_up_difference": revisions, "before": 0})
 
 
-async def test_the_logical_topology_is_what_a_member_says_asked_once_a_second(served: Served, clock: Clock) -> None:
-    """Seen before: the view of a follower was empty."""
+async def test_logical_topology_of_a_follower_is_fetched_once_a_second(served: Served, clock: Clock) -> None:
+    """The view of a follower was empty (regression)."""
     found = await served.get("/v1/topology")
     fits(found, "Topology")
     assert [(row["id"], row["standing"]) for row in found["logical"]] == [("n1", "active")]
@@ -264,7 +264,7 @@ async def test_the_logical_topology_is_what_a_member_says_asked_once_a_second(se
     assert (await served.get("/v1/topology"))["logical_age_s"] == 0.0
 
 
-async def test_a_topology_that_nobody_has_told_of_has_no_age(served: Served) -> None:
+async def test_unknown_topology_has_no_age(served: Served) -> None:
     served.members.answers = False
     found = await served.get("/v1/topology")
     fits(found, "Topology")
@@ -272,7 +272,7 @@ async def test_a_topology_that_nobody_has_told_of_has_no_age(served: Served) -> 
     assert "palisade_logical_nodes" not in await served.get("/metrics")
 
 
-async def test_what_a_follower_does_not_serve_names_a_member_that_does(served: Served) -> None:
+async def test_refusal_of_a_follower_names_a_member(served: Served) -> None:
     for method, path in (
         ("GET", "/v1/kv/a"), ("PUT", "/v1/kv/a%2Fb"), ("GET", "/v1/watch?prefix=/"), ("POST", "/v1/feed/state"),
         ("GET", "/v1/cluster"), ("POST", "/v1/status"), ("DELETE", "/v1/recovery/catch-up-difference"),
@@ -319,7 +319,7 @@ async def test_each_kind_of_node_documents_what_it_serves(served: Served, server
     assert documented(await served.get("/openapi.json")) == documented(json.loads(document_of(DocumentKind.FOLLOWER)))
 
 
-async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSession) -> None:
+async def test_member_without_a_vault_refuses_a_catch_up_difference(http: ClientSession) -> None:
     async with http.get("/v1/recovery") as answer:
         found = await answer.json()
         fits(found, "Recoveries")
@@ -328,8 +328,8 @@ async def test_a_member_without_a_vault_has_nothing_to_change(http: ClientSessio
         assert (answer.status, (await answer.json())["code"]) == (400, "invalid-request")
 
 
-async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
-    """One face for every kind of node: `recovery/status.py`."""
+async def test_member_shows_its_recovery_as_a_follower_does(served: Served) -> None:
+    """All kinds of node use `recovery/status.py`."""
     services = NodeServices(served.world.service, vault=served.keeper)
     server = HttpServer(services, "demo", "n1")
     await server.start("127.0.0.1", 0)
@@ -354,7 +354,7 @@ async def test_a_member_shows_its_recovery_as_a_follower_does(served: Served) ->
         await server.close()
 
 
-def test_the_log_tells_of_a_recovery_that_takes_long_and_not_of_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_reports_only_long_recoveries(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     telling = ProgressLog(clock.now)
     caplog.set_level(logging.INFO, "palisade.recovery.progress_log")

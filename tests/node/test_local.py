@@ -1,4 +1,4 @@
-"""The store in one's own process: no ports, one folder, the API of the client (N7)."""
+"""The embedded store: no ports, one folder, the API of the client (N7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from palisade.node.data_dir_marker import FolderError
 from palisade.raftgroup.errors import RaftError, Unavailable
 
 
-async def test_what_was_written_is_there_after_the_next_start(tmp_path: Path) -> None:
+async def test_writes_survive_a_restart(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path / "data") as store:
         await store.put("a", "1")
         await store.put("a", "2")
@@ -32,7 +32,7 @@ async def test_what_was_written_is_there_after_the_next_start(tmp_path: Path) ->
         assert (await store.put("a", "3")).revision == 5
 
 
-async def test_many_puts_at_once_share_few_entries_of_the_log(tmp_path: Path) -> None:
+async def test_concurrent_puts_share_log_entries(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path) as store:
         await asyncio.gather(*(store.put(f"k{number}", "v") for number in range(2000)))
         status = await store.status()
@@ -40,7 +40,7 @@ async def test_many_puts_at_once_share_few_entries_of_the_log(tmp_path: Path) ->
     assert status["raft"]["last_index"] < 50
 
 
-async def test_a_watch_sees_what_is_written_and_ends_with_the_store(tmp_path: Path) -> None:
+async def test_watch_receives_writes_and_ends_with_the_store(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path) as store:
         await store.put("a", "1")
         watch = store.watch("a", start_revision=1, prev_kv=True)
@@ -54,7 +54,7 @@ async def test_a_watch_sees_what_is_written_and_ends_with_the_store(tmp_path: Pa
         await waiting
 
 
-async def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
+async def test_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path) as store, store.watch("a") as watch:
         seen: list[int] = []
         for number in range(50):
@@ -70,7 +70,7 @@ async def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
     assert seen == list(range(2, 52))
 
 
-async def test_a_lease_runs_out(tmp_path: Path) -> None:
+async def test_lease_expires(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path) as store:
         lease = await store.lease_grant(1)
         await store.put("a", "1", lease=lease.id)
@@ -92,7 +92,7 @@ async def test_refusals_are_those_of_the_client(tmp_path: Path) -> None:
             await anext(store.watch("a", start_revision=2))
 
 
-async def test_a_folder_in_use_or_of_somebody_else_is_refused(tmp_path: Path) -> None:
+async def test_folder_in_use_or_of_another_owner_is_refused(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path / "mine") as store:
         with pytest.raises((FolderError, RaftError)):
             async with palisade.node.embedded.open(tmp_path / "mine"):
@@ -105,8 +105,8 @@ async def test_a_folder_in_use_or_of_somebody_else_is_refused(tmp_path: Path) ->
             pass
 
 
-async def test_the_catalog_works_without_a_cluster_and_goes_on_after_the_next_start(tmp_path: Path) -> None:
-    """A drop that was begun before the store was closed is carried out when it is opened again (F9)."""
+async def test_catalog_of_an_embedded_store_survives_a_restart(tmp_path: Path) -> None:
+    """A drop that was begun before the store was closed continues when it is opened again (F9)."""
     async with palisade.node.embedded.open(tmp_path) as store:
         await store.catalog_do("create-database", {"database": "plant"}, procedure="p1", wait_s=5)
         columns = [{"name": "value", "type": "double"}]

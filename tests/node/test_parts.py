@@ -1,4 +1,4 @@
-"""What who started a node hears of a component that failed."""
+"""The error that the caller of a node gets when a component fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from palisade.raftgroup.errors import NodeFailed
 from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
 
 
-def test_the_cause_of_a_failure_keeps_its_own() -> None:
-    """Why the journal could not be written was lost on the way, and with it whether it was the disk that is full."""
+def test_cause_of_failure_keeps_its_own_cause() -> None:
+    """The reason why the journal could not be written was lost, and with it whether the disk was full."""
     full = OSError(errno.ENOSPC, "No space left on device")
     stopped = NodeFailed("the journal can't be written")
     stopped.__cause__ = full

@@ -1,6 +1,6 @@
-"""scenarios.md, "Everywhere": read-only disk. Whatever a node keeps there, it says so, and how to go on.
+"""scenarios.md, "Everywhere": read-only disk. For every file of a node, the error names it and the remedy.
 
-As a system does that has mounted a disk anew without writing, after an error: what was there can still be read.
+As after an error, when the system has remounted a disk read-only: existing data can still be read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from palisade.vault.opening import open_vault
 
 @pytest.fixture
 def remount(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From then on nothing can be written."""
+    """From now on every write fails."""
     opened, opened_file = os.open, io.open
 
     def refused(path: Any) -> OSError:
@@ -55,7 +55,9 @@ OWNERS: dict[str, Callable[[Path], Any]] = {"journal": LmdbJournal, "store": Lmd
 
 
 @pytest.mark.parametrize("owner", OWNERS)
-def test_what_was_there_is_refused_and_left_as_it_is(tmp_path: Path, remount: Callable[[], None], owner: str) -> None:
+def test_node_on_read_only_disk_is_refused_and_unchanged(
+    tmp_path: Path, remount: Callable[[], None], owner: str
+) -> None:
     OWNERS[owner](tmp_path / "data").close()
     before = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))}
     remount()
@@ -64,13 +66,13 @@ def test_what_was_there_is_refused_and_left_as_it_is(tmp_path: Path, remount: Ca
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
 
 
-def test_a_new_folder_is_refused(tmp_path: Path, remount: Callable[[], None]) -> None:
+def test_new_folder_is_refused(tmp_path: Path, remount: Callable[[], None]) -> None:
     remount()
     with pytest.raises(Exception, match=r"node\.json can't be written: Read-only file system; mend that"):
         claim(tmp_path)
 
 
-def test_a_folder_that_is_the_nodes_is_read_all_the_same(tmp_path: Path, remount: Callable[[], None]) -> None:
+def test_read_only_folder_of_the_node_is_readable(tmp_path: Path, remount: Callable[[], None]) -> None:
     claim(tmp_path)
     remount()
     claim(tmp_path)

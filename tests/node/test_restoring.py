@@ -1,4 +1,4 @@
-"""A backup becomes a data folder, whole or not at all; hostile files become nothing (issue 3, "Bad input")."""
+"""A backup becomes a complete data folder or none; hostile files are refused (issue 3, "Bad input")."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_each_node_has_the_state_in_the_next_generation(backup: bytes, source: D
     assert [each.name for each in tmp_path.iterdir()] == ["d"]
 
 
-def test_the_first_leader_waits_for_leases_that_the_backup_does_not_know_of(backup: bytes, tmp_path: Path) -> None:
-    """Of whoever has come to hold one behind it (F3)."""
+def test_first_leader_waits_for_leases_unknown_to_the_backup(backup: bytes, tmp_path: Path) -> None:
+    """Of any holder that was registered after the backup was taken (F3)."""
     report = run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
 
     async def known(folder: Path) -> list[Registration]:
@@ -113,7 +113,7 @@ def test_the_first_leader_waits_for_leases_that_the_backup_does_not_know_of(back
     assert core.advance(100.0 + FenceTiming().proceed_s()) == 26
 
 
-def test_every_storage_is_a_new_one(backup: bytes, tmp_path: Path) -> None:
+def test_each_restored_node_has_a_new_storage_id(backup: bytes, tmp_path: Path) -> None:
     report = run(parts_of(backup), RestoreRequest(tmp_path / "d", nodes=3))
 
     async def incarnation(folder: Path) -> bytes | None:
@@ -126,7 +126,7 @@ def test_every_storage_is_a_new_one(backup: bytes, tmp_path: Path) -> None:
     assert len({asyncio.run(incarnation(folder)) for folder in report.folders.values()}) == 3
 
 
-def test_an_empty_folder_may_be_there_and_names_may_be_others(backup: bytes, tmp_path: Path) -> None:
+def test_restore_accepts_an_empty_folder_and_other_names(backup: bytes, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     report = run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n9", cluster="copy", generation=40))
     assert (report.cluster, report.generation) == ("copy", 40)
@@ -142,7 +142,7 @@ def test_an_empty_folder_may_be_there_and_names_may_be_others(backup: bytes, tmp
         ({"nodes": 10}, "out of range", ConfigError),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_leaves_nothing(
+def test_invalid_restore_is_refused_and_leaves_nothing(
     backup: bytes, tmp_path: Path, request_: dict[str, object], text: str, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind, match=text):
@@ -150,20 +150,20 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     assert nothing_is_left(tmp_path / "d")
 
 
-def test_a_folder_with_something_in_it_is_left_alone(backup: bytes, tmp_path: Path) -> None:
+def test_restore_leaves_a_folder_with_content_unchanged(backup: bytes, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/precious").write_text("x")
     with pytest.raises(FolderError, match="not empty"):
         run(parts_of(backup), RestoreRequest(tmp_path / "d", node="n1"))
     (tmp_path / "e.restoring").mkdir()
     (tmp_path / "e.restoring/precious").write_text("x")
-    with pytest.raises(FolderError, match="holds something else"):
+    with pytest.raises(FolderError, match="has other content"):
         run(parts_of(backup), RestoreRequest(tmp_path / "e", node="n1"))
     assert (tmp_path / "d/precious").exists()
     assert (tmp_path / "e.restoring/precious").exists()
 
 
-def test_two_restores_of_one_folder_at_a_time_are_refused(backup: bytes, tmp_path: Path) -> None:
+def test_concurrent_restore_of_one_folder_is_refused(backup: bytes, tmp_path: Path) -> None:
     def parts() -> Iterator[bytes]:
         yield backup[:1000]
         with pytest.raises(DataDirectoryError, match="in use"):
@@ -173,7 +173,7 @@ def test_two_restores_of_one_folder_at_a_time_are_refused(backup: bytes, tmp_pat
     run(parts(), RestoreRequest(tmp_path / "d", node="n1"))
 
 
-def test_what_a_kill_has_left_is_removed_by_the_next_restore(backup: bytes, tmp_path: Path) -> None:
+def test_restore_removes_the_remains_of_a_killed_one(backup: bytes, tmp_path: Path) -> None:
     beside = tmp_path / "d.restoring"
     (beside / "content/raft").mkdir(parents=True)
     (beside / "UNFINISHED").touch()
@@ -183,8 +183,8 @@ def test_what_a_kill_has_left_is_removed_by_the_next_restore(backup: bytes, tmp_
     assert [each.name for each in tmp_path.iterdir()] == ["d"]
 
 
-def test_cut_off_or_changed_anywhere_nothing_comes_of_it(backup: bytes, tmp_path: Path) -> None:
-    """The same as for `--verify` (tests/metastore/test_backup.py), on the way into a store on disk."""
+def test_truncated_or_changed_backup_is_refused(backup: bytes, tmp_path: Path) -> None:
+    """As for `--verify` (tests/metastore/test_backup.py), but into a store on disk."""
     random = Random(3)
     for _ in range(40):
         at = random.randrange(len(backup))
@@ -196,7 +196,7 @@ def test_cut_off_or_changed_anywhere_nothing_comes_of_it(backup: bytes, tmp_path
             assert nothing_is_left(tmp_path / "d")
 
 
-def test_a_file_has_its_name_once_it_is_whole(backup: bytes, tmp_path: Path) -> None:
+def test_backup_file_gets_its_name_once_it_is_complete(backup: bytes, tmp_path: Path) -> None:
     path = tmp_path / "b.backup"
     file = BackupFile(path)
     with pytest.raises(BackupFileError, match="another backup is being written"):
@@ -218,7 +218,7 @@ def test_a_file_has_its_name_once_it_is_whole(backup: bytes, tmp_path: Path) -> 
     assert [each.name for each in tmp_path.iterdir()] == ["b.backup"]
 
 
-def test_a_path_that_can_not_be_written_or_read_says_so(tmp_path: Path) -> None:
+def test_unusable_path_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(BackupFileError, match="can't be written"):
         BackupFile(tmp_path / "none/b.backup")
     with pytest.raises(BackupFileError, match="can't be read"):

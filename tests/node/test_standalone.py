@@ -1,4 +1,4 @@
-"""A node without a network serves what its vault has, marked as such, and changes nothing (R8; issue 3)."""
+"""A node without a network serves reads of its vault, marked as such, and changes nothing (R8; issue 3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = {f"/catalog/tables/t{number}": f"columns {number}" for number in range(20
 
 
 async def fill(data_dir: Path) -> int:
-    """A vault in the folder of f1, with the keys of a cluster. LV."""
+    """Creates a vault in the folder of f1, with the keys of a cluster; returns LV."""
     group = fake_group()
     group.apply([encode_command(FoundCluster("id-1"))])
     for key, value in KEYS.items():
@@ -74,7 +74,7 @@ async def alone(tmp_path: Path) -> AsyncIterator[ClientSession]:
         await node.stop()
 
 
-async def test_it_serves_what_the_vault_has_and_marks_every_answer(alone: ClientSession) -> None:
+async def test_standalone_node_serves_its_vault_and_marks_every_response(alone: ClientSession) -> None:
     async with alone.get("/v1/kv/%2Fcatalog%2Ftables%2Ft7") as answer:
         assert (answer.status, await answer.text()) == (200, "columns 7")
         assert answer.headers["Palisade-Standalone"] == "true"
@@ -93,8 +93,9 @@ async def test_it_serves_what_the_vault_has_and_marks_every_answer(alone: Client
         assert (report["case"], report["outcome"], report["lv"]) == ("standalone", "done", 21)
 
 
-async def test_it_starts_with_no_network_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """scenarios.md, "Recovery". It listens for who reads, and asks nobody: no name, no connection, no datagram."""
+async def test_standalone_node_starts_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scenarios.md, "Recovery". It listens for readers and contacts no node: no name lookup, no connection, no
+    datagram."""
     await fill(tmp_path / "f1")
     reached: list[str] = []
     loop = type(asyncio.get_running_loop())
@@ -115,7 +116,7 @@ async def test_it_starts_with_no_network_at_all(tmp_path: Path, monkeypatch: pyt
     assert reached == []
 
 
-async def test_it_is_never_ready_and_refuses_what_needs_a_cluster(alone: ClientSession) -> None:
+async def test_standalone_node_is_never_ready_and_refuses_cluster_requests(alone: ClientSession) -> None:
     async with alone.get("/readyz") as answer:
         assert answer.status == 503
     async with alone.get("/livez") as answer:
@@ -132,7 +133,7 @@ async def test_it_is_never_ready_and_refuses_what_needs_a_cluster(alone: ClientS
         assert (answer.status, (await answer.json())["code"]) == (503, 14)
 
 
-async def test_it_shows_metrics_its_own_paths_and_its_one_recovery(alone: ClientSession) -> None:
+async def test_standalone_node_shows_metrics_paths_and_its_recovery(alone: ClientSession) -> None:
     async with alone.get("/metrics") as answer:
         lines = (await answer.text()).splitlines()
         for line in (
@@ -151,8 +152,8 @@ async def test_it_shows_metrics_its_own_paths_and_its_one_recovery(alone: Client
         assert (found["under_way"], found["catch_up_difference"], found["begun"]) == (None, None, 1)
 
 
-async def test_what_would_change_or_start_something_is_refused(alone: ClientSession) -> None:
-    """Scenarios start processes, and there is nobody to catch up with (issue 3)."""
+async def test_standalone_node_refuses_writes_and_scenarios(alone: ClientSession) -> None:
+    """Scenarios start processes, and there is no cluster to catch up with (issue 3)."""
     for method, path in (
         ("PUT", "/v1/recovery/catch-up-difference"), ("POST", "/v1/scenarios/join"), ("GET", "/v1/scenarios"),
         ("POST", "/v1/txn"), ("GET", "/v1/topology"), ("POST", "/v1/status"),
@@ -163,7 +164,7 @@ async def test_what_would_change_or_start_something_is_refused(alone: ClientSess
             assert f"{method} {path} is not served in standalone mode" in problem["detail"]
 
 
-async def test_a_vault_has_one_revision(alone: ClientSession) -> None:
+async def test_vault_has_one_readable_revision(alone: ClientSession) -> None:
     for revision, code in ((21, None), (20, "compacted"), (22, "future-revision")):
         async with alone.get(f"/v1/kv/%2Fcatalog%2Ftables%2Ft7?revision={revision}") as answer:
             assert (None if answer.status == 200 else (await answer.json())["code"]) == code
@@ -174,14 +175,14 @@ async def test_a_vault_has_one_revision(alone: ClientSession) -> None:
     [("key=", "key-empty"), ("key=" + "k" * 4097, "key-too-large"), ("key=a&range_end=" + "k" * 4097, "key-too-large")],
     ids=["empty", "long", "long end"],
 )
-async def test_a_key_that_can_not_be_is_refused_as_by_a_member(alone: ClientSession, query: str, code: str) -> None:
-    """Of an empty one it said that its vault could not be read (docs/bugs-found.md)."""
+async def test_invalid_key_is_refused_as_by_a_member(alone: ClientSession, query: str, code: str) -> None:
+    """For an empty key the error was that the vault could not be read (docs/bugs-found.md)."""
     async with alone.get(f"/v1/kv?{query}") as answer:
         assert answer.status in (400, 413)
         assert (await answer.json())["code"] == code
 
 
-async def test_the_vault_is_the_same_afterwards(tmp_path: Path) -> None:
+async def test_standalone_node_leaves_the_vault_unchanged(tmp_path: Path) -> None:
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))
     await node.start()
@@ -194,13 +195,13 @@ async def test_the_vault_is_the_same_afterwards(tmp_path: Path) -> None:
     assert report_lines(report)[0].startswith("f1: case standalone, done")
 
 
-async def test_without_a_vault_nothing_is_made(tmp_path: Path) -> None:
+async def test_standalone_node_without_a_vault_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(VaultForeign, match="there is no vault"):
         StandaloneNode(config_of(tmp_path / "f1"))
     assert not (tmp_path / "f1").exists()
 
 
-async def test_a_vault_that_never_held_a_state_is_refused_and_the_report_says_so(tmp_path: Path) -> None:
+async def test_vault_without_a_state_is_refused_and_reported(tmp_path: Path) -> None:
     claim_data_dir(tmp_path / "f1", cluster="c1", node="f1")
     open_vault(tmp_path / "f1" / "vault").close()
     node = StandaloneNode(config_of(tmp_path / "f1"))
@@ -219,13 +220,13 @@ def test_standalone_needs_nothing_that_names_other_nodes(tmp_path: Path) -> None
     assert load_node_config({**given, "standalone": "true"}, environ={}).http == Address("127.0.0.1", 7401)
 
 
-def test_a_report_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
+def test_unwritable_report_does_not_stop_the_node(tmp_path: Path) -> None:
     keep_report(tmp_path / "gone")(RecoveryReport("f1"))
     assert kept_report(tmp_path / "gone") is None
 
 
-def test_the_command_shows_the_report_in_a_data_folder(tmp_path: Path) -> None:
-    """R12, on the command line: also of a node that has refused to start."""
+def test_command_shows_the_report_in_a_data_folder(tmp_path: Path) -> None:
+    """R12, on the command line: also for a node that has refused to start."""
     report = RecoveryReport(
         "f1", RecoveryOutcome.REFUSED, Case.D, Case.D, "ahead", lv_before=9, lv=9, lm=5, mm=1, error="why"
     )

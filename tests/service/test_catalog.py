@@ -1,4 +1,5 @@
-"""The catalog of a node: operations begun anywhere, carried out by the leader, and what is answered when (F8, F9)."""
+"""The catalog of a node: operations begun at any member, executed by the leader, and the time of their responses (F8,
+F9)."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ async def a_table(catalog: Catalog) -> None:
     await catalog.do("create-table", {"table": "plant.readings", "columns": COLUMNS})
 
 
-async def test_an_operation_is_answered_when_its_end_is_released(catalog: Catalog) -> None:
+async def test_operation_returns_when_its_end_is_released(catalog: Catalog) -> None:
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 5)
     assert outcome.settled
     assert (outcome.procedure.id, outcome.procedure.state) == ("mine", ProcedureState.DONE)
@@ -57,8 +58,8 @@ async def test_an_operation_is_answered_when_its_end_is_released(catalog: Catalo
     assert found["mod_revision"] < outcome.procedure.revision
 
 
-async def test_what_is_not_released_is_pending_and_says_for_whom(catalog: Catalog) -> None:
-    """F10: each wait says for whom it waits; the caller hears the state of it, not an error."""
+async def test_unreleased_operation_is_pending_and_names_the_nodes(catalog: Catalog) -> None:
+    """F10: each wait names the nodes that it waits for; the caller gets its state, not an error."""
     gate = Gate(catalog)
     outcome = await catalog.do("create-database", {"database": "plant"}, "mine", 0.4)
     assert not outcome.settled
@@ -71,7 +72,7 @@ async def test_what_is_not_released_is_pending_and_says_for_whom(catalog: Catalo
     assert (await catalog.procedure("mine", 5))["released"]
 
 
-async def test_what_can_not_be_released_is_rolled_back_and_said_so(catalog: Catalog) -> None:
+async def test_operation_that_cannot_be_released_is_rolled_back(catalog: Catalog) -> None:
     gate = Gate(catalog)
     gate.refused = "n3 can't fence itself"
     with pytest.raises(RolledBack, match="n3 can't fence itself"):
@@ -80,7 +81,7 @@ async def test_what_can_not_be_released_is_rolled_back_and_said_so(catalog: Cata
         await catalog.object("databases", "plant")
 
 
-async def test_a_revoke_is_pending_however_long_and_never_failed(catalog: Catalog) -> None:
+async def test_revoke_stays_pending_and_never_fails(catalog: Catalog) -> None:
     """F8; point 3 of the review of seed 000."""
     await catalog.do("create-role", {"role": "ops"})
     read = {"subject": "role:ops", "privilege": "read", "prefix": "/"}
@@ -95,10 +96,10 @@ async def test_a_revoke_is_pending_however_long_and_never_failed(catalog: Catalo
     assert (await catalog.wait("mine", 10)).procedure.state is ProcedureState.DONE
 
 
-async def test_no_leader_is_needed_to_look_for_what_was_begun(
+async def test_procedure_is_readable_without_a_leader(
     catalog: Catalog, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The majority is lost right after the operation was recorded: to say "nothing was done" would be wrong (F8)."""
+    """The majority is lost right after the operation was recorded: "nothing was done" would be wrong (F8)."""
     submit = catalog._engine.submit
 
     async def then_lost(*arguments: object) -> object:
@@ -114,16 +115,14 @@ async def test_no_leader_is_needed_to_look_for_what_was_begun(
     assert (await catalog.wait("mine", 10)).settled
 
 
-async def test_an_unknown_outcome_names_the_procedure(catalog: Catalog, group: FakeGroup) -> None:
+async def test_unknown_outcome_names_the_procedure(catalog: Catalog, group: FakeGroup) -> None:
     group.majority = False
     group.try_read_barrier = lambda: True  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown, match="procedure mine"):
         await catalog.do("create-database", {"database": "plant"}, "mine", 2)
 
 
-async def test_a_member_that_does_not_lead_begins_and_waits_and_the_next_leader_carries_out(
-    catalog: Catalog, group: FakeGroup
-) -> None:
+async def test_operation_begun_at_a_follower_is_executed_by_the_next_leader(catalog: Catalog, group: FakeGroup) -> None:
     group.led_by("n2")
     await until(lambda: not catalog.runner.working)
     begun = asyncio.create_task(catalog.do("create-database", {"database": "plant"}, "mine", 10))
@@ -133,7 +132,7 @@ async def test_a_member_that_does_not_lead_begins_and_waits_and_the_next_leader_
     assert (await begun).settled
 
 
-async def test_who_leads_no_more_drops_its_work_and_the_next_one_goes_on(catalog: Catalog, group: FakeGroup) -> None:
+async def test_deposed_leader_drops_its_work_and_the_next_one_continues(catalog: Catalog, group: FakeGroup) -> None:
     gate = Gate(catalog)
     assert not (await catalog.do("create-database", {"database": "plant"}, "mine", 0.2)).settled
     await until(lambda: catalog.runner.working == {"mine"})
@@ -144,7 +143,7 @@ async def test_who_leads_no_more_drops_its_work_and_the_next_one_goes_on(catalog
     assert (await catalog.wait("mine", 10)).settled
 
 
-async def test_who_comes_second_waits_for_its_turn_or_is_told_who_is_first(catalog: Catalog) -> None:
+async def test_second_operation_waits_or_fails_naming_the_first(catalog: Catalog) -> None:
     await a_table(catalog)
     gate = Gate(catalog)
     await catalog.do("drop-table", {"table": "plant.readings"}, "first", 0.0)
@@ -155,7 +154,7 @@ async def test_who_comes_second_waits_for_its_turn_or_is_told_who_is_first(catal
     assert (await queued).settled
 
 
-async def test_the_same_id_is_the_same_operation_and_another_one_is_refused(catalog: Catalog) -> None:
+async def test_repeated_id_returns_the_same_operation_or_is_refused(catalog: Catalog) -> None:
     first = await catalog.do("create-user", {"user": "alice", "password": "correct horse"}, "mine", 5)
     again = await catalog.do("create-user", {"user": "alice", "password": "correct horse"}, "mine", 5)
     assert again.procedure.revision == first.procedure.revision
@@ -163,7 +162,7 @@ async def test_the_same_id_is_the_same_operation_and_another_one_is_refused(cata
         await catalog.do("create-role", {"role": "alice"}, "mine", 5)
 
 
-async def test_no_view_has_a_password_or_a_hash(catalog: Catalog, service: KeyValues) -> None:
+async def test_views_contain_no_password_and_no_hash(catalog: Catalog, service: KeyValues) -> None:
     Gate(catalog)
     await catalog.do("create-user", {"user": "alice", "password": "correct horse"}, "mine", 0.3)
     credential = service.store.get(keys.CREDENTIALS + b"alice")
@@ -177,7 +176,7 @@ async def test_no_view_has_a_password_or_a_hash(catalog: Catalog, service: KeyVa
 
 
 @pytest.mark.parametrize("id_", ["a/b", "", "x" * 65, 5, "a b", None])
-async def test_an_id_is_checked_and_none_is_drawn(catalog: Catalog, id_: object) -> None:
+async def test_id_is_checked_and_chosen_if_missing(catalog: Catalog, id_: object) -> None:
     if id_ in ("", None):
         assert len((await catalog.do("create-role", {"role": "ops"}, id_)).procedure.id) == 16
     else:
@@ -186,15 +185,15 @@ async def test_an_id_is_checked_and_none_is_drawn(catalog: Catalog, id_: object)
 
 
 @pytest.mark.parametrize("wait_s", [-1.0, 1e9, float("nan")])
-async def test_a_wait_that_makes_no_sense_is_refused(catalog: Catalog, wait_s: float) -> None:
+async def test_invalid_wait_is_refused(catalog: Catalog, wait_s: float) -> None:
     with pytest.raises(BadField, match="wait_s"):
         await catalog.do("create-role", {"role": "ops"}, "mine", wait_s)
 
 
-# What is there.
+# Objects.
 
 
-async def test_what_is_being_dropped_is_not_there_any_more(catalog: Catalog) -> None:
+async def test_dropped_objects_are_hidden_at_once(catalog: Catalog) -> None:
     await a_table(catalog)
     await catalog.do("create-database", {"database": "other"})
     Gate(catalog)
@@ -206,7 +205,7 @@ async def test_what_is_being_dropped_is_not_there_any_more(catalog: Catalog) -> 
             await catalog.object(collection, name)
 
 
-async def test_lists_go_by_path_and_page_by_page(catalog: Catalog) -> None:
+async def test_lists_are_filtered_by_path_and_paged(catalog: Catalog) -> None:
     await a_table(catalog)
     series = [{"name": "heat", "type": "int32"}]
     for path in ("plant.l.b", "plant.l.a", "plant.l-x", "plant.la.c", "plant.l"):
@@ -220,7 +219,7 @@ async def test_lists_go_by_path_and_page_by_page(catalog: Catalog) -> None:
     assert names == ["plant.l", "plant.l-x", "plant.l.a", "plant.l.b", "plant.la.c"]
 
 
-async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalog, service: KeyValues) -> None:
+async def test_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalog, service: KeyValues) -> None:
     await a_table(catalog)
     await service.write(Put(keys.at(keys.TABLES, "plant.bad"), b"garbage"), caller=EVERYBODY)
     found = {each["name"]: each for each in (await catalog.objects("tables"))["objects"]}
@@ -228,7 +227,7 @@ async def test_a_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalo
     assert "damaged catalog row" in found["plant.bad"]["damaged"]
 
 
-async def test_locks_of_a_procedure_whose_record_was_deleted_are_given_back(
+async def test_locks_of_a_deleted_procedure_are_released(
     catalog: Catalog, service: KeyValues, group: FakeGroup
 ) -> None:
     Gate(catalog)
@@ -241,7 +240,7 @@ async def test_locks_of_a_procedure_whose_record_was_deleted_are_given_back(
     await until(lambda: not service.store.get(keys.LOCKS + b"paths/plant/"))
 
 
-async def test_procedures_that_ended_long_ago_are_forgotten(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_procedures_that_ended_long_ago_are_deleted(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.catalog.engine.KEPT", 3)
     for number in range(6):
         await catalog.do("create-role", {"role": f"r{number}"}, f"p{number}", 5)

@@ -1,4 +1,4 @@
-"""The status of nodes reads well, also of nodes that do not answer."""
+"""The status of nodes is readable, also of nodes that do not respond."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEADER = row_of(STATUS, "http://127.0.0.1:7401")
 SILENT = silent_row("n2", "http://127.0.0.1:7402")
 
 
-def test_a_row_holds_what_the_table_shows() -> None:
+def test_status_row_has_the_values_of_the_table() -> None:
     assert LEADER == {
         "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
         "ready": True,
@@ -26,7 +26,7 @@ def test_a_row_holds_what_the_table_shows() -> None:
     assert SILENT.keys() == LEADER.keys()
 
 
-def test_the_table_has_every_column_and_says_who_is_silent() -> None:
+def test_status_table_has_every_column_and_marks_silent_nodes() -> None:
     console = Console(width=140, force_terminal=False)
     with console.capture() as capture:
         console.print(status_table([LEADER, SILENT], 200))
@@ -35,13 +35,13 @@ def test_the_table_has_every_column_and_says_who_is_silent() -> None:
     assert any("n2" in line and "silent" in line and " no " in line for line in lines)
 
 
-def test_a_line_says_role_term_revision_and_readiness() -> None:
+def test_status_line_has_role_term_revision_and_readiness() -> None:
     assert line_of(LEADER) == "n1 leader term 2 revision 5,532 ready"
     assert line_of(SILENT) == "n2 silent"
 
 
-def test_a_recovery_that_is_under_way_is_seen_in_every_form() -> None:
-    """Issue 3: each phase reports progress. `palisade up` tells each tenth of it where there is no terminal."""
+def test_running_recovery_is_in_row_line_and_table() -> None:
+    """Issue 3: each phase reports progress. Without a terminal `palisade up` prints each tenth of it."""
     progress = {"phase": "replay", "done": 120, "total": 500, "unit": "revisions"}
     row = row_of(STATUS | {"topology": {"phase": "recovering"}, "recovery": progress}, None)
     assert cell(row, "topology") == "recovering (replay 24 %)"
@@ -53,6 +53,6 @@ def test_a_recovery_that_is_under_way_is_seen_in_every_form() -> None:
     assert cell(counting, "topology") == "active (replay)"
 
 
-def test_a_new_revision_alone_is_no_news_but_a_new_leader_is() -> None:
+def test_new_revision_is_no_change_of_status_but_a_new_leader_is() -> None:
     assert changes_of([LEADER | {"revision": 6000}]) == changes_of([LEADER])
     assert changes_of([LEADER | {"role": "follower"}]) != changes_of([LEADER])

@@ -1,1 +1,2 @@
-"""The whole cluster in one thread, from one seed: what may go wrong does, and what must hold is checked (issue 5)."""
+"""The whole cluster in one thread, from one seed: faults are injected, and required properties are checked (issue
+5)."""

@@ -1,8 +1,8 @@
-"""`scripts/sim`: runs seeds, prints what failed with the fewest faults that it takes, and what was reached.
+"""`scripts/sim`: runs seeds, prints failures with the fewest faults that reproduce them, and what was reached.
 
-The exit status is 0 when nothing failed and everything was reached that so many seeds have to reach, else 1; 2 when it
-was not asked properly, 130 after Ctrl-C. With a planted fault it is 1 when that is proved, as a run that fails has it,
-and 0 when it is not: whatever else is wrong then.
+The exit status is 0 if nothing failed and every row was reached that so many seeds must reach, else 1; 2 for wrong
+arguments, 130 after Ctrl-C. With a planted fault it is 1 if the fault is proved, as for a run that fails, and 0 if it
+is not, whatever else is wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRACE_LINES = 40
 AHEAD = 8
 """Seeds submitted per process ahead of the next outcome, so that no process waits for another."""
 SEEDS = 1_000_000
-"""To begin at one of so many, where time is the bound."""
+"""The number of seeds between which the first is drawn, if time is the bound."""
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -158,7 +158,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def one_plant(asked: argparse.Namespace) -> int:
-    """1 if it is seen by the checkers that it is for, and the same run is well without it."""
+    """1 if it is seen by the checkers that it is for, and the same run passes without it."""
     proof = prove(asked.plant, asked.seed or 0, asked.count or SEEDS_MAX)
     if not proof.right:
         print(f"not proved: {shown(proof)}", file=sys.stderr)
@@ -184,7 +184,7 @@ def all_plants(asked: argparse.Namespace) -> int:
 
 def main(arguments: list[str]) -> int:
     asked = parsed(arguments)
-    gc.freeze()  # what is imported is not looked through after each seed
+    gc.freeze()  # imported objects are not examined after each seed
     try:
         if asked.plant or asked.plants:
             return one_plant(asked) if asked.plant else all_plants(asked)
@@ -194,7 +194,7 @@ def main(arguments: list[str]) -> int:
         return all_seeds(asked)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # as behind `| head`: nobody hears how the rest ends
+    except BrokenPipeError:  # as before `| head`: the rest of the output has no reader
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

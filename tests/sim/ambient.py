@@ -1,8 +1,8 @@
-"""What production code takes from its surroundings without being handed it: random names, wall time for labels.
+"""Inputs of production code that are not handed in: random names, wall time for labels.
 
-For the length of a run they come from the seed. Nothing that a decision depends on is among them: those have ports.
-And how often it looks around where it is not told: nothing is due by that, so a run with fewer looks is as good, and
-several times as fast. One seed in seventeen keeps the paces of production, so that those are of all scenarios.
+During a run they come from the seed. No decision depends on them: inputs of decisions have ports. The same for polling
+intervals: nothing is due by them, so a run with fewer polls is as good, and several times as fast. One seed in
+seventeen keeps the intervals of production, so that those are tested in all scenarios.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from tests.support.simulation import WALL_MS
 WALL_S = WALL_MS // 1000
 PRODUCTION_PACES_EVERY = 17
 SMALL_PIECES_EVERY = 3
-"""Snapshots of many pieces, so that what goes wrong goes wrong between two of them."""
+"""Snapshots of many pieces, so that faults occur between two of them."""
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
-"""So that a snapshot is the cheaper way for a node that has missed few revisions, as it is for many."""
+"""So that a snapshot is the cheaper case for a node that has missed few revisions, as it is for many."""
 SMALL_STAGES: tuple[tuple[Any, str, int], ...] = ((grantor, "STAGE_BYTES_MAX", 1000), (door, "UNSENT_BYTES_MAX", 2000))
-"""So that a holder that does not read is let go of within some seconds."""
+"""So that a holder that does not read is disconnected within some seconds."""
 SMALL_APPENDS: tuple[tuple[Any, str, int], ...] = (
     (replication, "WINDOW_BYTES", SMALL_PEER_BYTES_MAX // 4),
     (replication, "APPEND_BYTES_MAX", SMALL_PEER_BYTES_MAX // 16),
 )
-"""In the proportion of production, so that what is under way to a member that reads is never too much."""
+"""In the proportion of production, so that the bytes in flight to a member that reads are never too many."""
 PACES: tuple[tuple[Any, str, float], ...] = (
     (part, "TICK_S", 0.1),
     (link, "TICK_S", 0.1),
@@ -72,7 +72,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (release_waiters, "SWEEP_S", 0.2),
     (beside, "LOOK_S", 0.4),
     (leader_duties, "LOOK_S", 0.5),
-    (server, "LOOK_S", 0.5),
+    (server, "LEADER_POLL_S", 0.5),
     (runner, "LOOK_S", 0.4),
     (session, "SWEEP_S", 0.4),
     (session, "CALM_LOOK_S", 0.02),
@@ -94,8 +94,8 @@ def ambient(
     small_windows: bool = False,
     small_queues: bool = False,
 ) -> Iterator[None]:
-    """`now`: the simulated time in seconds. `wall`: how far the wall clock of whose turn it is is from that.
-    `small_windows`: of streams. `small_queues`: of members for each other."""
+    """`now`: the simulated time in seconds. `wall`: the wall clock's offset of the process that has its turn.
+    `small_windows`: of streams. `small_queues`: between members."""
     chance = Random(f"ambient {seed}")
     places: list[tuple[Any, str, Any]] = [
         (secrets, "token_hex", lambda count=16: chance.randbytes(count).hex()),
@@ -135,10 +135,10 @@ def ambient(
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    """What a thread would do; a simulated process has none."""
+    """Replaces a thread; a simulated process has none."""
     return work(*arguments)
 
 
 def _stretched(secret: bytes, *, salt: bytes, dklen: int, **_: Any) -> bytes:
-    """Of passwords and tokens. What makes a hash of them is slow on purpose, and took a tenth of a run."""
+    """For passwords and tokens. Hashing them is slow on purpose, and took a tenth of a run."""
     return hashlib.blake2b(secret, salt=salt[: hashlib.blake2b.SALT_SIZE], digest_size=dklen).digest()

@@ -1,10 +1,10 @@
-"""What clients ask for, whichever way they go: few keys, so that they meet, and values that only one request writes.
+"""Requests of clients over any path: few keys, so that they conflict, and values that only one request writes.
 
-Keys below `s/` are in a strict region, those below `q/` are not; `OWNED` hang on leases, and only their owner writes
-them. Compares are made of what clients were told last, so that about as many hold as fail.
+Keys below `s/` are in a strict region, those below `q/` are not; `OWNED` keys are attached to leases, and only their
+owner writes them. Compares use the values that clients got last, so that about as many hold as fail.
 
-A transaction reads whatever it compares in the branch that it takes, before it writes there: what an answer depends on
-without showing it is dear to judge (`checkers/linearizable.py`).
+A transaction reads all compared keys in the branch that it takes, before it writes there: a result that depends on
+values without showing them is expensive to judge (`checkers/linearizable.py`).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ SPANS = ((b"s/a", b"s/d"), (b"q/a", b"q/c"))
 """All of `STRICT`, and all of `EVENTUAL`."""
 EVERYTHING = (b"q", b"t")
 PAST = 30
-"""About how many revisions back clients look."""
+"""About how many revisions in the past clients read."""
 
 
 class Asking:
-    """Of all clients of one world: values are counted."""
+    """For all clients of one world: values are counted."""
 
     def __init__(self, world: World) -> None:
         self._world, self._chance = world, world.chance
         self._numbers = 0
         self._rows = {key: absent(key) for key in KEYS + OWNED}
-        """What a client was told last of each key, the latest behind the others."""
+        """The last result for each key, the latest at the end."""
         self._makes: tuple[tuple[float, Callable[[], Put | DeleteRange | Txn | Range]], ...] = (
             (0.38, self.put),
             (0.48, self.delete),
@@ -60,7 +60,7 @@ class Asking:
         return next(make for bound, make in self._makes if lot < bound)()
 
     def hears(self, request: Request, outcome: Outcome) -> None:
-        """What a client was told."""
+        """A result that a client got."""
         if not isinstance(outcome, Ok) or (isinstance(request, Range) and request.keys_only):
             return
         rows = list(rows_of(outcome.result))
@@ -93,7 +93,7 @@ class Asking:
         return self._swap() if lot < 0.7 else self._mixed()
 
     def _first(self, key: bytes) -> Txn:
-        """Becomes the owner of a key that nobody owns."""
+        """Becomes the owner of an unowned key."""
         nobody = Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
         return Txn((nobody,), (Put(key, self.value()),), (Range(key),))
 
@@ -104,7 +104,7 @@ class Asking:
         return Txn(success=(Put(one, value), Put(other, value)))
 
     def _swap(self) -> Txn:
-        """Changes a key if it is as it was read."""
+        """Changes a key if it has the value that was read."""
         told = [row for row in self._rows.values() if row.key in KEYS]
         row = told[-1] if self._chance.random() < 0.7 else self._chance.choice(told)
         same = Compare(row.key, CompareTarget.MOD, CompareResult.EQUAL, row.mod_revision)
@@ -172,7 +172,7 @@ class Asking:
         return Range(self._chance.choice(KEYS), serializable=True)
 
     def past(self) -> Range:
-        """Of a revision of before; perhaps one that is compacted by now."""
+        """An earlier revision; perhaps one that is compacted by now."""
         revision = self._chance.randint(max(1, self._world.revision - PAST), self._world.revision)
         lot = self._chance.random()
         if lot < 0.3:
@@ -181,7 +181,7 @@ class Asking:
         return Range(*span, revision=revision)
 
     def _partly(self, revision: int) -> Range:
-        """A range without all that it holds, or in another order. Half of those of the present are local."""
+        """A part of a range, or in another order. Half of those at the latest revision are local."""
         span, serializable = EVERYTHING, not revision and self._chance.random() < 0.5
         kind = self._chance.randrange(4)
         if kind == 0:
@@ -199,5 +199,5 @@ class Asking:
 
 
 def absent(key: bytes) -> KeyValue:
-    """As a compare sees a key that is not there."""
+    """An absent key as a compare sees it."""
     return KeyValue(key, b"", 0, 0, 0, 0)

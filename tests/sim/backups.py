@@ -1,6 +1,7 @@
-"""Backups as an administrator has them: bytes, checked, and what they are of.
+"""Backups as an administrator has them: bytes, checked, with the history that they belong to.
 
-They are made by what `/v1/backup` sends (`palisade/api/backups.py`), in the process of a node that may die meanwhile.
+They are created by the code of `/v1/backup` (`palisade/api/backups.py`), in the process of a node that may die
+meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ CLUSTER = "sim"
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """`floor`: the latest revision that any write had been answered with before it was asked for. `history`: what it is
-    of, as the world has recorded it."""
+    """`floor`: the latest revision acknowledged to any write before the backup was requested. `history`: the committed
+    history recorded by the world."""
 
     data: bytes
     header: BackupHeader
@@ -45,8 +46,8 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a cluster begins with behind a disaster: a `backup`, or what is left at a `survivor`. `past`: all that is
-    committed in it, up to `revision`. `before`: the history that it is of; `kept`: up to which revision they are the
+    """The initial state of a cluster after a disaster: a `backup`, or the data of a `survivor`. `past`: all changes
+    committed in it, up to `revision`. `before`: the preceding history; `kept`: the revision up to which both are the
     same."""
 
     past: tuple[RevisionEvents, ...]
@@ -60,7 +61,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """`store`: what its whole log comes to, with the entry behind it that tells of the break, at `index`."""
+    """`store`: the state after its whole log and the entry of the break, at `index`."""
 
     id: str
     index: int
@@ -68,7 +69,7 @@ class Survivor:
 
 
 def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
-    """What a node does that is asked for a backup; others have their turn between two pieces."""
+    """The node's work for a backup request; others have turns between two pieces."""
 
     async def take(node: Any) -> bytes:
         opened = await open_backup(node.services, CLUSTER, now_ms())
@@ -85,7 +86,7 @@ def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
 
 
 def content_of(data: bytes) -> MemoryMap:
-    """The tables of a backup that is whole, as they are in it."""
+    """The tables in a complete backup."""
     tables = MemoryMap()
     for found in BackupParser("the backup").feed(data):
         if isinstance(found, bytes):
@@ -96,7 +97,7 @@ def content_of(data: bytes) -> MemoryMap:
 
 
 def damaged_copy(data: bytes, chance: Random) -> tuple[bytes, str]:
-    """Cut off, torn or flipped, and which."""
+    """Truncated, torn or flipped, and which."""
     if chance.random() < 0.3:
         return data[: chance.randrange(len(data))], "cut off"
     return spoiled(data, chance)

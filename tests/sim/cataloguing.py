@@ -1,7 +1,7 @@
-"""A client of the catalog: every kind of operation, what has to be there before, and what is not possible.
+"""A client of the catalog: every kind of operation with its prerequisites, and invalid ones.
 
-Half of what it does is of few names, so that operations meet; the other half goes through one operation with all that
-it needs (the cases of the catalog's own tests, one for every kind), so that most of them come to something.
+Half of its operations use few names, so that they conflict; the other half executes one operation with all
+prerequisites (the cases of the catalog's own tests, one for every kind), so that most of them succeed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.support.catalog_world import CASES, Operation
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "heat", "type": "double"}]
 WAIT_S = 4.0
 NUMBERS = 1_000_000
-"""Of one history. An id that was used before a restore stands for what was asked then."""
+"""In one history. An id that was used before a restore belongs to the earlier request."""
 LOOKS = 3
-"""At one that is just being released, as often as not: that takes milliseconds."""
+"""Half the time one that is just being released, which takes milliseconds."""
 AT_THE_LEADER = 0.7
-"""How often it is asked: it alone knows for whom a procedure waits."""
+"""How often it is queried: only this response names the nodes that a procedure waits for."""
 
 
 class Cataloguer:
@@ -79,7 +79,7 @@ class Cataloguer:
         return chance.choice(operations)
 
     async def _do(self, kind: str, given: dict[str, Any], id_: str, wait_s: float) -> None:
-        """Asked again at another member where nothing was heard: with its id it is not begun a second time."""
+        """Repeated at another member without a response: the same id never begins it twice."""
         request = Call(kind, (id_, *(f"{name}={value}" for name, value in given.items())))
 
         async def do(node: Any) -> Answer:
@@ -92,7 +92,7 @@ class Cataloguer:
             await asyncio.sleep(0.5 * self._world.chance.random())
 
     async def _begin_and_cancel(self, kind: str, given: dict[str, Any], id_: str) -> None:
-        """Perhaps before it is released, perhaps when it has ended long since."""
+        """Perhaps before it is released, perhaps long after its end."""
         await self._do(kind, given, id_, 0.0)
         for _ in range(LOOKS):
             leader = self._world.leader() if self._world.chance.random() < AT_THE_LEADER else None
@@ -106,7 +106,7 @@ class Cataloguer:
     async def _call(
         self, host: Host, request: Call, work: Callable[[Any], Awaitable[Answer]], attempt: int = 1
     ) -> bool:
-        """Whether anything was heard. What a node answers is looked at before it is on its way."""
+        """Whether there was a response. The response of a node is checked before it is sent."""
         world = self._world
 
         async def at(node: Any) -> Answer:
@@ -122,7 +122,7 @@ class Cataloguer:
         return await self._client.call(host, Path.MEMBER, request, at, attempt)
 
     async def _fill(self) -> None:
-        """Rows of data in everything that has some: what removes it has something to remove."""
+        """Rows of data for every object that has data, so that its removal has rows to remove."""
         host = self._world.chance.choice(self._world.members)
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -137,6 +137,6 @@ class Cataloguer:
 
 
 async def view_of(asked: Awaitable[dict[str, Any]]) -> Answer:
-    """How a procedure is shown. Raises CatalogError."""
+    """The API's view of a procedure. Raises CatalogError."""
     view = await asked
     return Answer(view["state"], view["revision"], view["ended"] and view["released"])

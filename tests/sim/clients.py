@@ -1,6 +1,7 @@
-"""What every simulated client can do: ask a node over the network, and write down what it asked and heard.
+"""The common part of every simulated client: sends requests to nodes over the network, and records requests and
+results.
 
-A client is a process of its own, with a connection to every node; what it does not hear of in time it does not know.
+A client is a process of its own, with a connection to every node; a response that is late counts as none.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Client:
         request_id: RequestId | None = None,
         attempt: int = 1,
     ) -> Outcome:
-        """Once. What is only read is refused where nothing is heard."""
+        """Once. A read without a response counts as refused."""
         world = self.world
         number = world.history.begin(self.name, host.id, path, request, request_id, attempt)
         outcome: Outcome
@@ -69,14 +70,14 @@ class Client:
     async def call(
         self, host: Host, path: Path, request: Call, work: Callable[[Any], Awaitable[Any]], attempt: int = 1
     ) -> bool:
-        """A request of the catalog: whether anything was heard."""
+        """A request of the catalog; returns whether there was a response."""
         outcome = await self.ask(host, path, request, work, None, attempt)
         if isinstance(outcome, Ok):
             self.world.count(f"catalog {request.name}: {outcome.result}")
         return isinstance(outcome, Ok)
 
     async def write(self, request: Request, tries: int = 3) -> Outcome:
-        """With an id, again at other nodes until it is known what has become of it."""
+        """With an id, repeated at other nodes until its outcome is known."""
         self.sequence += 1
         request_id = RequestId(f"{self.name}", self.sequence)
         outcome: Outcome = Unknown()
@@ -101,7 +102,7 @@ class Client:
         return await self.ask(host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
-        """Out of the vault of a node, by its API."""
+        """From the vault of a node, by its API."""
 
         async def get(node: Any) -> RangeResult:
             part = node.fencing if host.follows else node.fencing.part
@@ -111,12 +112,12 @@ class Client:
 
 
 def way_to(host: Host) -> Path:
-    """Of a member, as it is when it is asked."""
+    """The path for a member, according to its role at the time of the request."""
     return Path.LEADER if host.group is not None and host.group.leads else Path.MEMBER
 
 
 def result_of(item: Item | None) -> RangeResult:
-    """A read that does not tell its revision."""
+    """A read whose result does not name its revision."""
     kvs = () if item is None else (KeyValue(*item),)
     return RangeResult(0, kvs, False, len(kvs))
 

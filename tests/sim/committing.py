@@ -1,4 +1,4 @@
-"""Each revision that a store comes to, as soon as it does, also where the same entry compacts it away (many 306)."""
+"""Each revision of a store, as soon as it is applied, even if the same entry compacts it (many 306)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES = 1 << 24
 
 
 class Committing:
-    """`known`: the latest revision that was told of; `tell` hears of those behind it."""
+    """`known`: the latest reported revision; `tell` is called for later ones."""
 
     def __init__(self, store: MetaStore, known: Callable[[], int], tell: Callable[[RevisionEvents], None]) -> None:
         self._store, self._known, self._tell = store, known, tell
@@ -30,7 +30,7 @@ class Committing:
         store._compactor.__class__ = Looking
 
     def look(self) -> None:
-        """Behind each entry."""
+        """After each entry."""
         if self._store.revision <= self._known():
             return
         watcher = self._store.watches.open(WatchRequest(b"\0", FROM_KEY, self._known() + 1), lambda: None)

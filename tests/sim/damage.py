@@ -1,9 +1,9 @@
-"""A record of a disk that is not what was written any more: a bit has flipped, or only its first part was written.
+"""A damaged record of a disk: a bit has flipped, or only its first part was written.
 
-The doubles of journal, store and vault keep values and no bytes. So a record is put into the bytes that the real file
-has for it, by the product's own code, those are damaged, and the product's own code reads them at the next start. What
-it refuses is refused as by the real file; what it lets through is what the node starts with, and the checkers have to
-see it. Pages of LMDB, and what else is around records in a file, are not there: `tests/fuzz` damages files.
+The doubles of journal, store and vault keep values and no bytes. So the product's own code encodes a record into the
+bytes of the real file, those are damaged, and the product's own code reads them at the next start. What it refuses is
+refused as by the real file; what it accepts is what the node starts with, and the checkers must detect it. Pages of
+LMDB and other parts of a file are not simulated: `tests/fuzz` damages files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Part(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`read` raises what the product says of it, else the damaged record takes the place of what was written."""
+    """`read` raises the product's error, else the damaged record replaces the written one."""
 
     part: Part
     what: str
@@ -41,7 +41,7 @@ class Damage:
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether a node says that bytes on its disk are not what was written; perhaps as the cause of what it says."""
+    """Whether an error, or one of its causes, reports damaged bytes on a disk."""
     while error is not None:
         if isinstance(error, JournalCorrupt | StoreCorrupt | VaultDamaged):
             return True
@@ -50,13 +50,13 @@ def is_damage(error: BaseException | None) -> bool:
 
 
 def damaged(disk: Disk, part: Part, chance: Random) -> Damage | None:
-    """None where there is nothing yet. The newest records are the likelier ones: those a start reads for sure."""
+    """None if nothing is written yet. The newest records are preferred: a start reads those for sure."""
     make = {Part.JOURNAL: _in_journal, Part.STORE: _in_store, Part.VAULT: _in_vault}[part]
     return make(disk, chance)
 
 
 def spoiled(raw: bytes, chance: Random) -> tuple[bytes, str]:
-    """A torn write: what is behind some place is of a block that was never written."""
+    """A torn write: from some place on, the bytes are of a block that was never written."""
     if chance.random() < 0.4 and any(raw[4:]):
         place = chance.randrange(len(raw))
         torn = raw[:place] + bytes(len(raw) - place)

@@ -1,8 +1,8 @@
-"""What ends a history: all members are gone at once, and a cluster begins anew, as docs/cli.md says.
+"""The end of a history: all members are lost at once, and a new cluster begins, as docs/cli.md describes.
 
-Out of a backup (`restoring.py`) or out of one that survived (`surviving.py`); here is what both have in common. What is
-left of before, as it may be: followers that were stopped, or that never heard of it and run on, with their vaults,
-pages and leases; vaults of members that somebody has put back.
+From a backup (`restoring.py`) or from a survivor (`surviving.py`); this is their common part. What may remain of the
+old cluster: followers that were stopped, or that never noticed and keep running, with their vaults, pages and leases;
+vaults of members that were put back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APART_S = 0.3
 
 
 class Disaster:
-    """`under_way`: no node is to be started by anybody else."""
+    """`under_way`: no other code may start a node."""
 
     def __init__(self, nemesis: Nemesis) -> None:
         self._nemesis, self._world = nemesis, nemesis.world
@@ -35,25 +35,25 @@ class Disaster:
 
     @property
     def admin(self) -> Client:
-        """Who makes the other cluster, and takes the backups."""
+        """The process that creates the new cluster, and takes the backups."""
         if self._admin is None:
             self._admin = Client(self._world, "administrator")
         return self._admin
 
     def strike(self, chance: Random) -> None:
-        """All members are dead behind this; each may have lost its power."""
+        """All members are dead afterwards; each may have lost its power."""
         self.under_way = True
         self._nemesis.begin_anew()
         for host in self._world.members:
             host.kill(power=chance.random() < 0.5)
 
     def ends_history(self, base: Base, what: str) -> None:
-        """What was seen so far is all there is of it: another one begins with `base`."""
+        """The recorded history is complete: another one begins with `base`."""
         self._world.restored(base)
         self._world.note("-", what)
 
     def lose(self, host: Host, chance: Random) -> None:
-        """A member: its data folder is another one; the old vault may be put back into it."""
+        """A member: its data folder is new; the old vault may be put back into it."""
         before = host.disk
         foreign.reset(host)
         host.new_disk()
@@ -63,7 +63,7 @@ class Disaster:
             self._is_of_before(host)
 
     def leave(self, host: Host, chance: Random) -> None:
-        """A follower, which has heard of nothing."""
+        """A follower, which has not noticed the disaster."""
         lot = chance.random()
         if host.foreign is not None or lot < 0.5:
             host.kill(power=lot < 0.2)
@@ -74,13 +74,13 @@ class Disaster:
         self._is_of_before(host)
 
     def _is_of_before(self, host: Host) -> None:
-        """Its vault, if it is anybody's, has to be refused."""
+        """Its vault, if it belongs to a cluster, must be refused."""
         if host.disk.vault_lineage is not None:
             host.disk.foreign = RefusalReason.OLDER_HISTORY
             self._world.count("restore: vault of before")
 
     def is_over(self, chance: Random) -> None:
-        """All nodes start that do not run."""
+        """All stopped nodes start."""
         self.under_way = self._world.is_down = False
         for host in self._world.hosts.values():
             self._world.simulation.after(APART_S * chance.random(), lambda host=host: self._nemesis.start_at(host))

@@ -1,9 +1,9 @@
-"""What a simulated machine keeps, and what of it survives which death.
+"""The disk of a simulated machine, and what of it survives which kind of death.
 
-Killed, the process loses what it had in memory: of the journal what no sync has returned for, of the store what was not
-flushed, of a snapshot what was not committed (`incoming.py`); what was on its way to the disk at that moment is there
-or not. The vault and the fence page are pages of the system and stay. Without power the vault has lost what
-`vault_backend.py` says, since the system writes it out by and by, and the page is of another start of the machine. A
+If killed, the process loses its memory: of the journal everything without a completed sync, of the store everything
+that was not flushed, of a snapshot everything that was not committed (`incoming.py`); data on their way to the disk at
+that moment are there or not. The vault and the fence page are pages of the system and stay. Without power the vault has
+lost what `vault_backend.py` determines, since the system writes it out gradually, and the page is of another boot. A
 wiped disk is a new one.
 """
 
@@ -37,7 +37,7 @@ FSYNC_S = 0.0005
 
 class Disk(VaultDisk):
     """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written; `bad_vault`: it
-    fails where the vault lies, if nowhere else. `count`: hears what has become of the vault."""
+    fails only where the vault is stored. `count`: called with what has happened to the vault."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Disk(VaultDisk):
         self.receiving: Received | None = None
         self.replacing: Content | None = None
         self.on_replaced: Callable[[], None] = lambda: None
-        """Called when a snapshot has become the store, and nothing else was done yet."""
+        """Called when a snapshot has become the store, before anything else."""
         self.damage: Any = None
-        """A `tests.sim.damage.Damage` that nobody has read yet."""
+        """A `tests.sim.damage.Damage` that was not read yet."""
         self._new_vault()
         self.boots, self.vaults = boots, 1
         self._named()
 
     def _named(self) -> None:
-        """`boot`: which start of the machine this is. `vault_id`: which fence page, in which start of the machine."""
+        """`boot`: number of the boot of the machine. `vault_id`: the fence page, by boot."""
         self.boot = f"{self.name[:3]:3}{self.boots:5}".encode()
         self.vault_id = f"{self.name}-{self.number}-{self.vaults}-{self.boots}"
 
@@ -82,20 +82,21 @@ class Disk(VaultDisk):
 
     def _new_vault(self) -> None:
         self.foreign: RefusalReason | None = None
-        """The vault is not the node's own, or of another history, and is to be refused for that."""
+        """The vault is not the node's own, or of another history, and must be refused for that reason."""
         self.wrong_chain = b""
-        """A digest that was put into the vault. Where nobody can tell it stays there until a snapshot replaces it."""
+        """A wrong digest that was put into the vault. If it cannot be detected it stays there until a snapshot replaces
+        it."""
         self.backend, self.page = SimBackend(), Page(FENCE_BYTES)
         self.backend.disk = self.page.disk = self
 
     def read(self, part: str) -> None:
-        """A start reads this part of the disk. Raises what the product says of a damage."""
+        """A start reads this part of the disk. Raises the product's error for damage."""
         if self.damage is not None and self.damage.part.value == part:
             self.damage.read()
             self.damage = None
 
     def put_vault_aside(self) -> None:
-        """Its owner finds the vault damaged, and gives the node none."""
+        """The administrator finds the vault damaged, and removes it."""
         self._new_vault()
         if self.damage is not None and self.damage.part.value == "vault":
             self.damage = None
@@ -104,7 +105,7 @@ class Disk(VaultDisk):
 
     @property
     def vault_lineage(self) -> VaultLineage | None:
-        """Whose vault there is on it; None: nobody's."""
+        """The lineage of its vault; None if it has none."""
         return unpack_lineage(self.backend.get(VaultTable.META, LINEAGE))
 
     def take_vault(self, other: Disk) -> None:
@@ -122,7 +123,7 @@ class Disk(VaultDisk):
             self.lose_power()
 
     def lose_power(self) -> None:
-        """What was not synced. Nothing runs."""
+        """Of unsynced data. Nothing runs."""
         loss = self.backend.without_power(self.chance)
         if loss is not None:
             self.tell(loss)
@@ -131,7 +132,7 @@ class Disk(VaultDisk):
         self._named()
 
     def _land(self) -> None:
-        """What was being synced when the process died may be there, or not: nobody has been told."""
+        """Data that were being synced when the process died may be there, or not: no sync has returned for them."""
         if self.journal.is_syncing and self.chance.random() < 0.5:
             self.journal.land()
         if self.flushing is not None and self.chance.random() < 0.5:
@@ -151,7 +152,8 @@ class Disk(VaultDisk):
 
 
 class SimStore(MemoryStore):
-    """The store of one start of a node, with the face of `LmdbStore`: written behind, flushed by the real policy."""
+    """The store of one start of a node, with the interface of `LmdbStore`: written behind, flushed by the real
+    policy."""
 
     def __init__(self, disk: Disk, policy: FlushPolicy | None = None) -> None:
         super().__init__(disk.name)
@@ -184,7 +186,7 @@ class SimStore(MemoryStore):
             self._dirty.add(key)
 
     async def run(self, clock: Callable[[], float]) -> None:
-        """Flush when due, for ever. Raises StoreFailed."""
+        """Flush when due, forever. Raises StoreFailed."""
         while True:
             await asyncio.sleep(FLUSH_LOOK_S)
             waiting = self._writes - self._flushed

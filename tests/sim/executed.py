@@ -1,6 +1,6 @@
-"""Histories that are linearizable, being made so: each operation takes effect at one moment between its ends.
+"""Histories that are linearizable by construction: each operation takes effect at one moment between its ends.
 
-For the tests of the checker. Some answers get lost: their operation takes effect late, or never.
+For the tests of the checker. Some responses get lost: their operation takes effect late, or never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def executed(
     clients: int = 8,
     lost: float = 0.0,
 ) -> list[Op]:
-    """`answer` carries a request out; what it returns is what the client hears, unless it gets lost."""
+    """`answer` executes a request; the client gets its return value, unless that gets lost."""
     events: list[tuple[float, int, Callable[[float], None]]] = []
     order, places = count(), count()
     found: list[Op] = []

@@ -1,7 +1,7 @@
-"""What goes wrong in a run, as data: a plan is a tuple of faults, made from the seed and nothing else. Pure.
+"""The faults of a run, as data: a plan is a tuple of faults, derived from the seed and nothing else. Pure.
 
-A plan that fails can so be cut to the shortest one that still fails (`shrink.py`): leaving faults out changes nothing
-about the others. `target` names a node, or a role ("leader", "all"), which is looked up when the fault begins.
+A failing plan can be cut to the shortest one that still fails (`shrink.py`): removing faults changes nothing about the
+others. `target` names a node, or a role ("leader", "all"), which is resolved when the fault begins.
 """
 
 from __future__ import annotations
@@ -11,56 +11,58 @@ from dataclasses import dataclass
 from random import Random
 
 CLIENTS = "clients"
-"""In place of the other node of a link: everybody who asks the target for anything."""
+"""Replaces the other node of a link: all clients of the target."""
 
 
 class Kind(enum.Enum):
-    """`amount` says how much, from 0 to 1, where there is a how much; `for_s` when it ends, where it does.
+    """`amount` is the strength, from 0 to 1, if the fault has one; `for_s` its duration, if it has one.
 
-    One is counted when it strikes, not when it is tried: when a process has died, something was swallowed, a disk
-    refused (`nemesis.py`)."""
+    A fault is counted when it takes effect, not when it is tried: when a process has died, something was dropped, a
+    disk refused (`nemesis.py`).
+    """
 
     CRASH = "crash"
-    """kill -9; started again after `for_s`."""
+    """kill -9; restarted after `for_s`."""
     CRASH_IN_WRITE = "crash-in-write"
-    """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or behind it."""
+    """As a crash, in the middle of a turn: at one of the next writes of vault or fence page, before it or after it."""
     CRASH_IN_START = "crash-in-start"
     """A crash, and another one at one of the first writes of the start that follows, which is sometimes one without the
-    vault of before (`palisade vault reset`)."""
+    old vault (`palisade vault reset`)."""
     CRASH_IN_TURN = "crash-in-turn"
-    """As a crash, in the middle of a turn: between any two steps of tasks, where it awaits something."""
+    """As a crash, in the middle of a turn: between any two steps of tasks, at an await."""
     POWER = "power"
-    """The machine loses its power; started again after `for_s`."""
+    """The machine loses its power; restarted after `for_s`."""
     PAUSE = "pause"
     """SIGSTOP."""
     PAUSE_BEFORE_GRANT = "pause-before-grant"
-    """SIGSTOP between asking for a lease and hearing of it, until it has run out."""
+    """SIGSTOP between the request of a lease and its grant, until it has expired."""
     PAUSE_IN_TURN = "pause-in-turn"
-    """SIGSTOP between any two steps of tasks, where one of them awaits something."""
+    """SIGSTOP between any two steps of tasks, at an await."""
     PAUSE_IN_READ = "pause-in-read"
     """SIGSTOP of the process that reads the vault beside a node, between any two steps of a read."""
     RESTART_IN_READ = "restart-in-read"
-    """The same; meanwhile the node is killed and started again."""
+    """The same; meanwhile the node is killed and restarted."""
     SUSPEND = "suspend"
-    """A machine: the node, and who reads beside it, in the middle of a read."""
+    """A machine: the node, and the reader beside it, in the middle of a read."""
     STOP = "stop"
-    """In good order; started again after `for_s`."""
+    """An orderly stop; restarted after `for_s`."""
     STOP_IN_START = "stop-in-start"
-    """Killed, started again, and stopped in good order while it is on its way (`amount` says in which phase)."""
+    """Killed, restarted, and stopped in order during its start (`amount` selects the phase)."""
     STOP_SUSPECTED = "stop-suspected"
-    """In good order, when it has heard nobody for so long that the others suspect it, or hold it for dead."""
+    """An orderly stop, after an isolation so long that the others suspect it, or consider it dead."""
     DROPPED_IN_RECOVERY = "dropped-in-recovery"
-    """Started again, and cut off while it recovers until the cluster has dropped it."""
+    """Restarted, and isolated while it recovers until the cluster has dropped it."""
     ISOLATE = "isolate"
-    """From all other nodes, and where `amount` is high from clients too."""
+    """From all other nodes, and for a high `amount` from clients too."""
     ISOLATE_LONG = "isolate-long"
-    """The same for longer than any lease lasts: where clocks are wrong by too much, one may be outlived."""
+    """The same for longer than any lease lasts: with clocks beyond the bound, one may be outlived."""
     ONE_WAY = "one-way"
-    """What the target sends to `other` is lost. Of clients: what they are answered, or, where `amount` is high, ask."""
+    """Messages of the target to `other` are lost. For clients: their responses, or, for a high `amount`, their
+    requests."""
     CUT = "cut"
     """Between the target and `other`, both ways."""
     FLAP = "flap"
-    """A link that is cut and mended several times."""
+    """A link that breaks and heals several times."""
     SPLIT = "split"
     """The target and `other` on one side, the rest on the other."""
     STORM = "storm"
@@ -69,36 +71,35 @@ class Kind(enum.Enum):
     SLOW_DISK = "slow-disk"
     FULL_DISK = "full-disk"
     FAILING_DISK = "failing-disk"
-    """EIO: what is synced fails, and some commits of the vault do; where `amount` is high, the blocks that are bad are
-    those of the vault alone."""
+    """EIO: syncs fail, and some commits of the vault do; for a high `amount`, only the blocks of the vault are bad."""
     WIPE = "wipe"
-    """The disk is lost; the node enters the cluster anew after `for_s`."""
+    """The disk is lost; the node joins the cluster again after `for_s`."""
     WIPE_AND_MORE = "wipe-and-more"
-    """As a wipe; and in the middle of the snapshot that the node gets then it dies, or is cut off from a leader that
-    hands over."""
+    """As a wipe; and during the snapshot that the node gets then it dies, or is cut off from a leader that transfers
+    leadership."""
     LEFT_BEHIND = "left-behind"
-    """A member is cut off until it needs a snapshot, and dies when that has become its store: its log has not heard of
+    """A member is cut off until it needs a snapshot, and dies when that has become its store: its log does not reflect
     that yet."""
     TORN_VAULT = "torn-vault"
-    """Power is lost and the vault found damaged: it is put aside."""
+    """Power is lost and the vault found damaged: it is removed."""
     FOREIGN_VAULT = "foreign-vault"
-    """The vault is another node's, another cluster's, or of another history (`amount` says which): it is refused."""
+    """The vault is another node's, another cluster's, or of another history (`amount` selects): it is refused."""
     DAMAGE = "damage"
-    """Power is lost, and a record of journal, store or vault is found flipped or torn at the next start."""
+    """Power is lost, and a record of journal, store or vault is flipped or torn at the next start."""
     WALL_STEP = "wall-step"
-    """Somebody sets the wall clock of a machine, forwards or back: nothing that is decided may depend on it. From then
-    on its clocks run at another speed, as when a time service slews them."""
+    """The wall clock of a machine is set, forwards or back: no decision may depend on it. From then on its clocks run
+    at another speed, as when a time service slews them."""
     TRANSFER = "transfer"
     REMOVE = "remove"
-    """Out of the Raft group, by its administrator; back in after `for_s`, with a new disk."""
+    """Removed from the Raft group by its administrator; added again after `for_s`, with a new disk."""
     COMPACT = "compact"
-    """By request, up to the present."""
+    """By request, up to the latest revision."""
     BACKUP = "backup"
-    """An administrator asks for one, and keeps it if it is whole."""
+    """An administrator requests one, and keeps it if it is complete."""
     RESTORE = "restore"
-    """All members are lost, and restored from a backup that was kept before, `for_s` later at the earliest."""
+    """All members are lost, and restored from an earlier backup, `for_s` later at the earliest."""
     LOSE_QUORUM = "lose-quorum"
-    """All members are lost but one, which goes on alone `for_s` later at the earliest; others join it."""
+    """All members but one are lost; that one continues alone `for_s` later at the earliest; others join it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ RESTORES = (
 )  # fmt: skip
 OF_MEMBERS = (Kind.WIPE, Kind.WIPE_AND_MORE, Kind.LEFT_BEHIND, Kind.REMOVE, Kind.TRANSFER, Kind.BACKUP)
 LINKS = (Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SLOW_LINK)
-"""Of two nodes, or of a node and clients."""
+"""Between two nodes, or a node and clients."""
 MEMBERS = (
     Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE, Kind.STOP_IN_START,
     Kind.LEFT_BEHIND,
@@ -197,7 +198,7 @@ SCENARIOS = {
 
 
 def plan_of(seed: int, scenario: Scenario, faults_s: float, members: tuple[str, ...], nodes: tuple[str, ...]) -> Plan:
-    """`faults_s`: until when things go wrong, in seconds after the beginning of the safety phase."""
+    """`faults_s`: the end of all faults, in seconds after the beginning of the safety phase."""
     chance = Random(f"faults {seed} {scenario.name}")
     plan: list[Fault] = []
     at = 0.0

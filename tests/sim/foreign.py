@@ -1,7 +1,7 @@
-"""A vault that is not the node's own, or not of this history: what a wrong mount, a copy or a restored disk comes to.
+"""A vault that is not the node's own, or not of this history: the result of a wrong mount, a copy or a restored disk.
 
-The node has to refuse it for the right reason, and serves nothing meanwhile; then somebody resets it, as the refusal
-says (R7, R8, M6).
+The node must refuse it for the right reason, and serves nothing meanwhile; then an administrator resets it, as the
+error says (R7, R8, M6).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from palisade.vault.vault import LINEAGE, POSITION
 from tests.sim.node import Host
 
 FAR = 1_000_000
-"""Revisions that the cluster does not come to."""
+"""Revisions that the cluster does not reach."""
 WAYS = (
     RefusalReason.FOREIGN_NODE,
     RefusalReason.FOREIGN_CLUSTER,
@@ -25,11 +25,11 @@ WAYS = (
     RefusalReason.DIVERGED,
 )
 OF_FOLLOWERS = (*WAYS, *[RefusalReason.FOREIGN_CLUSTER] * 4)
-"""A follower with another cluster's vault is turned away at the door; members are let in, and refuse it themselves."""
+"""A follower with another cluster's vault is refused when it joins; members are admitted, and refuse it themselves."""
 
 
 def make_foreign(host: Host, amount: float) -> bool:
-    """The node does not run. False: it has no vault yet that could be another one's, or one that is so already."""
+    """The node does not run. False: it has no vault yet, or a foreign one already."""
     if host.foreign is not None:
         return False
     disk = host.disk
@@ -41,7 +41,7 @@ def make_foreign(host: Host, amount: float) -> bool:
     ways = OF_FOLLOWERS if host.follows else WAYS
     reason = ways[int(amount * len(ways))]
     if reason is RefusalReason.DIVERGED and position.chain == position.chain[::-1]:
-        return False  # Of no revision yet: nothing to part from (strange 293).
+        return False  # At no revision yet: nothing to diverge from (strange 293).
     changed = {LINEAGE: pack_lineage(_lineage(reason, lineage)), POSITION: pack_position(position)}
     if reason is RefusalReason.AHEAD:
         changed[POSITION] = pack_position(replace(position, revision=position.revision + FAR))
@@ -70,7 +70,7 @@ def _lineage(reason: RefusalReason, mine: VaultLineage) -> VaultLineage:
 
 
 def reset(host: Host) -> None:
-    """What the refusal says is to be done."""
+    """The remedy in the error message."""
     if host.foreign is not None:
         host.disk.put_vault_aside()
         host.vault = None

@@ -1,8 +1,8 @@
-"""Death or a pause of a process between two callbacks of its loop, so where any task awaits anything (issue 5, F11).
+"""Kills or pauses a process between two callbacks of its loop, so at any await of a task (issue 5, F11).
 
-A loop runs what is ready in turns; who is killed from outside is killed between two of them. A fuse counts what is put
-on the loop from now on, and puts the death of its process, or its pause, in that order: what is ahead of it in the turn
-is done, what is behind it never, or when the process goes on. Nothing of it is left when it has burnt down.
+A loop runs its ready callbacks in turns; a kill from outside happens between two turns. A fuse counts callbacks that
+are scheduled from now on, and schedules the kill or pause of its process among them: earlier callbacks of the turn run,
+later ones never, or when the process resumes. A fuse that has fired leaves nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.support.simulation import Process
 
 CALLS_MAX = 120
 FUSE = "fuse"
-"""Of a loop: the one that was lit last, until its process has died of it, or was paused."""
+"""Of a loop: the latest one, until its process has died of it, or was paused."""
 
 
 def light_fuse(process: Process, calls: int, act: Callable[[], None]) -> None:
-    """Behind so many calls from now. `act` kills or pauses it; a later fuse takes the place of one that burns."""
+    """After so many callbacks from now. `act` kills or pauses the process; a later fuse replaces an active one."""
     loop: Any = process.loop
     put = type(loop).call_soon
     left = calls
@@ -41,6 +41,6 @@ def light_fuse(process: Process, calls: int, act: Callable[[], None]) -> None:
 
 
 def put_out(process: Process) -> None:
-    """Also where it has burnt down, and what it is for has not had its turn."""
+    """Also if it has fired, and its callback has not run yet."""
     for name in ("call_soon", FUSE):
         vars(process.loop).pop(name, None)

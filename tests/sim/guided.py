@@ -1,4 +1,4 @@
-"""Faults that wait for a moment, since by chance they would hardly meet it: a node in the middle of something."""
+"""Faults that wait for a certain moment, which they would hardly hit by chance: a node in the middle of something."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SHORT_LOOKS = 6000
 LOOKS = 500
 ON_ITS_WAY = (JoinPhase.SEEKING, JoinPhase.JOINING, JoinPhase.RECOVERING, JoinPhase.FINISHING)
 SUSPECTED_S = 2.5
-"""By when others have found out that it does not answer."""
+"""Time after which others have noticed that it does not respond."""
 DEAD_S = 4.0
-"""By when they hold it for dead."""
+"""Time after which they consider it dead."""
 ASKED_LOOK_S = 0.0002
 """More often than a message takes to the leader and back."""
 ASKED_LOOKS = 200
 DROPPED_S = 8.0
-"""By when the leader has dropped a node that it does not see."""
+"""Time after which the leader has dropped a node that it does not see."""
 
 
 def when(
     nemesis: Nemesis, host: Host, phase: JoinPhase, act: Callable[[], None], looks: int = LOOKS, look_s: float = LOOK_S
 ) -> None:
-    """Call `act` as soon as the node is in that phase of its life; not at all if that takes too long."""
+    """Call `act` as soon as the node is in that phase; never if that takes too long."""
 
     def look() -> None:
         if host.node is not None and host.node.topology.member.life.phase is phase:
@@ -48,7 +48,7 @@ def others(host: Host) -> list[str]:
 
 
 def stopped_on_its_way(nemesis: Nemesis, host: Host, stop: Callable[[], None], down_s: float, amount: float) -> None:
-    """It starts, and is told to stop before it serves anything; `amount` says how far it is then."""
+    """It starts, and is stopped before it serves anything; `amount` selects how far it gets."""
     phase = ON_ITS_WAY[int(amount * len(ON_ITS_WAY))]
     host.kill()
     nemesis.later(down_s, lambda: nemesis.start_at(host))
@@ -56,7 +56,7 @@ def stopped_on_its_way(nemesis: Nemesis, host: Host, stop: Callable[[], None], d
 
 
 def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float, struck: Callable[[], None]) -> None:
-    """It starts, and is cut off while it recovers, until the cluster has dropped it: it has to join again."""
+    """It starts, and is isolated while it recovers, until the cluster has dropped it: it has to join again."""
     host.kill()
 
     def cut() -> None:
@@ -68,14 +68,14 @@ def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float, struck: Cal
 
 
 def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None], amount: float) -> None:
-    """It hears nobody, so that it is suspected, and, where `amount` is high, held for dead; then it says good-bye."""
+    """It is isolated, so that it is suspected, and, for a high `amount`, considered dead; then it leaves in order."""
     unheard_s = SUSPECTED_S if amount < 0.5 else DEAD_S
     nemesis.links.block([(other, host.id) for other in others(host)], unheard_s + 0.5)
     nemesis.later(unheard_s, stop)
 
 
 def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struck: Callable[[], None]) -> None:
-    """It asks for a lease, and finds the answer when that has run out: read first, since it has lain there longest."""
+    """It requests a lease, and reads the grant when that has expired: first of all, since it is the oldest message."""
     process, holder = host.process, host.part.holder if host.part is not None else None
     if process is None or process.dead or holder is None:
         return
@@ -96,7 +96,8 @@ def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struc
 
 
 def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Who reads beside the node stands still between two steps of one of its next reads; `meanwhile` is called then."""
+    """The reader beside the node is suspended between two steps of one of its next reads; `meanwhile` is called
+    then."""
     reader = host.reader
     if reader is None:
         return

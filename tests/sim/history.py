@@ -1,8 +1,8 @@
-"""What clients saw: requests, their outcomes, what watches were told, in one total order (issue 5, "all recorded").
+"""What clients saw: requests, their outcomes, events of watches, in one total order (issue 5, "all recorded").
 
-The order is an integer, the place in the list of events, beside the simulated time: two things of the same instant have
-an order as well, because a simulation is one thread. An operation that ended before another one began has a smaller
-order at its end than the other at its beginning; that is the real-time order that linearizability is about.
+The order is an integer, the place in the list of events, in addition to the simulated time: two events of the same
+instant have an order as well, because a simulation is one thread. An operation that ended before another one began has
+a smaller order at its end than the other at its beginning; that is the real-time order of linearizability.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.sim.seen import (
 
 
 class NotBegun(AssertionError):
-    """What ends, or goes on, was never begun, or is over: the recording is wrong."""
+    """An event of an operation that was never begun, or is over: the recording is wrong."""
 
 
 class History:
@@ -47,11 +47,11 @@ class History:
         self._numbers = 0
         self._operations: dict[int, Operation] = {}
         self._watches: dict[int, bool] = {}
-        """Whether each goes on."""
+        """Whether each is still open."""
 
     @staticmethod
     def of(events: Iterable[Event]) -> History:
-        """What was recorded elsewhere: `events` in their order."""
+        """A history recorded elsewhere: `events` in their order."""
         history = History()
         for event in events:
             if event.at.order != len(history.events):
@@ -94,13 +94,13 @@ class History:
         request_id: RequestId | None = None,
         attempt: int = 1,
     ) -> int:
-        """Before it is sent. Its number, for `end`; that of an operation that never ends stays open."""
+        """Before it is sent. Returns its number, for `end`; an operation that never ends stays open."""
         number = self._numbers + 1
         self._keep(Begun(self._moment(), number, client, node, path, request, request_id, attempt))
         return number
 
     def end(self, number: int, outcome: Outcome) -> None:
-        """When the client hears of it."""
+        """When the client gets the outcome."""
         self._keep(Ended(self._moment(), number, outcome))
 
     def operations(self) -> tuple[Operation, ...]:
@@ -110,7 +110,7 @@ class History:
     # Watches
 
     def watch(self, client: str, node: str, request: WatchRequest, resumes: int = 0) -> int:
-        """Before it is asked for. Its number, for the others."""
+        """Before it is requested. Returns its number, for the other events."""
         number = self._numbers + 1
         self._keep(WatchAsked(self._moment(), number, client, node, request, resumes))
         return number
@@ -128,21 +128,21 @@ class History:
         self._keep(WatchEnded(self._moment(), number, ending, minimal_revision))
 
     def watches(self) -> dict[int, list[WatchEvent]]:
-        """What each watch was told, by its number."""
+        """The events of each watch, by its number."""
         found: dict[int, list[WatchEvent]] = {}
         for event in self.events:
             if isinstance(event, WatchAsked | WatchBegan | WatchDelivered | WatchProgressed | WatchEnded):
                 found.setdefault(event.number, []).append(event)
         return found
 
-    # What the world puts in
+    # Events of the world
 
     def committed(self, events: RevisionEvents) -> None:
-        """Once for each revision, when the first node has applied it, in any order of nodes but that of revisions."""
+        """Once for each revision, when the first node has applied it, in the order of revisions."""
         self._keep(Committed(self._moment(), events))
 
     def restored(self, past: Iterable[RevisionEvents], revision: int, generation: int) -> None:
-        """First of all. `past`: what is committed up to `revision`."""
+        """The first event. `past`: all changes committed up to `revision`."""
         self._keep(Restored(self._moment(), revision, generation))
         for events in past:
             self.committed(events)
@@ -151,7 +151,7 @@ class History:
         self._keep(Final(self._moment(), node, result))
 
     def revisions(self) -> tuple[RevisionEvents, ...]:
-        """All that was committed, in the order in which it was put in."""
+        """All commits, in their recorded order."""
         return tuple(event.events for event in self.events if isinstance(event, Committed))
 
     def finals(self) -> tuple[Final, ...]:

@@ -1,6 +1,7 @@
-"""A history as JSON lines: one event per line, in its order; what is loaded equals what was dumped.
+"""A history as JSON lines: one event per line, in order; a loaded history equals the dumped one.
 
-Every class has its name in front, fields that have their default are left out, bytes are text where they are ASCII.
+Every object has the name of its class in front, fields with default values are omitted, bytes are text if they are
+ASCII.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ CLASSES = _known(requests, results, seen)
 
 
 def dump(recorded: History) -> Iterator[str]:
-    """Lines without their end."""
+    """Lines without line ends."""
     for event in recorded.events:
         yield json.dumps(_packed(event), separators=(",", ":"))
 
 
 def load(lines: Iterable[str]) -> History:
-    """Raises ValueError for a line that is none of a history, NotBegun for lines that are not all of one."""
+    """Raises ValueError for an invalid line, NotBegun for an inconsistent history."""
     return History.of(_unpacked(json.loads(line)) for line in lines if line.strip())
 
 

@@ -1,9 +1,8 @@
-"""A client of the HTTP port, over simulated sockets: the server is the product's, front, aiohttp and all.
+"""A client of the HTTP port, over simulated sockets: the server is the product's, with fast path and aiohttp.
 
-It keeps a connection to each node, sends writes with an Idempotency-Key, and the same again to another member where it
-did not hear what came of them (M3). Fenced reads go to any node, followers too. What a node could not have answered, a
-status of 500 or a body that is no JSON, ends the run. Servers of HTTP cost time: `Settings.http` says in which runs
-nodes have one.
+It keeps a connection to each node, sends writes with an Idempotency-Key, and repeats them at another member if there
+was no response (M3). Fenced reads go to any node, followers too. An impossible response, a status of 500 or a body that
+is no JSON, ends the run. HTTP servers cost time: `Settings.http` selects the runs in which nodes have one.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class HttpClient:
         return outcome
 
     async def _exchange(self, host: Host, path: Path, request: Request, rid: RequestId | None) -> Any:
-        """Raises what the answer stands for."""
+        """Raises the error that the response stands for."""
         reader, writer = await self._connected(host)
         writer.write(fenced_question(request) if path is Path.FENCED_API else question(request, rid))
         head = (await reader.readuntil(END_OF_HEAD)).decode().split("\r\n")
@@ -115,7 +114,7 @@ class HttpClient:
             known[1].close()
 
 
-# Requests and answers, as docs/http-api.md has them
+# Requests and responses, as in docs/http-api.md
 
 
 def question(request: Request, rid: RequestId | None) -> bytes:

@@ -1,8 +1,8 @@
-"""A snapshot that a simulated store receives, with the disk that `metastore/snapshot_writer.py` has.
+"""A snapshot that a simulated store receives, with the disk behaviour of `metastore/snapshot_writer.py`.
 
-Pieces are committed a few at a time, behind what goes on; a start takes up what was committed, and nothing else. When
-it is whole the rest is committed, then marked complete, then it becomes the store at once: each takes a sync, which a
-full disk refuses, but for the last, which is a renaming. Who dies in one finds it done, or not.
+Pieces are committed a few at a time, in the background; a start resumes with what was committed, and nothing else. When
+the snapshot is complete the rest is committed, then marked complete, then it becomes the store: each takes a sync,
+which a full disk refuses, except the last, which is a rename. A process that dies in one of them finds it done, or not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """`state`: how far the stream had come, as `Assembly` keeps it."""
+    """`state`: the progress of the stream, as `Assembly` keeps it."""
 
     state: list[Any]
     content: Content

@@ -1,12 +1,12 @@
-"""What a key-value store with transactions does, as a model of `linearizability`.
+"""A key-value store with transactions, as a model for `linearizability`.
 
-It follows `metastore`: puts, deletes, transactions with compares, ranges. Its state is what is known of each key:
-value, lease, and mod revision, or a bound of it as long as nobody was told the revision. Mod revisions of a key only
-grow, which decides most orders at once. Only per key: the revision that stands above an answer (etcd's header) may be
-ahead of what is released elsewhere, and proves no order between keys.
+It follows `metastore`: puts, deletes, transactions with compares, ranges. Its state is the knowledge of each key:
+value, lease, and mod revision, or a bound of it as long as no result named the revision. Mod revisions of a key only
+grow, which decides most orders at once. Only per key: the header revision of a response may be ahead of what is
+released elsewhere, and proves no order between keys.
 
-What a key's lease does is not on the clients' side: a key with a lease may vanish at any time. Versions and create
-revisions are not followed, but for whether there are any.
+The expiry of leases is not visible to clients: a key with a lease may vanish at any time. Versions and create revisions
+are not modelled, except whether they are 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.sim.linearizability import Op
 
 
 class Entry(NamedTuple):
-    """What is known of a key. `value` None: it is not there. `mod` is its revision if `exact`, else that is later."""
+    """The knowledge of a key. `value` None: it is absent. `mod` is its revision if `exact`, else that is later."""
 
     value: bytes | None = None
     mod: int = 0
@@ -38,18 +38,19 @@ _LAST = 1 << 63
 
 
 class Impossible(Exception):
-    """An answer that the state does not give."""
+    """A result that is impossible in this state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided(Txn):
-    """A transaction that has other compares as well, of keys that are not looked at here: those may fail."""
+    """A transaction with further compares, of keys that are not in this part: those may fail."""
 
 
 class KeyValues:
-    """`keys`: all that the operations touch, sorted. Asked requests of `metastore`, answered with its results.
+    """`keys`: all keys of the operations, sorted. Takes requests of `metastore`, with its results.
 
-    `first`: what keys are in the beginning, where that is not nothing."""
+    `first`: initial values of keys, if there are any.
+    """
 
     def __init__(self, keys: Sequence[bytes] = (), first: Mapping[bytes, Entry] | None = None) -> None:
         self._keys = tuple(keys)
@@ -98,9 +99,10 @@ Entries = Mapping[bytes, Entry]
 
 
 def run(entries: Entries, request: Any, result: Any, revision: int) -> Iterator[Entries]:
-    """What may be there afterwards, if it was answered with `result` (None: not known). Keeps the keys in their order.
+    """The possible states afterwards, if the result was `result` (None: unknown). Keeps the keys in order.
 
-    `revision`: of what it writes; 0 where that is not known."""
+    `revision`: of its writes; 0 if unknown.
+    """
     try:
         match request:
             case Put():
@@ -117,7 +119,7 @@ def run(entries: Entries, request: Any, result: Any, revision: int) -> Iterator[
 
 
 Path = tuple[tuple[Any, Any], ...]
-"""What a transaction does, one after the other: (operation, its result or None)."""
+"""The operations of a transaction in order: (operation, its result or None)."""
 
 
 def _paths(entries: Entries, request: Txn, result: TxnResult | None) -> Iterator[Path]:
@@ -187,7 +189,7 @@ def _read(entries: Entries, request: Range, result: RangeResult) -> Entries:
 
 
 def _seen(entry: Entry, kv: KeyValue | None, *, keys_only: bool = False) -> Entry:
-    """What is known of a key that was told to be `kv`."""
+    """The knowledge of a key from the result `kv`."""
     if kv is None or entry.value is None:
         if kv is None and entry.value is None:
             return entry
@@ -202,7 +204,7 @@ def _seen(entry: Entry, kv: KeyValue | None, *, keys_only: bool = False) -> Entr
 
 
 def _branches(entries: Entries, request: Txn, result: TxnResult | None) -> tuple[bool, ...]:
-    """Whether the compares hold: what is possible of that, and was answered."""
+    """Whether the compares hold: the possibilities that fit the result."""
     verdicts = [_holds(entries, compare) for compare in request.compare]
     undecided = isinstance(request, Undecided)
     holds = False if False in verdicts else None if undecided or None in verdicts else True
@@ -215,7 +217,7 @@ def _branches(entries: Entries, request: Txn, result: TxnResult | None) -> tuple
 
 
 def _holds(entries: Entries, compare: Compare) -> bool | None:
-    """None: what is known of the key does not tell."""
+    """None: the knowledge of the key does not decide it."""
     found = [
         entry
         for key, entry in entries.items()

@@ -1,8 +1,8 @@
-"""What the revisions that clients were told say about when an operation took effect: its times, drawn closer.
+"""What the revisions in results imply about when an operation took effect: its times, narrowed.
 
-A write of a key stands behind every write, and every read, of a smaller mod revision of that key; so it took effect
-after those began, and they did before it ended. Nothing of that is a new rule: it follows from the model, and lets the
-search look at what has to come next instead of finding out by trying.
+A write of a key is ordered after every write, and every read, of a smaller mod revision of that key; so it took effect
+after those began, and they before it ended. This is no new rule: it follows from the model, and spares the search some
+attempts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WRITES, READS = 0, 1
 
 
 def drawn_closer(ops: Sequence[Op]) -> list[Op]:
-    """The same operations in the same order, each as early and as late as it may have been."""
+    """The same operations in the same order, each with the earliest and latest possible times."""
     begins = [float(op.began) for op in ops]
     ends = [inf if op.ended is None else float(op.ended) for op in ops]
     for places in _places(ops).values():
@@ -47,7 +47,7 @@ def _places(ops: Sequence[Op]) -> dict[bytes, list[tuple[int, int, int]]]:
 
 
 def written_by(op: Op) -> Iterator[tuple[bytes, int]]:
-    """Each key that it is known to have written, with the revision that it was told of that."""
+    """Each key that it is known to have written, with the revision in its result."""
     return (each for each in _written(op.asked, op.answered) if each[1])
 
 

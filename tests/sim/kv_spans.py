@@ -1,4 +1,4 @@
-"""Which keys an operation is about, and which groups of keys no operation connects (Lowe's partitioning)."""
+"""The keys of an operation, and the groups of keys that no operation connects (Lowe's partitioning)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.linearizability import Op
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The answer of a write that was lost, and of which it is known from elsewhere that it was done at `revision`."""
+    """The outcome of a write without a response that is known to be committed at `revision`."""
 
     revision: int
 
@@ -24,7 +24,7 @@ def inside(key: bytes, start: bytes, end: bytes) -> bool:
 
 
 def spans_of(request: Any) -> Iterator[tuple[bytes, bytes]]:
-    """Every key and range that a request looks at or writes."""
+    """Every key and range that a request reads or writes."""
     if isinstance(request, Txn):
         for part in (*request.compare, *request.success, *request.failure):
             yield from spans_of(part)
@@ -33,7 +33,7 @@ def spans_of(request: Any) -> Iterator[tuple[bytes, bytes]]:
 
 
 def rows_of(result: Any) -> Iterator[KeyValue]:
-    """Every version of a key that an answer tells of."""
+    """Every version of a key in a result."""
     match result:
         case RangeResult():
             yield from result.kvs
@@ -49,10 +49,11 @@ def rows_of(result: Any) -> Iterator[KeyValue]:
 
 
 def grouped(ops: Sequence[Op], there: Iterable[bytes] = ()) -> Iterator[tuple[tuple[bytes, ...], list[Op]]]:
-    """Groups of keys that no operation connects, and the operations of each, in their order. `there`: keys that are
-    there in the beginning, seen or not.
+    """Groups of keys that no operation connects, and the operations of each, in order. `there`: keys that exist
+    initially, seen or not.
 
-    Those of ranges in which no key was ever seen are a group without keys."""
+    Operations on ranges without any seen key are a group without keys.
+    """
     single = {start for op in ops for start, end in spans_of(op.asked) if not end}
     known = sorted(single | {kv.key for op in ops for kv in rows_of(op.answered)} | set(there))
     leader = {key: key for key in known}

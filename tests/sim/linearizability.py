@@ -1,19 +1,20 @@
-"""Whether a history is linearizable: Wing and Gong's search, with Lowe's memory of configurations and his partitioning.
+"""Whether a history is linearizable: Wing and Gong's search, with Lowe's cache of configurations and his partitioning.
 
 An operation takes effect at one moment between its beginning and its end (Herlihy and Wing). The search places one
-after the other: next may be whatever began before the first end of those that are not placed. A configuration is the
-set of the placed ones and the state that they lead to; one that was seen is not entered again (Lowe 2017, Porcupine).
+after the other: next may be any that began before the first end of those that are not placed. A configuration is the
+set of the placed ones and the resulting state; one that was seen is not entered again (Lowe 2017, Porcupine).
 
-What keeps it small with 10,000 operations of a few clients:
+Why 10,000 operations of a few clients are feasible:
 - All but a window of the completed operations is a prefix of them in the order of their beginnings, so the set is a
   number and a few bits.
 - A read that fits changes nothing: it is placed at once and nothing else is tried there. (In any order that works it
   may be moved to this place.)
-- An operation without an end may take effect at any later time or never. It is tried when nothing else fits, and has to
-  be of use to the very next one: what leads to the same without it, or with it one place later, is not entered.
+- An operation without an end may take effect at any later time or never. It is tried when nothing else fits, and must
+  be of use to the very next one: a configuration that is the same without it, or with it one place later, is not
+  entered.
 
-A history with many of those can still be too much: then the answer is GAVE_UP, behind `steps_max` questions to the
-model, and never a guess.
+A history with many of those can still be too much: then the result is GAVE_UP, after `steps_max` calls of the model,
+and never a guess.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from math import inf
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 STEPS_MAX = 4_000_000
-"""Some twenty seconds. Half of it was too little for a history that is well (disks 400008)."""
+"""Some twenty seconds. Half of it was too little for a valid history (disks 400008)."""
 SHOWN = 6
 """Operations of the prefix that an explanation ends with."""
 
@@ -36,7 +37,8 @@ S = TypeVar("S", bound=Hashable)
 class Op:
     """`began`, `ended`: places in one order. `ended` None: it may take effect at any later time, or never.
 
-    `told`: the places for people, where a model has drawn the others closer."""
+    `told`: the original places for explanations, if a model has narrowed the others.
+    """
 
     began: int
     ended: int | None
@@ -47,24 +49,25 @@ class Op:
 
 
 class Model(Protocol[S]):
-    """One object, or several that can be looked at one by one."""
+    """One object, or several that are independent."""
 
     def parts(self, ops: Sequence[Op]) -> Iterable[tuple[Model[Any], Sequence[Op]]]:
         """The history is linearizable if and only if each of the parts is, by its own model."""
 
     def init(self) -> S:
-        """The state before everything."""
+        """The initial state."""
 
     def step(self, state: S, op: Op) -> Iterable[S]:
-        """Every state that it may lead to with the answer that it had; none: it can't have been answered so here.
+        """Every state that it may lead to with its result; empty: the result is impossible in this state.
 
-        Without an end it had no answer: whatever it may do."""
+        Without an end it has no result: any effect is possible.
+        """
 
     def only_reads(self, op: Op) -> bool:
-        """It changes no state, wherever it is placed, except by what it tells about the state."""
+        """It changes no state, wherever it is placed, except for knowledge about the state."""
 
     def describe(self, op: Op) -> str:
-        """In a few words: what was asked, what was answered."""
+        """A short text: the request and the result."""
 
 
 class Verdict(enum.Enum):
@@ -75,8 +78,8 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`states`: configurations that were entered; `steps`: how often the model was asked, which is the time.
-    `explanation`: lines; empty for LINEARIZABLE."""
+    """`states`: configurations that were entered; `steps`: calls of the model, which determine the time. `explanation`:
+    lines; empty for LINEARIZABLE."""
 
     verdict: Verdict
     states: int
@@ -94,7 +97,7 @@ class Configuration(NamedTuple, Generic[S]):
 
 
 def check(model: Model[Any], ops: Iterable[Op], steps_max: int = STEPS_MAX) -> Report:
-    """A violation in any part counts more than giving up in another one; the budget is for all of them."""
+    """A violation in any part outweighs giving up in another one; the budget is for all of them."""
     states = steps = 0
     gave_up: tuple[str, ...] = ()
     for part, inside in model.parts(tuple(ops)):
@@ -109,7 +112,7 @@ def check(model: Model[Any], ops: Iterable[Op], steps_max: int = STEPS_MAX) -> R
 
 
 def _explained(part: Model[Any], ops: Sequence[Op], search: _Search[Any]) -> tuple[str, ...]:
-    """By the times that were recorded: those that were drawn closer tell of it too early."""
+    """By the recorded times: the narrowed ones would show the violation too early."""
     if any(op.told for op in ops):
         search = _Search(
             part, [replace(op, began=op.told[0], ended=op.told[1]) if op.told else op for op in ops], 100_000
@@ -163,10 +166,12 @@ class _Search(Generic[S]):
         return configuration.base == len(self._done)
 
     def _next(self, at: Configuration[S], used: tuple[S, Op] | None) -> Iterator[tuple[Op, Configuration[S]]]:
-        """What may be placed next, and what that leads to. `used`: the open operation placed last, and before what.
+        """What may be placed next, and the resulting configuration. `used`: the open operation placed last, and before
+        what.
 
-        What has to come first by time is tried first; then what makes that possible; then all others. The same
-        configuration may come twice."""
+        Operations that time requires first are tried first; then those that make them possible; then all others. The
+        same configuration may occur twice.
+        """
         candidates, bound = self._candidates(at)
         if not candidates:
             return
@@ -203,7 +208,7 @@ class _Search(Generic[S]):
         return tuple(self._model.step(state, op))
 
     def _is_covered(self, used: tuple[S, Op], op: Op, state: S) -> bool:
-        """Whether `op` leads to this state as well without the open operation before it, or with it behind it."""
+        """Whether `op` leads to this state as well without the open operation before it, or with it after it."""
         before, opened = used
         without = self._step(before, op)
         if state in without:
@@ -238,7 +243,7 @@ class _Search(Generic[S]):
             self._stuck = [self._done[index] for index in candidates]
 
     def explained(self) -> tuple[str, ...]:
-        """The end of the longest prefix that is linearizable, and what could not be placed behind it."""
+        """The end of the longest linearizable prefix, and the operations that could not be placed after it."""
         describe = self._model.describe
         return (
             f"not linearizable: {self._longest} of {len(self._done)} completed operations have an order, the last ones",

@@ -1,6 +1,6 @@
-"""Faults of the network: between two nodes, between a node and those who ask it, around a node, everywhere.
+"""Faults of the network: between two nodes, between a node and its clients, around a node, everywhere.
 
-A link that is blocked counts as a fault when it swallows something.
+A blocked link counts as a fault when it drops something.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Links:
         self._nemesis, self._world = nemesis, nemesis.world
 
     def block(self, pairs: list[tuple[str, str]], for_s: float, struck: Callable[[], None] = lambda: None) -> None:
-        """`struck` is called when the first thing is swallowed."""
+        """`struck` is called when the first message is dropped."""
         network, waiting = self._world.network, [struck]
 
         def swallowed() -> None:

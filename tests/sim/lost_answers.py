@@ -1,8 +1,8 @@
-"""Which writes without an answer a history may be judged without: the same question with fewer open operations. Pure.
+"""Writes without a response that a history may be judged without: the same question with fewer open operations. Pure.
 
-A write whose answer was lost but whose value was seen was done, before it was seen. One that nobody saw may be left
-out, unless some answer depends on what it wrote without showing that: a count, keys without values, what is behind the
-end of a page, a compare of what is not read as well (`_blind`). That is most of the cost of lost answers.
+A write without a response whose value was read was executed, before it was read. One that was never read may be
+dropped, unless some result depends on its effect without showing it: a count, keys without values, keys after the end
+of a page, a compare of a key that is not read as well (`_blind`). Lost responses cause most of the cost of a check.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Span = tuple[bytes, bytes]
 Version = tuple[bytes, int]
 """A key at one of its mod revisions."""
 Compares = list[tuple[Compare, bool]]
-"""Each with whether all that were asked for together have held."""
+"""Each with whether all compares of the transaction held."""
 
 
 def without_unseen(ops: Iterable[Op]) -> list[Op]:
-    """In their order."""
+    """In order."""
     ops = list(ops)
     seen: dict[Value, list[tuple[int, int]]] = {}
     revisions: set[Version] = set()
@@ -54,7 +54,7 @@ def without_unseen(ops: Iterable[Op]) -> list[Op]:
 
 
 def _keepers(ops: list[Op]) -> tuple[set[Version], set[bytes]]:
-    """Where a value of before is written again (`ignore_value`): versions, and keys of which the answer was lost."""
+    """Writes that keep an earlier value (`ignore_value`): versions, and keys of lost responses."""
     kept: set[Version] = set()
     perhaps: set[bytes] = set()
     for op in ops:
@@ -66,12 +66,12 @@ def _keepers(ops: list[Op]) -> tuple[set[Version], set[bytes]]:
 
 
 def _is_doubtful(op: Op, authors: dict[Value, int]) -> bool:
-    """Whoever sees one of its values does not know that it was this one that put it."""
+    """One of its values does not identify this operation as its writer."""
     return op.ended is None and any(authors[put.key, put.value] > 1 for put in puts_of(op.asked))
 
 
 def _settled(op: Op, seen: dict[Value, list[tuple[int, int]]]) -> Op:
-    """With an end, where it was seen."""
+    """With an end, at the time at which it was read."""
     if op.ended is not None:
         return op
     told = [place for put in puts_of(op.asked) for place in seen.get((put.key, put.value), [])]
@@ -82,7 +82,7 @@ def _settled(op: Op, seen: dict[Value, list[tuple[int, int]]]) -> Op:
 
 
 def _unseen(ops: list[Op], unsure: set[int], blind_of: Callable[[Op], set[Span]]) -> set[int]:
-    """Their numbers: nobody saw what they put, and of those that stay no answer depends on it unseen."""
+    """Their numbers: their values were never read, and no result of the kept ones depends on them unseen."""
     unseen = {number for number, op in enumerate(ops) if op.ended is None and _only_puts(op.asked)} - unsure
     blind = {span for number, op in enumerate(ops) if number not in unseen for span in blind_of(op)}
     while stay := {number for number in unseen if _meets(ops[number], blind)}:
@@ -102,7 +102,7 @@ def _only_puts(request: Any) -> bool:
 
 
 def _values_met(op: Op) -> Iterator[Value]:
-    """What keys were, by compares with values that held."""
+    """The values of keys, by compares with values that held."""
     if isinstance(op.answered, TxnResult):
         for compare, held in _path_of(op.asked, op.answered)[0]:
             same = held and compare.result is CompareResult.EQUAL and not compare.range_end
@@ -111,8 +111,7 @@ def _values_met(op: Op) -> Iterator[Value]:
 
 
 def _blind(op: Op, revisions: set[Version]) -> Iterator[Span]:
-    """Keys of which its answer depends on what is there without showing that. `revisions`: of a key whose author or
-    whose row is known."""
+    """Keys on which its result depends without showing them. `revisions`: of a key whose writer or row is known."""
     match op.asked:
         case Range(count_only=True) | Range(keys_only=True):
             yield op.asked.key, op.asked.range_end
@@ -131,7 +130,7 @@ def _blind(op: Op, revisions: set[Version]) -> Iterator[Span]:
 
 
 def _keeps(put: Put) -> bool:
-    """What is there goes on, so there has to be something."""
+    """It keeps an existing value, so there must be one."""
     return put.ignore_value or put.ignore_lease
 
 
@@ -140,7 +139,7 @@ def _compared_in(request: Txn) -> Iterator[Span]:
 
 
 def _path_of(request: Txn, answered: TxnResult) -> tuple[Compares, list[Op]]:
-    """What was compared and done, in nested transactions as well."""
+    """The compares and operations, in nested transactions as well."""
     compares: Compares = [(compare, answered.succeeded) for compare in request.compare]
     done: list[Op] = []
     for part, result in zip(request.success if answered.succeeded else request.failure, answered.results, strict=True):
@@ -154,8 +153,8 @@ def _path_of(request: Txn, answered: TxnResult) -> tuple[Compares, list[Op]]:
 
 
 def _blind_on_path(compares: Compares, done: list[Op], revisions: set[Version]) -> Iterator[Span]:
-    """What a compare has seen is shown by a read of that in the branch that was taken, before it writes there, or by
-    its success: it is that value or revision, or there is no such key."""
+    """A compare is shown by a read of its key in the branch that was taken, before it writes there, or by its success:
+    it is that value or revision, or there is no such key."""
     shown: set[Span] = set()
     written: list[Span] = []
     for step in done:
@@ -173,7 +172,7 @@ def _blind_on_path(compares: Compares, done: list[Op], revisions: set[Version]) 
 
 
 def _shows(step: Op) -> bool:
-    """All rows of what it is asked for, as they were before it."""
+    """All rows of its range, as they were before it."""
     request = step.asked
     if isinstance(request, Range):
         return not (request.keys_only or request.count_only or request.limit)

@@ -1,4 +1,4 @@
-"""The machine of a simulated node: a `node.host.Machine` on simulated disk, network, clock and chance."""
+"""The machine of a simulated node: a `node.host.Machine` on simulated disk, network, clock and random source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ JOIN_RETRY_S = 1.0
 
 
 class NoHttp:
-    """Whoever asks a simulated node over HTTP asks by `World.ask` instead, but clients of HTTP, in some runs."""
+    """Simulated nodes are asked by `World.ask` instead of HTTP, except by HTTP clients, in some runs."""
 
     async def start(self, host: str, port: int) -> None: ...
     async def close(self) -> None: ...
@@ -98,7 +98,7 @@ class SimMachine(Host):
         return SimSource(self, addresses)
 
     async def enter(self, group: Group) -> None:
-        """As `topology.join_request`: ask to be added until the own log says that it is so."""
+        """As `topology.join_request`: request to be added until the own log contains it."""
         if self.config.join is None:
             return
         wanted = Member(self.config.id, MemberRole.LEARNER, group.incarnation, self.config.advertised(), True)
@@ -121,19 +121,19 @@ class SimMachine(Host):
             await asyncio.sleep(JOIN_RETRY_S)
 
     async def ask(self, address: str, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Have a node do something, as its HTTP server would. Raises ConnectionError, and what it raises."""
+        """Call a node, as its HTTP server would. Raises ConnectionError, and the errors of the call."""
         return await self.world.ask(self.process, self.config.id, address, work)
 
 
 class SimDoor(RemoteRegistrar):
-    """The questions of `RemoteRegistrar`, to the registrar of a member."""
+    """The requests of `RemoteRegistrar`, to the registrar of a member."""
 
     def __init__(self, machine: SimMachine, addresses: Addresses) -> None:
         super().__init__(addresses)
         self._machine = machine
 
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
-        """Of all that is asked by path: what a fenced node asks for (`service.cluster_fallback`)."""
+        """The only requests by path: those of a fenced node (`service.cluster_fallback`)."""
         if (method, path) != ("POST", "/v1/range"):
             raise AssertionError(f"nobody answers {method} {path} here")
         key, end = (base64.b64decode(body.get(f"{name}_base64", "")) for name in ("key", "range_end"))
@@ -182,7 +182,7 @@ class SimDoor(RemoteRegistrar):
 
 
 class SimSource(RemoteSource):
-    """`RemoteSource` with its questions carried by the simulated network."""
+    """`RemoteSource` over the simulated network."""
 
     def __init__(self, machine: SimMachine, addresses: Callable[[], Sequence[str]]) -> None:
         super().__init__(machine.config.id, addresses)

@@ -1,4 +1,4 @@
-"""What a register does, as a model of `linearizability`: written, read, swapped if it is what was expected."""
+"""A register, as a model for `linearizability`: written, read, swapped if it has the expected value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Write(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Answered with the value."""
+    """The result is the value."""
 
 
 class Swap(NamedTuple):
-    """Answered with whether the value was `old`, and is `new` now."""
+    """The result is whether the value was `old`, and is `new` now."""
 
     old: Any
     new: Any
 
 
 class Register:
-    """Asked Write, Read, Swap."""
+    """Takes Write, Read, Swap."""
 
     def __init__(self, initial: Any = None) -> None:
         self._initial = initial

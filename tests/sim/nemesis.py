@@ -1,4 +1,4 @@
-"""Carries out a plan of faults in a world, and ends them; `stop` makes everything well again."""
+"""Executes a plan of faults in a world, and ends them; `stop` removes all faults."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tests.sim.vault_disk import Killed
 from tests.sim.world import World
 
 RESTART_S = 0.5
-"""How soon a node that stopped itself is started again by whoever looks after it."""
+"""How soon a node that stopped itself is restarted by its supervisor."""
 WITHOUT_VAULT = 0.3
-"""So many starts of those that are interrupted."""
+"""This many starts are interrupted."""
 
 
 class Nemesis:
@@ -50,7 +50,7 @@ class Nemesis:
         self.disaster, self.links = Disaster(self), Links(self)
         self.restorer, self.survivors = Restorer(self, self.disaster), Survivors(self, self.disaster)
         self._removed: dict[str, None] = {}
-        """Members that an administrator has taken out, and not let in again yet."""
+        """Members that an administrator has removed and not added again yet."""
         self._acts: dict[Kind, Callable[[Fault, Host], None]] = {
             Kind.CRASH: self._crash, Kind.CRASH_IN_WRITE: self._crash_in_write,
             Kind.CRASH_IN_TURN: self._crash_in_turn, Kind.PAUSE_IN_TURN: self._pause_in_turn,
@@ -105,7 +105,7 @@ class Nemesis:
             self._acts[fault.kind](fault, host)
 
     def struck(self, fault: Fault) -> None:
-        """It has done something: not before that is it counted."""
+        """It has taken effect: only then is it counted."""
         self.world.count(f"fault: {fault.kind.value}")
 
     def _targets(self, target: str) -> list[Host]:
@@ -115,12 +115,12 @@ class Nemesis:
         return list(hosts.values()) if target == "all" else [hosts[target]]
 
     def later(self, after_s: float, undo: Callable[[], None]) -> None:
-        """Not if everything was made well, or begun anew, before."""
+        """Not if all faults were removed, or a new history began, before."""
         epoch = self.world.epoch
         self.world.simulation.after(after_s, lambda: undo() if self.going and self.world.epoch == epoch else None)
 
     def begin_anew(self) -> None:
-        """All faults are over, and nobody is about to come back; who is down stays down."""
+        """All faults are over, and no restart is pending; stopped nodes stay down."""
         self.world.network.heal()
         self._removed.clear()
         for host in self.world.hosts.values():
@@ -145,7 +145,7 @@ class Nemesis:
             host.start()
 
     def _ended(self, host: Host) -> None:
-        """By itself, or because it was told to."""
+        """By itself, or by request."""
         foreign.reset(host)
         if host.disk.backend.torn and isinstance(host.ended, VaultDamaged):
             host.disk.put_vault_aside()
@@ -154,12 +154,12 @@ class Nemesis:
         self.world.simulation.after(RESTART_S, lambda: self.start_at(host))
 
     def _tolerated(self, host: Host, error: BaseException) -> bool:
-        """A node may stop itself where its disk takes nothing, is damaged, or holds what is not its own."""
+        """A node may stop itself if its disk is full, damaged, or not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
         if host.foreign is not None and is_refusal(error, host.foreign):
             return True
         if host.foreign is RefusalReason.DIVERGED and isinstance(error, VaultDiverged):
-            return True  # Where its revision is compacted, that is found out only behind it (strange 24).
+            return True  # If its revision is compacted, that is detected only after it (strange 24).
         if (host.disk.full or host.was_full) and is_full(error):
             self.world.count(f"fault: {Kind.FULL_DISK.value}")
             return True
@@ -233,7 +233,7 @@ class Nemesis:
             self.struck(fault)
 
     def _stop(self, fault: Fault, host: Host) -> None:
-        """Wherever it is in its life."""
+        """In any phase."""
         if not host.runs or host.node is None:
             return
         phase = host.node.topology.member.life.phase
@@ -295,7 +295,7 @@ class Nemesis:
         self.later(fault.for_s, lambda: self.start_at(host))
 
     def _damage(self, fault: Fault, host: Host) -> None:
-        """Only a vault of a follower, and one member at a time: as with a disk that is lost."""
+        """Only a vault of a follower, and one member at a time: as with a lost disk."""
         chance = Random(f"damage {self.world.seed} {fault}")
         part = Part.VAULT if host.follows else chance.choice(list(Part))
         if part is not Part.VAULT and (self._removed or not self.is_whole()):
@@ -308,7 +308,7 @@ class Nemesis:
         self.later(fault.for_s, lambda: self.start_at(host))
 
     def _refused(self, host: Host) -> None:
-        """What its owner does when a node has refused a damaged disk: as the error says."""
+        """The administrator's reaction when a node has refused a damaged disk: as the error says."""
         damage, error = host.disk.damage, host.ended
         self.world.count(f"damage refused: {damage.part.value}")
         self.world.note(host.id, f"refuses its {damage.part.value}: {type(error).__name__}")
@@ -318,7 +318,7 @@ class Nemesis:
             host.wipe()
 
     def _wipe(self, fault: Fault, host: Host) -> None:
-        """Not while another member is without its disk: with two of three lost, what was acknowledged is gone."""
+        """Not while another member is without its disk: with two of three lost, acknowledged writes are lost."""
         if host.follows or (not self._removed and self.is_whole()):
             host.wipe()
             if fault.kind is Kind.WIPE:
@@ -362,7 +362,7 @@ class Nemesis:
         self.links.block([*away, *((other, own) for own, other in away)], fault.for_s)
 
     def is_whole(self) -> bool:
-        """Whether every member is a voter with the disk that it has now, as a leader knows it to be committed."""
+        """Whether every member is a voter with its current disk, as a leader knows it to be committed."""
         settled = [
             group.members
             for group in (leader.group for leader in self.world.leaders())
@@ -385,7 +385,7 @@ class Nemesis:
     def _at(
         self, host: Host, work: Callable[[Host], Awaitable[object]], struck: Callable[[], None] = lambda: None
     ) -> None:
-        """What an administrator asks of a node; whatever comes of it. `struck` is called where it is done."""
+        """A request of an administrator to a node; the result is ignored. `struck` is called when it is executed."""
         process = host.process
         if process is None or process.dead or host.node is None:
             return

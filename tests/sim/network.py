@@ -1,9 +1,9 @@
-"""The network between simulated nodes: one state of each direction, whatever goes along it.
+"""The network between simulated nodes: one state of each direction, for all kinds of traffic.
 
-Three kinds of traffic share it: connections of the Raft group (`tests/support/raft_network.py`), streams of bytes and
-datagrams (`sockets.py`), questions and answers (`ask`). `blocked` directions swallow everything; `slow` ones add to
-the delay; `weather` is everybody's. Streams deliver in order, so loss delays them, as it does TCP; two connections of
-the same pair do not wait for each other.
+Three kinds share it: connections of the Raft group (`tests/support/raft_network.py`), streams of bytes and datagrams
+(`sockets.py`), calls and returns (`ask`). `blocked` directions drop everything; `slow` ones add to the delay; `weather`
+applies to all. Streams deliver in order, so loss delays them, as it does TCP; two connections of the same pair do not
+wait for each other.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RETRANSMIT_S = 0.2
 BROKEN_S = (0.5, 4.0)
-"""When a connection that nothing passes is given up."""
+"""When a connection without any passing message is closed."""
 WINDOW_BYTES = 256 * 1024
-"""What the systems at both ends of a stream hold for it together."""
+"""The buffers of the systems at both ends of a stream together."""
 UNSENT_BYTES_HIGH = 64 * 1024
 """As asyncio has it."""
 
@@ -41,7 +41,7 @@ class Network(RaftNetwork):
         """Of datagrams."""
         self.window_bytes = WINDOW_BYTES
         self.swallowing: dict[tuple[str, str], list[Callable[[], None]]] = {}
-        """Who wants to know when a blocked direction swallows something, once."""
+        """Callbacks for the first message that a blocked direction drops."""
         self.lost = 0
         self.sent = 0
 
@@ -50,7 +50,7 @@ class Network(RaftNetwork):
 
     @property
     def unsent_bytes_high(self) -> int:
-        """What who writes to a stream may keep, beyond its window, before it is told to pause."""
+        """How much the writer of a stream may buffer, beyond its window, before it is paused."""
         return min(UNSENT_BYTES_HIGH, self.window_bytes)
 
     def heal(self) -> None:
@@ -59,7 +59,7 @@ class Network(RaftNetwork):
         self.swallowing.clear()
 
     def passes(self, sender: str, receiver: str) -> bool:
-        """Of something that is sent now."""
+        """Of a message that is sent now."""
         if super().passes(sender, receiver):
             return True
         for hear in self.swallowing.pop((sender, receiver), ()):
@@ -67,7 +67,7 @@ class Network(RaftNetwork):
         return False
 
     def way(self, sender: str, receiver: str) -> float:
-        """How long one message takes, in seconds."""
+        """The latency of one message, in seconds."""
         self.sent += 1
         return self.delay() + self.slow.get((sender, receiver), 0.0)
 
@@ -75,7 +75,7 @@ class Network(RaftNetwork):
         return self.weather.lose > 0 and self.lot() < self.weather.lose
 
     def stream_way(self, sender: str, receiver: str) -> float:
-        """With what is lost sent again."""
+        """With retransmissions of lost parts."""
         way = self.way(sender, receiver)
         while self.loses():
             self.lost += 1
@@ -85,7 +85,7 @@ class Network(RaftNetwork):
     async def ask(
         self, own: Process, sender: str, receiver: str, there: Process | None, work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Run `work` in another process, and have what it returns or raises. Raises ConnectionError."""
+        """Run `work` in another process, and return its result or raise its error. Raises ConnectionError."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         question = _Question(self, own, sender, receiver, answer)
         if not self.passes(sender, receiver):
@@ -109,7 +109,7 @@ class Network(RaftNetwork):
 
 
 class _Question:
-    """One, on its way there and back."""
+    """One call, on its way there and back."""
 
     def __init__(self, network: Network, own: Process, sender: str, receiver: str, answer: asyncio.Future[Any]) -> None:
         self._network, self._own, self._sender, self._receiver = network, own, sender, receiver
@@ -141,7 +141,7 @@ class _Question:
             self._answer.set_result(told)
 
     def give_up(self) -> None:
-        """Nothing is heard any more."""
+        """There will be no response."""
         told = (None, ConnectionResetError("the connection broke"))
         network = self._network
         network.simulation.after(network.patience(), lambda: self._own.call(self._arrived, told))

@@ -47,22 +47,22 @@ class Host:
         self.group: Group | None = None
         self.store: Any = None
         self.part: Any = None
-        """Its fencing as a holder."""
+        """Its lease client."""
         self.looked_at: tuple[Any, ...] = ()
-        """Its state when checkers looked at it last."""
+        """Its state when checkers were called last."""
         self.machine: SimMachine | None = None
         self.joins = False
-        """Its disk was lost: it enters the group anew."""
+        """Its disk was lost: it joins the group again."""
         self.was_full = self.was_failing = False
-        """So its disk has been since the node was started."""
+        """The state of its disk since the node was started."""
         self._told = asyncio.Event()
-        """To stop."""
+        """A request to stop."""
         self._when_stopped: Callable[[], None] = lambda: None
         self.ended: BaseException | None = None
-        """Why the last start came to its end by itself."""
+        """Why the last start ended by itself."""
         self.offset_s = 1000.0 + 1000.0 * world.chance.random()
         self.wall_offset_s = wall_offset_s(Random(f"wall {world.seed} {name}").random())
-        """How far its wall clock is from true. Nothing that is decided depends on that."""
+        """The difference of its wall clock to true time. No decision depends on that."""
         world.network.hosts[self.address] = name
 
     @property
@@ -84,7 +84,7 @@ class Host:
 
     @property
     def foreign(self) -> RefusalReason | None:
-        """Its vault is not its own, or of another history: it has to be refused for that."""
+        """Its vault is not its own, or of another history: it must be refused for that reason."""
         return self.disk.foreign
 
     @property
@@ -96,7 +96,7 @@ class Host:
         return self.node is not None and bool(self.node.topology.is_active)
 
     def state(self) -> tuple[Any, ...]:
-        """Of a node that is put together: what checkers look at behind a turn; they are told when it has changed."""
+        """Of a constructed node: the input of checkers after a turn; they are called when it has changed."""
         vault, part = self.vault, self.part
         seen = (
             self.starts, self.failed, vault, part.holder,
@@ -150,7 +150,7 @@ class Host:
         process.start(self._life(self.machine, process))
 
     def _is(self, node: Any) -> None:
-        """The node of the present start, as soon as it is put together."""
+        """The node of the current start, as soon as it is constructed."""
         member = node is not None and not self.follows
         self.node = node
         self.group, self.store = (node.group, node.store) if member else (None, None)
@@ -166,7 +166,7 @@ class Host:
         return process
 
     async def _life(self, machine: SimMachine, process: Process) -> None:
-        """As `node.run`: start, wait until told, and stop in any case."""
+        """As `node.run`: start, wait until stopped, and stop in any case."""
         node: Any = None
         told = self._told
         try:
@@ -198,7 +198,7 @@ class Host:
         self.world.opened(self, vault)
 
     def stop(self, then: Callable[[], None]) -> None:
-        """In good order, as by SIGTERM. `then` is called when the node is done with it."""
+        """An orderly stop, as by SIGTERM. `then` is called when the node has ended."""
         if self.process is not None:
             self._when_stopped = then
             self.process.call(self._told.set)
@@ -225,7 +225,7 @@ class Host:
             self._boot()
 
     def _boot(self) -> None:
-        """Of the machine: another clock, and nothing of before runs any more."""
+        """Of the machine: a new clock, and no earlier process runs any more."""
         self.offset_s = 500.0 * self.world.chance.random() - self.rate * self.world.simulation.now
         self.kill_reader()
         self.vault = None
@@ -236,7 +236,7 @@ class Host:
             self.reader = None
 
     def step_wall(self, by_s: float) -> None:
-        """Somebody sets its wall clock."""
+        """Sets its wall clock."""
         self.wall_offset_s += by_s
         reader = self.reader.process if self.reader is not None else None
         for process in (self.process, reader):
@@ -244,7 +244,7 @@ class Host:
                 process.wall_offset_s = self.wall_offset_s
 
     def run_at(self, rate: float) -> None:
-        """Its clock goes on from where it is, faster or slower. Rounded it is a nanosecond further, never back."""
+        """Its clock continues at another speed. With rounding it may advance a nanosecond, and never goes back."""
         self.offset_s += (self.rate - rate) * self.world.simulation.now + 1e-9
         self.rate = rate
         for process, host in self.world.owners.items():
@@ -252,31 +252,31 @@ class Host:
                 process.keep_time(rate, self.offset_s)
 
     def wipe(self) -> None:
-        """The disk is lost. The next start enters the cluster anew."""
+        """The disk is lost. The next start joins the cluster again."""
         self.kill(power=True)
         self.new_disk()
         self.joins = not self.follows
 
     def new_disk(self) -> None:
-        """In the place of the one that is lost. The machine has the boots that it had."""
+        """Replaces a lost one. The machine keeps its boot number."""
         boots = self.disk.boots
         self.disks += 1
         self.disk = Disk(self.world.simulation, self.id, self.disks, boots, self.world.count)
 
 
 def _shown(vault: Vault) -> tuple[object, ...]:
-    """By its fence page: whether it may be trusted, and until when."""
+    """According to its fence page: whether it may be trusted, and until when."""
     fence = vault.page.fence if vault.page is not None else NO_FENCE
     return fence.state, fence.deadline_ns
 
 
 def wall_offset_s(lot: float) -> float:
-    """Mostly some minutes, at times weeks. `lot`: from 0 to 1, where 0.5 is none."""
+    """Mostly some minutes, sometimes weeks. `lot`: from 0 to 1, where 0.5 is none."""
     return float(WALL_STEP_S_MAX * (2 * lot - 1) ** 5)
 
 
 async def until(told: asyncio.Event, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Until that, or the end of the coroutine. Raises what it raises."""
+    """Until that, or the end of the coroutine. Raises its error."""
     hearing, running = asyncio.ensure_future(told.wait()), asyncio.ensure_future(coroutine)
     await asyncio.wait({hearing, running}, return_when=asyncio.FIRST_COMPLETED)
     hearing.cancel()

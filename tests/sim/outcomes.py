@@ -1,4 +1,5 @@
-"""What an error means to a client: refused (surely not done) or unknown (may still be done). Anything else is a bug."""
+"""What an error means to a client: refused (certainly not executed) or unknown (may still be executed). Any other is a
+bug."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ EXPECTED = (OutcomeUnknown, NodeFailed, ReleasePending, *(kind for kind, _ in RE
 
 
 def problem_in(body: dict[str, Any]) -> Exception:
-    """What an answer of the HTTP API refuses with."""
+    """The problem in a response of the HTTP API."""
     return error_of(body["code"], body["detail"], body.get("minimal_revision") or body.get("revision") or 0)
 
 
 def outcome_of(error: Exception) -> Outcome:
-    """Raises the error itself if it is none that a client may be told."""
+    """Raises the error itself if clients must not get it."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, ReleasePending) and error.revision:
         return Unknown(text, error.revision)

@@ -1,11 +1,11 @@
-"""What clients are due of every node once all is well again: an answer on each path, and a watched event.
+"""What clients must get from every node once all faults are removed: a response on each path, and a watched event.
 
-That everybody serves, and has the same, is what nodes say of themselves. So each path is gone at each node: writes,
-linearizable reads, reads of what is there (`serializable`) and of the past, fenced reads by the API and beside the
-node, the calls of the stream port, HTTP where there is any, and watches of both kinds, which have to tell of a write
-that comes after them. Each is tried again until it ends with Ok; `left` says which have not, and what they heard last.
+That every node serves and has the same state is what nodes report themselves. So each path is used at each node:
+writes, linearizable reads, local reads (`serializable`) and reads of the past, fenced reads by the API and beside the
+node, the calls of the stream port, HTTP if it is there, and watches of both kinds, which must report a later write.
+Each is retried until it ends with Ok; `left` names those that have not, with their last result.
 
-They are recorded as all that clients do, so what they are answered is judged as well.
+They are recorded like all client operations, so their results are judged as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.sim.workload import Workload
 
 KEY = b"s/probe"
 PAUSE_S = 0.2
-"""Before what was not answered with Ok is asked again."""
+"""Before a failed probe is repeated."""
 NOT_ASKED, NO_ANSWER = "not asked yet", "no answer"
 
 Act = Callable[[Host], Awaitable[Outcome]]
@@ -37,14 +37,14 @@ Probe = tuple[Act, Host]
 
 
 class Probes:
-    """Of one world, beside the clients of `workload`, which may go on or not."""
+    """Of one world, beside the clients of `workload`, which may continue or not."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload, self._world = workload, workload.world
         self._client = Client(self._world, PROBER + "'" * self._world.epoch)
         self._streams: dict[str, StreamClient] = {}
         self._start = self._world.revision + 1
-        """Watches begin with what comes now."""
+        """Watches begin with new changes."""
         self._written = 0
         """By one of these probes, as far as it is known."""
         self._left: dict[str, Outcome | str] = {}
@@ -55,12 +55,12 @@ class Probes:
         return not self._left
 
     def __str__(self) -> str:
-        """Which have not been answered, of those that were asked."""
+        """The unfinished probes."""
         return "; ".join(f"{what} ({_shown(heard)})" for what, heard in self._left.items() if heard != NOT_ASKED)
 
     def start(self) -> None:
-        """Watches all at once, and at each node one request behind the other: what is asked at the same time costs
-        whoever judges the history more than it does the nodes."""
+        """Watches all at once, and at each node one request after the other: simultaneous requests cost the judge of
+        the history more than the nodes."""
         at = self._world.hosts.values()
         watches = {f"{name} at {host.id}": (act, host) for host in at for name, act in self._watches(host).items()}
         asked = [{f"{name} at {host.id}": (act, host) for name, act in self._requests(host).items()} for host in at]
@@ -94,12 +94,12 @@ class Probes:
         return everywhere if host.follows else at_members | everywhere
 
     async def _connected(self, host: Host) -> None:
-        """Until everything is answered."""
+        """Until every probe has succeeded."""
         async with connected(self._world, f"{self._client.name}-{host.id}", (host,)) as self._streams[host.id]:
             await self._all.wait()
 
     async def _until_ok(self, probes: dict[str, Probe]) -> None:
-        """In turn, and those again that have not been answered with Ok."""
+        """In turn, and again those without Ok."""
         while probes:
             for what, (act, host) in list(probes.items()):
                 self._left[what] = NO_ANSWER
@@ -115,7 +115,7 @@ class Probes:
     def _value(self) -> bytes:
         return self._workload.asking.value()
 
-    # By what is behind the ports
+    # Behind the ports
 
     async def _write(self, host: Host) -> Outcome:
         request = Put(KEY, self._value())
@@ -136,7 +136,7 @@ class Probes:
         return ask
 
     async def _past(self, host: Host) -> Outcome:
-        """The latest revision there is: nothing compacts that."""
+        """The latest revision: nothing compacts that."""
         return await self._asks(Range(KEY, revision=self._world.revision))(host)
 
     async def _watch(self, host: Host) -> Outcome:
@@ -152,14 +152,14 @@ class Probes:
         return await self._client.fenced(host, KEY)
 
     async def _beside(self, host: Host) -> Outcome:
-        """By the clock of that machine, but in the process of the prober: nothing is between them."""
+        """By the clock of that machine, but in the process of the prober: no message is involved."""
         vault, process = host.vault, host.process
         if vault is None or process is None or not self._world.is_asked(vault):
             return Refused(Why.FENCED, "there is no vault of this history")
         reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
         return await read_beside(self._world, self._client.name, host, reader, Way.ITEM_ASYNC, KEY)
 
-    # By the ports
+    # Over the ports
 
     def _stream(self, make: Callable[[], Request]) -> Act:
         streamer = Streamer(self._client, self._workload.asking, lambda: True, 0.0)
@@ -179,7 +179,7 @@ class Probes:
         return _told(watcher.delivered)
 
     def _http(self, path: Path, make: Callable[[], Any]) -> Act:
-        """On a connection of its own: nothing waits behind what does not answer."""
+        """On a connection of its own: no request waits for another one that gets no response."""
         http = HttpClient(self._client, self._workload.asking, lambda: True, 0.0)
 
         async def ask(host: Host) -> Outcome:

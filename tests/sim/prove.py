@@ -133,7 +133,7 @@ def uncaught(proofs: Iterable[Proof]) -> list[str]:
 
 
 def matrix(proofs: Iterable[Proof]) -> Iterator[str]:
-    """A line for each planted fault, a column for each checker: # saw it and had to, + saw it as well."""
+    """A line for each planted fault, a column for each checker: # detected it as required, + detected it as well."""
     proofs = list(proofs)
     width = max(map(len, PLANTS))
     for number, name in enumerate(NAMES):

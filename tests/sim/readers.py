@@ -1,8 +1,8 @@
-"""Processes beside the nodes, which read their vaults by every way that `VaultReader` has (issue 4, F7, F11).
+"""Processes beside the nodes, which read their vaults by every method of `VaultReader` (issue 4, F7, F11).
 
-A read is one callback of its process, and is made of steps: the page, the clock, the snapshot, the page and the clock
-again. At any of them the process can be told to stand still (`Steps.stop_at`): then everything else goes on, nodes that
-write the page, die and recover, and only behind that the read takes its next step.
+A read is one callback of its process, and has steps: the page, the clock, the snapshot, the page and the clock again.
+At any of them the process can be suspended (`Steps.stop_at`): then everything else continues, nodes write the page, die
+and recover, and only afterwards the read takes its next step.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tests.sim.world import World
 
 WAIT_S = 0.05
 WAITED = 0.15
-"""How many of the reads wait for a revision, and are of an eventual key."""
+"""The share of reads that wait for a revision, and are of an eventual key."""
 TIMES_MAX = 5
 STRICT_PREFIX = b"s/"
 
 
 class Step(enum.Enum):
-    """Of a read: what it is about to do."""
+    """Of a read: what it does next."""
 
     PAGE = "page"
     SNAPSHOT = "snapshot"
     LOOK = "look"
-    """It has its snapshot, and looks at what that shows."""
+    """It has its snapshot, and reads from it."""
     CLOCK = "clock"
 
 
@@ -61,7 +61,7 @@ PREFIXES = (Way.PREFIX, Way.PREFIX_ASYNC)
 
 
 class Ambiguous(Exception):
-    """An answer that says too little to be judged."""
+    """A result that says too little to be judged."""
 
 
 class Steps:
@@ -74,8 +74,8 @@ class Steps:
         self._stopped: Callable[[], None] = lambda: None
 
     def stop_at(self, amount: float, stopped: Callable[[], None]) -> None:
-        """The process is to stand still until it is resumed: before one of the next steps of one kind, which are drawn
-        by `amount` (0 to 1). `stopped` is called then."""
+        """Suspend the process before one of the next steps of one kind, drawn by `amount` (0 to 1), until it is
+        resumed. `stopped` is called then."""
         kind, times = divmod(amount * len(STEPS), 1)
         self._at, self._times, self._stopped = STEPS[int(kind)], int(times * TIMES_MAX), stopped
 
@@ -107,7 +107,7 @@ class Steps:
 
 
 class _Words:
-    """The fence page in words; each look at it is a step."""
+    """The words of the fence page; each read of it is a step."""
 
     def __init__(self, steps: Steps, words: memoryview) -> None:
         self._steps, self._words = steps, words
@@ -168,7 +168,7 @@ class ReaderBeside:
 
 
 async def read_beside(world: World, client: str, host: Host, reader: VaultReader, way: Way, key: bytes) -> Outcome:
-    """Out of the vault of this machine, by `reader`. `client`: as whom. Raises Killed."""
+    """From the vault of this machine, by `reader`. `client`: for the history. Raises Killed."""
     history = world.history
     outcome: Outcome
     request = Range(STRICT_PREFIX, prefix_end(STRICT_PREFIX)) if way in PREFIXES else Range(key)
@@ -193,8 +193,8 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
 
 
 async def read_what_was_told(world: World, host: Host, vault: Vault, reader: VaultReader) -> None:
-    """An eventual key, as of the latest revision that any write was answered with, or later. A vault of before a
-    restore has other revisions. Raises Killed."""
+    """An eventual key, at or after the latest revision acknowledged to any write. A vault from before a restore has
+    other revisions. Raises Killed."""
     history, told, key = world.history, acknowledged(world.history), world.chance.choice(EVENTUAL)
 
     def is_of_this_history() -> bool:
@@ -238,8 +238,8 @@ def _all(items: Iterable[Item]) -> RangeResult:
 
 
 def told_by(history: History, key: bytes, value: bytes | None) -> RangeResult:
-    """What a value says alone: those that clients put are of one request each, so it tells its revision; one that
-    nobody has put has none. Raises Ambiguous for one that was kept by a later put."""
+    """The revision of a value: each value of a client is of one request, so it identifies its revision; a value that no
+    client put has none. Raises Ambiguous for one that a later put kept."""
     if value is None:
         return result_of(None)
     rows = [

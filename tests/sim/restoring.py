@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tests.sim.nemesis import Nemesis
 
 NAME = "restored state"
-"""Of the checker that says so where a damaged backup is taken for whole."""
+"""The checker that reports a damaged backup that is accepted."""
 
 
 class Restorer:
-    """What the administrator does."""
+    """The administrator's actions."""
 
     def __init__(self, nemesis: Nemesis, disaster: Disaster) -> None:
         self._nemesis, self._world, self._disaster = nemesis, nemesis.world, disaster
@@ -43,7 +43,7 @@ class Restorer:
         self._disaster.admin.process.start(self._take(host, struck))
 
     async def _take(self, host: Host, struck: Callable[[], None]) -> None:
-        """One that arrives when its cluster is gone is not used."""
+        """A backup that completes after the end of its cluster is not used."""
         world, history, admin = self._world, self._world.history, self._disaster.admin
         floor = acknowledged(history)
         check = BackupCheck("the backup")
@@ -97,7 +97,7 @@ class Restorer:
         world.simulation.after(0.0, lambda: self._begin(chance))
 
     async def _try_damaged(self, backup: Backup, chance: Random) -> None:
-        """On a disk of its own, as a restore has a folder of its own: nothing is made of it."""
+        """On a disk of its own, as a restore has a folder of its own: nothing is created from it."""
         data, how = damaged_copy(backup.data, chance)
         store = SimStore(Disk(self._world.simulation, "scratch"))
         try:

@@ -1,7 +1,7 @@
-"""Whoever was answered before a restore and asks the same again behind it, with the same ids (docs/cli.md, "Retries").
+"""Clients that repeat acknowledged requests with the same ids after a restore (docs/cli.md, "Retries").
 
-A write of before the backup gets its first answer; the history says nothing of that one, since it took effect in
-another. A write of after the backup is lost, so it is executed, and recorded as any other.
+A write from before the backup gets its first result; the history does not record it, since it took effect in another
+one. A write from after the backup is lost, so it is executed, and recorded like any other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PAUSE_S = 0.5
 
 
 class Retrier:
-    """`ended`: the history that ended with the disaster. Of a backup that is older than a restore, what was lost in
-    that one and sent again since then is kept again (restores 81)."""
+    """`ended`: the history that ended with the disaster. If the backup is older than an earlier restore, writes that
+    were lost in that one and repeated since then get their results (restores 81)."""
 
     def __init__(self, client: Client, base: Base, ended: History) -> None:
         self._client, self._world, self._base = client, client.world, base
@@ -64,7 +64,7 @@ class Retrier:
             return
 
     async def _executed(self, operation: Operation) -> None:
-        """One that came after the backup must not have an answer of before: that would be of a revision below."""
+        """A write from after the backup must not get an earlier result: that would be of a lower revision."""
         for attempt in range(1, TRIES + 1):
             host = self._world.chance.choice(self._world.members)
             outcome = await self._client.ask(
@@ -84,7 +84,7 @@ class Retrier:
 
 
 def answered(history: History) -> Iterator[Operation]:
-    """Writes with an id whose revision was told, in the order in which they began."""
+    """Writes with an id and a known revision, in the order in which they began."""
     for operation in history.operations():
         by_member = operation.path in (Path.LEADER, Path.MEMBER) and operation.request_id is not None
         if by_member and isinstance(operation.outcome, Ok) and any(revisions_of(operation)):

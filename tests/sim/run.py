@@ -1,6 +1,6 @@
-"""One run from one seed: a safety phase, in which things go wrong, then a liveness phase, in which everything heals.
+"""One run from one seed: a safety phase with faults, then a liveness phase without them.
 
-When the faults have stopped everything has to make progress within bounds (`checkers/liveness.py`).
+When the faults have stopped everything must make progress within bounds (`checkers/liveness.py`).
 
 A run ends at the first violation. With a planted fault it may continue until all expected checkers have reported.
 """
@@ -41,14 +41,14 @@ SLICE_S = 0.5
 
 @dataclass(slots=True)
 class Outcome:
-    """`violation` empty: all is well. `cpu_s` is no part of what two runs of a seed have in common."""
+    """`violation` empty: the run passed. `cpu_s` is not compared between two runs of a seed."""
 
     seed: int
     scenario: str
     plan: Plan
     violation: str = ""
     told: tuple[str, ...] = ()
-    """The checkers that have seen something, the first one first."""
+    """The checkers with violations, the first one first."""
     digest: str = ""
     simulated_s: float = 0.0
     liveness_s: float = 0.0
@@ -64,7 +64,7 @@ class Outcome:
         return bool(self.violation)
 
     def fails_as(self, other: Outcome) -> bool:
-        """By what the same checker has seen first; or both break down by themselves."""
+        """By the first checker with a violation; or both break down by themselves."""
         return self.failed and other.failed and self.told[:1] == other.told[:1]
 
 
@@ -118,7 +118,7 @@ class Run:
         self.outcome = Outcome(seed, scenario.name, self.plan)
         self._looking = ExitStack()
         self._going = True
-        """Clients go on to ask."""
+        """Clients continue."""
         self._lasting: tuple[Process, asyncio.Task[None]] | None = None
         """A client that outlives restores."""
 
@@ -164,10 +164,10 @@ class Run:
                     checker.settled()
             self._judge()
 
-    # Histories: one, or as many as backups are restored
+    # Histories: one, and one more for each restored backup
 
     def _look_on(self) -> None:
-        """With checkers that have seen nothing yet."""
+        """With new checkers."""
         beyond = BEYOND_THE_BOUND if self.scenario.drift else ()
         checkers = [make(self.world) for make in (*CHECKERS, *beyond, Coverage)]
         for checker in checkers:
@@ -181,7 +181,7 @@ class Run:
                 checker.ended()
 
     def _restored(self, base: Base) -> None:
-        """What was seen so far is one history; another one begins with `base`, and who looks on begins anew."""
+        """The recorded history is complete; another one begins with `base`, and observers start anew."""
         self.workload.end()
         self._judge()
         self._looking.close()
@@ -199,7 +199,7 @@ class Run:
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
-        """A world in which something is broken may break down; then what was seen before counts."""
+        """A world with a violation may break down; then the earlier violation counts."""
         try:
             yield
         except Exception:

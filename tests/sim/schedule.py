@@ -1,11 +1,11 @@
 """The simulation of `tests/support/simulation.py`, fast enough for whole clusters: the same rules, another bookkeeping.
 
-Who is due next is known, not looked for: a process says that it was touched (a callback was put on its loop, it was
-paused, resumed or killed), and only then is it asked again when it is due. Timers are tuples in a heap, so that C
-compares them.
+The next due process is known without a search: a process reports that it was touched (a callback was scheduled on its
+loop, it was paused, resumed or killed), and only then its due time is computed again. Timers are tuples in a heap, so
+that C compares them.
 
-Who is paused or killed stops between two callbacks of its turn. Between two steps of one callback it stops where it
-says so itself (`stand_still`): all others go on from within that step, until somebody resumes it.
+A process that is paused or killed stops between two callbacks of its turn. Between two steps of one callback it stops
+where it calls `stand_still`: all others continue from within that step, until it is resumed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.support.virtual_loop import VirtualLoop
 
 RESOLUTION_S = 1e-9
 TIMER_S_MIN = 1e-8
-"""Time passes while anybody sleeps, so that who waits for a moment that a clock of whole nanoseconds never quite shows
-does not wait at one instant for ever (a reader of a vault did, seed 2056 of the scenario members)."""
+"""Time passes during any sleep, so that a task that waits for a moment which a clock of whole nanoseconds never quite
+shows does not wait at one instant forever (a reader of a vault did, seed 2056 of the scenario members)."""
 CALLBACKS_MAX = 10_000
-"""In one turn. Who always puts something new on its loop at once must not keep the others from theirs."""
+"""In one turn. A process that always schedules new callbacks must not starve the others."""
 
 
 class Handle:
-    """What the loop is to call; a timer has a `time`. As `asyncio.Handle` and `asyncio.TimerHandle`."""
+    """A scheduled callback; a timer has a `time`. As `asyncio.Handle` and `asyncio.TimerHandle`."""
 
     __slots__ = ("args", "callback", "context", "off", "time")
 
@@ -54,12 +54,12 @@ class Handle:
 
 
 class FastLoop(VirtualLoop):
-    """`own`: whose it is; it hears when something is put on the loop. Callbacks that bring no context share one:
-    nothing in the product keeps anything there."""
+    """`own`: its process, which is notified of scheduled callbacks. Callbacks without a context share one: nothing in
+    the product keeps anything there."""
 
     own: FastProcess
     get_debug: Any = bool
-    """Asked for each future: a call that needs no frame."""
+    """Called for each future: a call that needs no frame."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -76,8 +76,8 @@ class FastLoop(VirtualLoop):
         return task
 
     def unheard(self) -> list[BaseException]:
-        """What tasks have failed with that somebody keeps and nobody has asked, in the order of what is said of them.
-        Those that nobody keeps tell the loop."""
+        """Errors of failed tasks that are referenced and were never retrieved, in a fixed order. Tasks without
+        references report to the loop."""
         failed = [task for task in self._tasks if task.done() and not task.cancelled() and _is_unheard(task)]
         return sorted(map(_failure_of, failed), key=repr)
 
@@ -112,7 +112,7 @@ class FastLoop(VirtualLoop):
         return timers[0][0] if timers else None
 
     def turn(self) -> None:
-        """Run what is due, and what comes of it at this moment: time passes only when all of that is done."""
+        """Run what is due, and its consequences at this moment: time passes only when all of that is done."""
         timers, ready = self.timers, self._ready
         if timers:
             end = self.time() + RESOLUTION_S
@@ -138,14 +138,14 @@ class FastLoop(VirtualLoop):
             events._set_running_loop(before)
 
     def abandon(self) -> None:
-        """What was under way may still unwind, and puts callbacks on the loop: nobody calls them."""
+        """Remaining coroutines may still unwind, and schedule callbacks: those never run."""
         super().abandon()
         self.timers.clear()
         self._ready: deque[Any] = deque(maxlen=0)
 
 
 def _is_unheard(task: Any) -> bool:
-    return bool(task._log_traceback)  # what asyncio itself goes by, when the task is collected
+    return bool(task._log_traceback)  # what asyncio itself checks when the task is collected
 
 
 def _failure_of(task: asyncio.Task[Any]) -> BaseException:
@@ -155,8 +155,8 @@ def _failure_of(task: asyncio.Task[Any]) -> BaseException:
 
 
 class FastProcess(Process):
-    """`place`: among all processes, in the order in which they began. `halted`: it is paused or dead. `still`: it
-    stands still in a turn, and has no other one meanwhile."""
+    """`place`: among all processes, in the order in which they began. `halted`: it is paused or dead. `still`: it is
+    suspended in a turn, and has no other one meanwhile."""
 
     simulation: FastSimulation
 
@@ -168,14 +168,14 @@ class FastProcess(Process):
         self.due_at: float | None = None
         self.touched = self.halted = self.still = False
         self.stood_s = 0.0
-        """For how long it has stood still in all, by its clock."""
+        """For how long it was suspended in all, by its clock."""
         self._touches = simulation.touches
         fast: Any = self.loop
         fast.own = self
         self.touch()
 
     def due(self) -> float | None:
-        """The same number whenever it is asked: another rounding, at another moment, would be another run."""
+        """The same number at every call: another rounding, at another moment, would be another run."""
         if self.paused or self.dead or self.still:
             return None
         loop: Any = self.loop
@@ -213,13 +213,13 @@ class FastProcess(Process):
         self.touch()
 
     def stand_still(self) -> None:
-        """In the middle of what it is doing, until somebody resumes or kills it, and then for as long as whoever stands
-        still meanwhile. To be called in a turn of its own."""
+        """In the middle of a step, until it is resumed or killed, and then for as long as others are suspended
+        meanwhile. Must be called in a turn of its own."""
         self.pause()
         self._stand(self.simulation.now)
 
     def stand_still_for(self, seconds: float) -> None:
-        """The same for so long, and until it is resumed if somebody pauses it meanwhile."""
+        """The same for so long, and until it is resumed if it is paused meanwhile."""
         simulation = self.simulation
         until = simulation.now + seconds
         simulation.after(seconds, lambda: None)
@@ -244,7 +244,7 @@ class FastSimulation(Simulation):
         self._places = count()
         self._heap: list[tuple[float, int, FastProcess]] = []
         self._broken: BaseException | None = None
-        """What was raised while somebody stood still, who may catch everything."""
+        """An error raised during a suspension, which the suspended code may catch."""
 
     def process(
         self, name: str, *, rate: float = 1.0, offset_s: float = 1000.0, loop: Callable[[Any], Any] = FastLoop
@@ -306,7 +306,7 @@ class FastSimulation(Simulation):
         return True
 
     def _draw(self, first: float) -> None:
-        """Several are due at the same moment: lots are drawn."""
+        """Several are due at the same moment: one is drawn at random."""
         heap, world = self._heap, self._events
         candidates = self._due_at(first)
         worldly = bool(world) and world[0][0] <= self.now
@@ -322,7 +322,7 @@ class FastSimulation(Simulation):
             self._take(chosen)
 
     def _is_alone(self, first: float) -> bool:
-        """Whether one process is due, and nothing else at that moment: no lots have to be drawn."""
+        """Whether exactly one process is due at that moment: no draw is necessary."""
         heap, world = self._heap, self._events
         if world and world[0][0] <= first:
             return False

@@ -1,8 +1,8 @@
-"""What a client sees of the store, as values: a request, the way it took, its outcome, the events of a watch.
+"""What a client sees of the store, as values: a request, its path, its outcome, the events of a watch.
 
-Requests and results are those of `metastore`, whatever way they went: a read through a vault is recorded as the `Range`
-that it stands for. Checkers see nothing else; what was committed (`Committed`) and what was there in the end (`Final`)
-are put in by the world, and say so.
+Requests and results are those of `metastore`, on every path: a read through a vault is recorded as the equivalent
+`Range`. Checkers see nothing else; commits (`Committed`) and the final state (`Final`) are recorded by the world, and
+marked as such.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from palisade.metastore.requests import (
 from palisade.metastore.results import RangeResult, RevisionEvents
 
 PROBER = "prober"
-"""What the names of clients begin with that ask when all is well again (`probes.py`)."""
+"""Prefix of the names of clients that run without faults (`probes.py`)."""
 
 
 class Path(enum.Enum):
-    """The way a request took, and what is promised there."""
+    """The path of a request, and its promise."""
 
     LEADER = "leader"
     MEMBER = "member"
-    """A member that does not lead, or of which it is not known: linearizable, by a read barrier."""
+    """A member that does not lead, or whose role is unknown: linearizable, by a read barrier."""
     VAULT_READER = "vault-reader"
-    """Fenced, by a process beside a node, out of its vault: linearizable in strict regions."""
+    """Fenced, by a process beside a node, from its vault: linearizable in strict regions."""
     FENCED_API = "fenced-api"
     """Fenced, by a node's own API: linearizable in strict regions."""
     STREAM = "stream"
-    """By the stream port, whichever member the client goes to: as of a member."""
+    """By the stream port, at the member that the client chooses: as of a member."""
     HTTP = "http"
     """By the HTTP port of a member: as of a member."""
     LOCAL = "local"
-    """What a node has applied (`serializable`): may be old."""
+    """The applied state of a node (`serializable`): may be old."""
 
 
 FENCED = frozenset((Path.VAULT_READER, Path.FENCED_API))
 
 
 LOOK, CANCEL = "look", "cancel"
-"""Beside the operations of the catalog: how far a procedure is; that it is to be taken back."""
+"""In addition to the operations of the catalog: reading and cancelling a procedure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of the catalog, which is none of the meta storage: the first of its arguments names the procedure."""
+    """A request of the catalog, not of the metadata store: the first of its arguments names the procedure."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To a `Call`: the procedure as it was recorded at `revision`, and whether its end is released; or why not."""
+    """To a `Call`: the procedure as recorded at `revision`, and whether its end is released; or the error."""
 
     state: str = ""
     revision: int = 0
@@ -79,7 +79,7 @@ Request = Put | DeleteRange | Txn | Range | Compact | LeaseGrant | LeaseRevoke |
 
 
 class Why(enum.Enum):
-    """Of a refusal."""
+    """The reason of a refusal."""
 
     UNAVAILABLE = "unavailable"
     FENCED = "fenced"
@@ -87,19 +87,19 @@ class Why(enum.Enum):
     DENIED = "denied"
     COMPACTED = "compacted"
     REJECTED = "rejected"
-    """The request is not possible as it is: limits, an unknown lease, a revision to come."""
+    """The request is invalid in this state: limits, an unknown lease, a future revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """`result`: of `metastore.results`; of a `Call` an `Answer`. A revision of 0 is one that was not told."""
+    """`result`: of `metastore.results`; of a `Call` an `Answer`. A revision of 0 is unknown."""
 
     result: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Surely not done, now and later."""
+    """Certainly not executed, now and later."""
 
     why: Why
     text: str = ""
@@ -107,7 +107,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """May take effect at any later time. `revision`: of a write of which it is known that it is committed."""
+    """May take effect at any later time. `revision`: of a write that is known to be committed."""
 
     text: str = ""
     revision: int = 0
@@ -144,7 +144,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class WatchAsked:
-    """`resumes`: the number of the watch that this one goes on after; 0 for none."""
+    """`resumes`: the number of the watch that this one continues; 0 for none."""
 
     at: Moment
     number: int
@@ -156,7 +156,7 @@ class WatchAsked:
 
 @dataclass(frozen=True, slots=True)
 class WatchBegan:
-    """`revision`: of the store, as the node told it. A watch without a start shows what is behind it."""
+    """`revision`: of the store, from the node. A watch without a start gets later changes."""
 
     at: Moment
     number: int
@@ -172,7 +172,7 @@ class WatchDelivered:
 
 @dataclass(frozen=True, slots=True)
 class WatchProgressed:
-    """It was said that every event up to `revision` was delivered."""
+    """The node reported that every event up to `revision` was delivered."""
 
     at: Moment
     number: int
@@ -185,12 +185,12 @@ class Ending(enum.Enum):
     BROKEN = "broken"
     """The connection or the node is gone, or it refused."""
     OTHER_HISTORY = "other-history"
-    """It was told that it can't go on, since the history is another one now."""
+    """The node reported that it cannot continue, since the history is another one now."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEnded:
-    """`minimal_revision`: MM, as the node told it with COMPACTED."""
+    """`minimal_revision`: MM, from the node with COMPACTED."""
 
     at: Moment
     number: int
@@ -200,7 +200,7 @@ class WatchEnded:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Some node has applied this revision, the first to do so: seen from outside, by no client."""
+    """The first node has applied this revision: observed by the world, by no client."""
 
     at: Moment
     events: RevisionEvents
@@ -208,7 +208,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """All keys of a node, read when everything was quiet again."""
+    """All keys of a node, read at the end."""
 
     at: Moment
     node: str
@@ -217,8 +217,8 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What the history begins with: everything that is committed up to `revision` was so before, in another one, and
-    was restored from a backup; in `generation` it goes on. Put in by the world, as `Committed`."""
+    """The beginning of the history: everything up to `revision` was committed in an earlier one and restored from a
+    backup; it continues in `generation`. Recorded by the world, as `Committed`."""
 
     at: Moment
     revision: int
@@ -231,7 +231,7 @@ Event = Begun | Ended | WatchEvent | Committed | Final | Restored
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A request and what came of it. `outcome` None: there was no answer when the recording ended."""
+    """A request and its outcome. `outcome` None: there was none when the recording ended."""
 
     number: int
     client: str
@@ -246,7 +246,7 @@ class Operation:
 
     @property
     def result(self) -> Any:
-        """None where it is not known to have been done."""
+        """None if it is not known to have been executed."""
         return self.outcome.result if isinstance(self.outcome, Ok) else None
 
     @property

@@ -1,7 +1,7 @@
-"""The smallest part of a plan that still fails: the shortest prefix, then without each fault that is not needed.
+"""The smallest part of a plan that still fails: the shortest prefix, then without each unnecessary fault.
 
-What counts as failing is for the caller to say: a part that fails by another checker is another failure, and the faults
-that are left would be those of that one.
+The caller decides what counts as failing: a part that fails by another checker is another failure, and the remaining
+faults would be those of that one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Trouble in the middle of a snapshot of the Raft group: who receives it dies, or who sends it is cut off from it.
+"""Faults during a snapshot of the Raft group: its receiver dies, or its sender is cut off.
 
-A transfer takes milliseconds, so nothing that comes at a time of its own meets it: the trap waits for a piece.
+A transfer takes milliseconds, so no fault at a fixed time would hit it: the trap waits for a piece.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from palisade.raftgroup.snapshot_transfer import SnapshotMessage
 from tests.sim.world import World
 
 PIECES_MAX = 3
-"""More than that few snapshots have."""
+"""Few snapshots have more pieces."""
 
 
 def at_a_piece(world: World, receiver: str, number: int, act: Callable[[str], None]) -> None:

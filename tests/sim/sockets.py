@@ -1,11 +1,11 @@
 """Sockets of simulated processes: streams of bytes and datagrams, under asyncio's own transports and protocols.
 
-So whatever speaks through `create_connection`, `create_server` and `create_datagram_endpoint` runs as it is: the stream
-port, the connections of holders, SWIM. A stream is two ends; each keeps the order of what it sends. When a direction
-is blocked what is sent waits, and after a while the connection is given up by both ends, each in its own time.
+All code that uses `create_connection`, `create_server` and `create_datagram_endpoint` runs unmodified: the stream port,
+the connections of lease holders, SWIM. A stream is two ends; each keeps the order of what it sends. When a direction is
+blocked the data wait, and after a while both ends close the connection, each in its own time.
 
-A stream takes what its window has room for, and has room again when the other side has read. The rest is kept by who
-writes, and beyond a bound its protocol is told to pause (`asyncio.Transport`, as `set_write_buffer_limits` has it).
+A stream accepts what its window has room for, and has room again when the other side has read. The rest is buffered by
+the writer, and beyond a bound its protocol is paused (`asyncio.Transport`, as `set_write_buffer_limits` has it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.simulation import Process
 
 
 class Listener:
-    """What `create_server` returns."""
+    """The result of `create_server`."""
 
     def __init__(self, loop: SimLoop, address: tuple[str, int], factory: Callable[[], asyncio.Protocol]) -> None:
         self.loop, self.address, self.factory = loop, address, factory
@@ -38,7 +38,7 @@ class Listener:
 
 
 class SimLoop(FastLoop):
-    """The event loop of a process on the host `name`, whose address is `host`. `process` is set when it is made."""
+    """The event loop of a process on the host `name`, whose address is `host`. `process` is set when it is created."""
 
     network: Network
     process: Process
@@ -53,7 +53,7 @@ class SimLoop(FastLoop):
         return listener
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
-        """Raises ConnectionRefusedError; where nothing passes it takes for ever."""
+        """Raises ConnectionRefusedError; never returns if nothing passes."""
         network, there = self.network, self.network.hosts[host]
         if not (network.passes(self.name, there) and network.passes(there, self.name)):
             await self.create_future()
@@ -93,7 +93,7 @@ class Transport(asyncio.Transport):
         self._stuck = 0.0
         self._paused: list[bytes] | None = None
         self._under_way = 0
-        """Bytes that the network has taken, and the other side has not read."""
+        """Bytes that the network has accepted, and the other side has not read."""
         self._unsent = bytearray()
         self._looking_for_room = False
         self.pauses_writer = False
@@ -107,7 +107,7 @@ class Transport(asyncio.Transport):
     # asyncio's side
 
     def write(self, data: Any) -> None:
-        """Also when it is closed, while what was written before has not left: as asyncio takes it."""
+        """Also when it is closed, while earlier data have not left: as asyncio does."""
         if self.lost or not data or (self.closed and not self._unsent):
             return
         if self._unsent:
@@ -125,14 +125,14 @@ class Transport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """What was written arrives before the other end hears of it."""
+        """Earlier data arrive before the other end is notified."""
         if not self.closed and not self.lost:
             self.closed = True
             if not self._unsent:
                 self._say_goodbye()
 
     def abort(self) -> None:
-        """What has not left is dropped."""
+        """Data that have not left are dropped."""
         if self._unsent:
             self._unsent.clear()
             if self.closed and not self.lost:
@@ -171,7 +171,7 @@ class Transport(asyncio.Transport):
             self._hear_of_room()
 
     def _hear_of_room(self) -> None:
-        """An acknowledgement comes back, again and again where nothing passes."""
+        """An acknowledgement arrives; it is repeated while nothing passes."""
         network = self.loop.network
         if network.passes(self.there, self.loop.name):
             way = network.stream_way(self.there, self.loop.name)
@@ -180,7 +180,7 @@ class Transport(asyncio.Transport):
             network.simulation.after(RETRANSMIT_S, self._hear_of_room)
 
     def _go_on(self) -> None:
-        """There is room for more of what has not left."""
+        """There is room for more of the buffered data."""
         self._looking_for_room = False
         if self.lost or not self._unsent:
             return
@@ -216,7 +216,7 @@ class Transport(asyncio.Transport):
             simulation.after(max(0.0, when - simulation.now), self._pump)
 
     def _pump(self) -> None:
-        """What is due arrives, all of it at once."""
+        """Everything that is due arrives at once."""
         self._pumping = False
         network, now = self.loop.network, self.loop.network.simulation.now
         if not self._outgoing:
@@ -242,7 +242,7 @@ class Transport(asyncio.Transport):
             self._pump_at(self._outgoing[0][0])
 
     def _wait(self, now: float) -> None:
-        """Nothing passes: try again, until the connection is given up."""
+        """Nothing passes: retry, until the connection is closed."""
         network = self.loop.network
         if not self._stuck:
             self._stuck = now + network.patience()
@@ -275,7 +275,7 @@ class Transport(asyncio.Transport):
             self.peer.loop.process.call(self.peer._end, error)
 
     def _died(self) -> None:
-        """The process is gone: the other end hears of it from the system, or, without power, only by silence."""
+        """The process is gone: its system notifies the other end, or, without power, it only falls silent."""
         if self.lost:
             return
         self.lost = True

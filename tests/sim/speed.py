@@ -1,8 +1,8 @@
 """How fast simulated time passes: simulated seconds for each second of CPU, of three members without faults.
 
-Of CPU and not of wall time, since others may use the machine. Idle, as a cluster that only keeps itself alive, at the
-paces of most seeds (`ambient.PACES`) and at those of production; and with all the clients of a seed. The checkers look
-on in each. What a run says at its end is of its seeds as they are: with clients, faults and followers.
+Of CPU and not of wall time, since others may use the machine. Idle, at the polling intervals of most seeds
+(`ambient.PACES`) and at those of production; and with all the clients of a seed. The checkers run in each. The figures
+that a run prints at its end include clients, faults and followers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Histories for the tests of checkers, told step by step: what is committed, what was asked, what was heard."""
+"""Histories for the tests of checkers, built step by step: commits, requests, results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Broken = Callable[["Story"], None]
 
 
 class Story:
-    """What happened: writes that are committed in the order of the story, and what is told of them."""
+    """Writes that are committed in the order of the calls, and results."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -49,7 +49,7 @@ class Story:
         return committed
 
     def said(self, request: Any, outcome: Any, **more: Any) -> None:
-        """Asked and answered, and nothing happened meanwhile."""
+        """A request and its response, with nothing in between."""
         self.history.end(self.history.begin("w", "n1", Path.LEADER, request, **more), outcome)
 
     def read(self, *kvs: KeyValue, key: bytes = A, path: Path = Path.MEMBER, revision: int = 0, at: int = 0) -> None:

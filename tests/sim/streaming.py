@@ -1,7 +1,7 @@
-"""Clients of the stream port: `client` as it is, over simulated sockets, with its own retries, moves and watches.
+"""Clients of the stream port: the product's `client`, over simulated sockets, with its own retries, moves and watches.
 
-What they ask for is recorded as one operation each, however often the client sent it: that it has one effect, and the
-answer of that one, is what its request ids are for (M3). A client is not of any one node; the history says "stream".
+Each request is recorded as one operation, however often the client sent it: request ids must ensure that it has one
+effect and its result (M3). A client belongs to no single node; the history records the path "stream".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BURST = 4
 
 
 class Streamer:
-    """Now and then it asks for several things at once."""
+    """Sometimes it sends several requests at once."""
 
     def __init__(self, client: Client, asking: Asking, going: Callable[[], bool], pause_s: float) -> None:
         self._client, self._asking, self._going, self._pause_s = client, asking, going, pause_s
@@ -59,9 +59,10 @@ class Streamer:
 
 
 class LastingWatcher:
-    """One client, whose watch goes on over restores, or would: where the history is another one, it has to end (M4).
+    """One client, whose watch continues over restores, or would: if the history is another one, it must end (M4).
 
-    It is not recorded, since a watch of two histories is none of either. It looks itself at what it is told."""
+    It is not recorded, since a watch of two histories belongs to neither. It checks its events itself.
+    """
 
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._world, self._going = client, client.world, going
@@ -82,8 +83,8 @@ class LastingWatcher:
                     await asyncio.sleep(1.0)
 
     async def _watch(self, stream: StreamClient) -> None:
-        """What it is told first shows of which history it is. What both have in common it may be told by a node that
-        has not come to the break yet."""
+        """The first event shows its history. Events of the common part may come from a node that has not reached the
+        break yet."""
         world, generation = self._world, 0
         async with stream.watch(b"q", b"t", progress_s=PROGRESS_S) as watch:
             async for events in watch:
@@ -99,13 +100,13 @@ class LastingWatcher:
 
 
 def connected(world: World, name: str, at: Sequence[Host] = ()) -> StreamClient:
-    """To any member, and it goes to the leader by itself; or it stays `at` these."""
+    """To any member, then to the leader by itself; or it stays `at` these."""
     endpoints = [f"{host.address}:{STREAM}" for host in at or world.members]
     return StreamClient(endpoints, timeout_s=TIMEOUT_S, client_id=name, follow_leader=not at)
 
 
 def sent(stream: StreamClient, request: Request) -> Awaitable[Any]:
-    """By the methods that a user has."""
+    """By the methods of the public client."""
     match request:
         case Put():
             return stream.put(
@@ -136,20 +137,21 @@ def sent(stream: StreamClient, request: Request) -> Awaitable[Any]:
 
 
 class StreamWatcher:
-    """Watches all below `q` and `s`, for a while, then by another client from where that one has come to.
+    """Watches all below `q` and `s`, for a while, then with another client from where that one has come to.
 
-    `start`: the first revision; 0: what is behind the present. It looks at `going` whenever it is told something."""
+    `start`: the first revision; 0: later changes only. It checks `going` after every event.
+    """
 
     def __init__(self, client: Client, going: Callable[[], bool], start: int = 0, wanted: Wanted = EVERYTHING) -> None:
         self._client, self._going, self._wanted = client, going, wanted
         self._world = client.world
         self._from, self._before = start, 0
         self.delivered = 0
-        """How often it was told of events."""
+        """How often it got events."""
 
     @property
     def next_revision(self) -> int:
-        """What it has not been told of yet; 0: it does not know."""
+        """The first revision that it has not received; 0: unknown."""
         return self._from
 
     async def run(self) -> None:
@@ -160,7 +162,7 @@ class StreamWatcher:
                 await self.live(stream)
 
     async def live(self, stream: StreamClient) -> None:
-        """For `life_s` at most. Its start is told: one that the node chooses is known to the client alone."""
+        """For `life_s` at most. Its start is recorded: one that the node chooses is known to the client alone."""
         history, name = self._world.history, self._client.name
         if not self._from:
             try:

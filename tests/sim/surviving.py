@@ -1,8 +1,8 @@
-"""A majority is lost for ever, and one that survived goes on alone: `palisade recover-quorum`, as docs/cli.md says.
+"""A majority is lost forever, and a survivor continues alone: `palisade recover-quorum`, as docs/cli.md describes.
 
-What becomes of its log is `node/survivor_store.py`; its vault is put aside. The others have new disks, and join it.
-Mostly the administrator takes the survivor that holds most, as the documentation says; another one loses more, and
-must lose nothing of what it has.
+`node/survivor_store.py` changes its log; its vault is moved aside. The others have new disks, and join it. Mostly the
+administrator takes the survivor with the longest log, as the documentation says; another one loses more, and must not
+lose anything of its own log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Survivors:
-    """What the administrator does."""
+    """The administrator's actions."""
 
     def __init__(self, nemesis: Nemesis, disaster: Disaster) -> None:
         self._nemesis, self._world, self._disaster = nemesis, nemesis.world, disaster
@@ -59,7 +59,7 @@ class Survivors:
         disaster.admin.process.start(self._go_on(host, at, SHORTEST_S + fault.for_s, chance))
 
     def _survivor(self, chance: Random) -> tuple[Host, Break] | tuple[None, None]:
-        """One that may be it by its own log: a member, and not the only voter already."""
+        """A possible survivor by its own log: a member, and not the only voter already."""
         found = []
         for host in self._world.members:
             try:
@@ -113,8 +113,8 @@ def base_of(host: Host, at: Break, before: History) -> Base:
 
 
 def same_until(past: list[RevisionEvents], committed: tuple[RevisionEvents, ...]) -> int:
-    """Up to which revision they are the same. An entry that only the survivor has may have made others than those that
-    were committed."""
+    """Up to which revision they are the same. An entry that only the survivor has may have created other revisions than
+    the committed ones."""
     same = 0
     for ours, theirs in zip(past, committed, strict=False):
         if ours != theirs:

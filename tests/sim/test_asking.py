@@ -1,4 +1,4 @@
-"""What clients ask for is possible, and of every kind."""
+"""Generated requests are valid, and of every kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def asking() -> Asking:
     return Asking(World(1, Settings()))
 
 
-def test_everything_that_is_asked_is_allowed_and_every_part_is_asked_for() -> None:
+def test_generated_requests_are_valid_and_cover_every_part() -> None:
     clients = asking()
     requests = [clients.anything() for _ in range(3000)]
     for request in requests:
@@ -29,8 +29,8 @@ def test_everything_that_is_asked_is_allowed_and_every_part_is_asked_for() -> No
     assert {each.target for each in compares} == set(CompareTarget)
 
 
-def test_no_transaction_in_a_transaction_is_about_strict_and_other_keys() -> None:
-    """The checker of strict keys looks at a nested one as a whole, or not at all."""
+def test_nested_transactions_do_not_mix_strict_and_other_keys() -> None:
+    """The checker of strict keys examines a nested one as a whole, or not at all."""
     clients = asking()
     for request in (clients.transaction() for _ in range(3000)):
         nested = [step for step in (*request.success, *request.failure) if isinstance(step, Txn)]
@@ -38,7 +38,7 @@ def test_no_transaction_in_a_transaction_is_about_strict_and_other_keys() -> Non
             assert len({start.partition(b"/")[0] for start, _ in spans_of(each)}) == 1
 
 
-def test_a_swap_is_of_what_was_told_last() -> None:
+def test_swap_compares_with_the_last_reported_value() -> None:
     clients = asking()
     clients.hears(Range(b"s/a"), Ok(RangeResult(9, (ROW,), False, 1)))
     compares = [clients._swap().compare[0] for _ in range(50)]

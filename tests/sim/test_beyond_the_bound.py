@@ -1,4 +1,4 @@
-"""Clocks that drift by more than the product allows: leases may break, and are seen to; nothing else may (F3)."""
+"""Clocks that drift by more than the product allows: leases may break, and that is detected; nothing else may (F3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.world import Settings, Violation, World
 
 
 def stale() -> History:
-    """A read behind a write, which does not show it."""
+    """A read after a write, which does not return it."""
     history = History()
     put = history.begin("c1", "n1", Path.MEMBER, Put(b"s/a", b"1"))
     history.end(put, Ok(PutResult(2, None)))
@@ -31,7 +31,7 @@ def test_reads_may_be_old_and_writes_are_judged_without_them() -> None:
     assert [operation.number for operation in writes_of(stale()).operations()] == [1]
 
 
-def test_only_what_leases_promise_is_excused_and_counted() -> None:
+def test_only_stale_reads_by_leases_are_excused() -> None:
     world = World(1, Settings())
     world.excused = EXCUSED
     world.fail("lease safety", "a page is up")
@@ -42,13 +42,13 @@ def test_only_what_leases_promise_is_excused_and_counted() -> None:
     world.close()
 
 
-def test_only_one_scenario_has_clocks_that_are_that_wrong() -> None:
+def test_clocks_beyond_the_bound_are_in_one_scenario() -> None:
     """Within the bound (1 %) everything is promised, and no checker is excused."""
     for name, scenario in SCENARIOS.items():
         assert (settings_of(3, scenario).drift > 0.01) == (name == "drift")
 
 
-def test_clocks_beyond_the_bound_break_what_is_excused_and_nothing_else() -> None:
+def test_clocks_beyond_the_bound_break_only_excused_checks() -> None:
     """scenarios.md: "beyond the bound the checker must be able to see a violation (this proves the checker)"."""
     plan = tuple(Fault(2.0 + 7.0 * number, Kind.ISOLATE_LONG, "f1", "n1", 6.0) for number in range(2))
     seen: set[str] = set()

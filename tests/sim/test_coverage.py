@@ -1,4 +1,4 @@
-"""Coverage: rows that come out of the product's types, counts that add up, runs that fail for what they never reach.
+"""Coverage: rows derived from the product's types, counts that add up, runs that fail for unreached rows.
 
 Issue 5: "how often each fault, state, transition and decision row was reached. A row that is never reached is a failure
 of the run."
@@ -55,7 +55,7 @@ class Extend:
 
 
 def test_names_of_types_are_the_names_of_their_answers() -> None:
-    """One rule for what is expected and for what is counted."""
+    """One rule for expected and for counted rows."""
     kinds = names_of(Refuse | TakeAll | Extend | None, Why)
     assert kinds == [
         "refuse too-old", "refuse lost", "take-all", "extend", "extend truncates", "none", "too-old", "lost",
@@ -64,12 +64,12 @@ def test_names_of_types_are_the_names_of_their_answers() -> None:
     assert list(map(name_of, answers)) == kinds
 
 
-def test_a_narrow_type_has_the_rows_that_it_can_have() -> None:
+def test_narrow_type_has_the_rows_that_it_can_have() -> None:
     assert names_of(Refuse, narrow={Refuse: (Why.LOST,)}) == ["refuse lost"]
 
 
-def test_a_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is typed a second time: a member that is added to an enum is expected from then on."""
+def test_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is listed twice: a member that is added to an enum is expected from then on."""
     more = enum.Enum("Kind", {**{kind.name: kind.value for kind in tests.sim.faults.Kind}, "SUNSPOTS": "sunspots"})
     why = enum.Enum(
         "State", {**{each.name: each.value for each in palisade.fencing.messages.HolderPhase}, "HALF_OPEN": "half"}
@@ -90,12 +90,12 @@ def test_a_new_fault_or_reason_is_a_new_row(monkeypatch: pytest.MonkeyPatch) -> 
         (lambda: palisade.catalog.procedures.NEXT, palisade.catalog.procedures.ProcedureState),
     ],
 )
-def test_a_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:
-    """A state that is added, and is not in the table, is noticed here; a change that is not in it, by the first run."""
+def test_table_of_changes_knows_every_state(table: groups.Table, states: type[enum.Enum]) -> None:
+    """A new state that is not in the table is detected here; a transition that is not in it, by the first run."""
     assert set(table()) == set(states)
 
 
-def test_refusals_of_a_recovery_are_rows_each() -> None:
+def test_each_refusal_of_a_recovery_is_a_row() -> None:
     rows = expected()
     for reason in RefusalReason:
         assert f"recovery decision: refuse {reason.value}" in rows
@@ -114,7 +114,7 @@ MADE = Group("door", lambda: ("open", "shut", "ajar"), "push it")
 ROWS = {f"door: {name}": MADE for name in MADE.rows()}
 
 
-def test_a_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
+def test_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
     counts = {"door: open": 3, "door: ajar": 1}
     table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={}, seldom={})
     assert table.failed
@@ -123,15 +123,15 @@ def test_a_row_that_was_never_reached_fails_a_run_of_all_scenarios() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "whole"), [(ENOUGH - 1, True), (ENOUGH, False)])
-def test_fewer_seeds_or_one_scenario_only_tell_what_is_missing(seeds: int, whole: bool) -> None:
+def test_fewer_seeds_or_one_scenario_only_report_missing_rows(seeds: int, whole: bool) -> None:
     table = table_of({}, seeds, whole=whole, rows=ROWS, exempt={}, seldom={})
     assert not table.failed
     assert list(table.missing) == list(ROWS)
     assert f"{ENOUGH} seeds of all scenarios are to reach every row" in verdict(table)[-1]
 
 
-def test_an_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
-    """The list must not rot: whoever makes a row possible takes it off."""
+def test_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
+    """The list must stay current: a change that makes a row possible removes it from the list."""
     exempt = {"door: shut": "it has no hinges"}
     counts = {"door: open": 3, "door: ajar": 1}
     assert not table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt=exempt, seldom={}).failed
@@ -140,22 +140,22 @@ def test_an_exempt_row_is_not_missed_and_must_not_be_reached() -> None:
     assert list(reached.wrong) == ["door: shut"]
 
 
-def test_an_exempt_row_that_there_is_not_is_wrong() -> None:
+def test_unknown_exempt_row_is_an_error() -> None:
     table = table_of({}, 1, whole=False, rows=ROWS, exempt={"door: gone": "there was one"}, seldom={})
     assert list(table.wrong) == ["door: gone"]
     assert table.failed
 
 
 @pytest.mark.parametrize("times", [0, 2])
-def test_a_seldom_row_is_neither_demanded_nor_wrong(times: int) -> None:
+def test_rare_row_is_neither_required_nor_wrong(times: int) -> None:
     counts = {"door: open": 3, "door: ajar": 1, "door: shut": times}
     table = table_of(counts, ENOUGH, whole=True, rows=ROWS, exempt={}, seldom={"door: shut": "its hinges stick"})
     assert not table.failed
     assert list(table.seldom) == ([] if times else ["door: shut"])
 
 
-def test_what_a_group_does_not_know_is_wrong_and_what_is_of_no_group_is_shown() -> None:
-    """A change of state that nobody has written down, however few seeds come to it."""
+def test_unknown_row_of_a_group_is_an_error_and_ungrouped_rows_are_shown() -> None:
+    """A transition that is not listed, however few seeds reach it."""
     table = table_of({"door: open -> gone": 1, "weather: rain": 2}, 1, whole=False, rows=ROWS, exempt={}, seldom={})
     assert list(table.wrong) == ["door: open -> gone"]
     assert dict(table.beside) == {"weather: rain": 2}
@@ -192,12 +192,12 @@ def everything() -> Counts:
     return dict.fromkeys(expected().keys() - EXEMPT.keys(), 1)
 
 
-def test_a_run_of_enough_seeds_ends_with_0_when_everything_was_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_enough_seeds_ends_with_0_when_everything_was_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_of([everything()] * ENOUGH, "--count", str(ENOUGH)).end() == 0
     assert '"missing": {}' in capsys.readouterr().out
 
 
-def test_a_run_of_enough_seeds_ends_with_1_when_a_row_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_enough_seeds_ends_with_1_when_a_row_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     counts = everything()
     del counts["raft role: leader"]
     assert report_of([counts] * ENOUGH, "--count", str(ENOUGH)).end() == 1
@@ -205,12 +205,12 @@ def test_a_run_of_enough_seeds_ends_with_1_when_a_row_is_missing(capsys: pytest.
     assert report_of([counts] * (ENOUGH - 1), "--count", str(ENOUGH - 1)).end() == 0
 
 
-def test_a_run_of_one_scenario_need_not_come_to_everything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_one_scenario_need_not_reach_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_of([{}] * ENOUGH, "--count", str(ENOUGH), "--scenario", "calm").end() == 0
 
 
-def test_a_real_run_reaches_only_what_is_known() -> None:
-    """And the same when it is run again: counting changes nothing, and is put away after it."""
+def test_real_run_reaches_only_known_rows() -> None:
+    """And the same when it is run again: counting changes nothing, and is removed after it."""
     first, again = run_seed(5, "strange"), run_seed(5, "strange")
     assert not first.violation, first.violation
     assert (first.digest, first.coverage) == (again.digest, again.coverage)
@@ -220,8 +220,8 @@ def test_a_real_run_reaches_only_what_is_known() -> None:
     assert "coverage: " in shown(table)
 
 
-def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
-    """R7, R8, M6, on members and on a follower, which is turned away at the door already with another cluster's."""
+def test_foreign_vault_is_refused_with_its_reason() -> None:
+    """R7, R8, M6, on members and on a follower, which is refused when it joins with another cluster's."""
     places = zip([*WAYS, RefusalReason.FOREIGN_CLUSTER], itertools.cycle(("n2", "f1", "n3", "f1")), strict=False)
     plan = tuple(
         Fault(1.0 + 2.6 * number, Kind.FOREIGN_VAULT, name, "n1", 0.1, amount_of(reason, name))
@@ -234,8 +234,8 @@ def test_a_vault_that_is_not_the_nodes_own_is_refused_for_what_it_is() -> None:
     assert outcome.coverage["life: rejected"] == 1
 
 
-def test_a_vault_that_has_parted_from_a_past_nobody_knows_any_more_takes_a_snapshot() -> None:
-    """Its digest is nobody's until the snapshot is done (strange 102053)."""
+def test_vault_diverged_from_a_compacted_past_takes_a_snapshot() -> None:
+    """Its digest matches no history until the snapshot is complete (strange 102053)."""
     plan = (
         Fault(4.0, Kind.FOREIGN_VAULT, "f1", "n1", 3.0, amount_of(RefusalReason.DIVERGED, "f1")),
         *(Fault(at_s, Kind.COMPACT, "n1", "n2") for at_s in (5.0, 6.0)),
@@ -250,8 +250,8 @@ def amount_of(reason: RefusalReason, name: str) -> float:
     return (ways.index(reason) + 0.5) / len(ways)
 
 
-def test_faults_that_wait_for_their_moment_meet_it() -> None:
-    """By chance, one run in a hundred comes to these rows."""
+def test_guided_faults_hit_their_moment() -> None:
+    """By chance, one run in a hundred reaches these rows."""
     plan = (
         Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.4),
         Fault(8.0, Kind.DROPPED_IN_RECOVERY, "n3", "n1", 0.5, 0.5),
@@ -268,7 +268,7 @@ def test_faults_that_wait_for_their_moment_meet_it() -> None:
     assert not [row for row in rows if not outcome.coverage.get(row)]
 
 
-def test_nodes_are_stopped_wherever_they_are_on_their_way() -> None:
+def test_nodes_are_stopped_in_every_phase() -> None:
     """scenarios.md: "Stop during recovery: clean, no hang"."""
     plan = tuple(
         Fault(1.0 + 1.5 * number, Kind.STOP_IN_START, ("n2", "f1")[number % 2], "n1", 0.2, (number // 2 + 0.5) / 4)
@@ -279,7 +279,7 @@ def test_nodes_are_stopped_wherever_they_are_on_their_way() -> None:
     assert not [phase for phase in ON_ITS_WAY if not outcome.coverage.get(f"stopped while: {phase.value}")]
 
 
-def test_who_is_held_for_dead_may_still_say_good_bye() -> None:
+def test_node_considered_dead_may_still_leave() -> None:
     outcome = run_seed(3, "calm", (Fault(1.0, Kind.STOP_SUSPECTED, "n2", "n1", 0.5, 0.6),), Settings())
     assert not outcome.violation, outcome.violation
     assert outcome.coverage.get("swim change: dead -> left")

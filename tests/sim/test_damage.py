@@ -36,7 +36,7 @@ async def _at_once() -> None: ...
 
 
 @pytest.mark.parametrize("part", Part)
-async def test_no_damage_of_a_record_is_taken_for_what_was_written(part: Part) -> None:
+async def test_damaged_record_is_never_accepted(part: Part) -> None:
     disk = await filled()
     for seed in range(300):
         damage = damaged(disk, part, Random(seed))
@@ -48,11 +48,11 @@ async def test_no_damage_of_a_record_is_taken_for_what_was_written(part: Part) -
 
 
 @pytest.mark.parametrize("part", Part)
-def test_an_empty_disk_has_nothing_to_damage(part: Part) -> None:
+def test_empty_disk_has_nothing_to_damage(part: Part) -> None:
     assert damaged(Disk(Simulation(1), "n1"), part, Random(1)) is None
 
 
-async def test_what_is_let_through_is_what_the_node_starts_with(monkeypatch: Any) -> None:
+async def test_undetected_damage_is_what_the_node_starts_with(monkeypatch: Any) -> None:
     disk = await filled()
     before = dict(disk.stored[Table.KEY])
     monkeypatch.setattr(RowChecksums, "unseal", lambda self, table, key, sealed: sealed[:-8])

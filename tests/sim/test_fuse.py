@@ -1,4 +1,4 @@
-"""A fuse ends or pauses a process between two callbacks of a turn (issue 5, "crash at any await point")."""
+"""A fuse kills or pauses a process between two callbacks of a turn (issue 5, "crash at any await point")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counting(simulation: FastSimulation, seen: list[int], tasks: int) -> Process
 
 
 @pytest.mark.parametrize("calls", range(1, 13))
-def test_what_is_ahead_of_it_in_a_turn_is_done_and_nothing_behind(calls: int) -> None:
+def test_fuse_stops_a_turn_at_its_place(calls: int) -> None:
     simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
     counting(simulation, whole, 3)
     simulation.run_for(1.0)
@@ -43,7 +43,7 @@ def test_what_is_ahead_of_it_in_a_turn_is_done_and_nothing_behind(calls: int) ->
 
 
 @pytest.mark.parametrize("calls", range(1, 13))
-def test_who_is_paused_there_goes_on_with_what_is_left(calls: int) -> None:
+def test_process_paused_by_a_fuse_continues_with_the_rest(calls: int) -> None:
     simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
     counting(simulation, whole, 3)
     simulation.run_for(1.0)
@@ -57,7 +57,7 @@ def test_who_is_paused_there_goes_on_with_what_is_left(calls: int) -> None:
     simulation.close()
 
 
-def test_a_fuse_that_is_put_out_does_nothing() -> None:
+def test_disarmed_fuse_does_nothing() -> None:
     simulation, seen = FastSimulation(1), list[int]()
     process = counting(simulation, seen, 2)
     light_fuse(process, 3, process.kill)
@@ -69,7 +69,7 @@ def test_a_fuse_that_is_put_out_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_what_is_synced_when_a_process_dies_is_there_or_not(lands: bool) -> None:
+def test_sync_during_a_kill_is_durable_or_not(lands: bool) -> None:
     simulation = FastSimulation(1)
     process = simulation.process("p", loop=FastLoop)
     journal = MemoryJournal(lambda: asyncio.sleep(1.0))
@@ -90,8 +90,8 @@ def test_what_is_synced_when_a_process_dies_is_there_or_not(lands: bool) -> None
     simulation.close()
 
 
-def test_a_fuse_that_is_put_out_does_nothing_where_it_has_burnt_down_already() -> None:
-    """Storm 210149: it died of it when all was to be well, and nobody started it again."""
+def test_fired_fuse_cannot_be_disarmed() -> None:
+    """Storm 210149: the process died of it when all faults were to be removed, and was not restarted."""
     simulation, seen = FastSimulation(1), list[int]()
     process = counting(simulation, seen, 1)
     light_fuse(process, 1, process.kill)
@@ -103,7 +103,7 @@ def test_a_fuse_that_is_put_out_does_nothing_where_it_has_burnt_down_already() -
     simulation.close()
 
 
-def test_a_later_fuse_takes_the_place_of_one_that_has_burnt_down() -> None:
+def test_later_fuse_replaces_a_fired_one() -> None:
     simulation, seen, died = FastSimulation(1), list[int](), list[int]()
     process = counting(simulation, seen, 1)
     light_fuse(process, 1, lambda: died.append(1))

@@ -1,4 +1,5 @@
-"""The recording of a simulation (issue 5): one order, both ends of everything, the same again from a file."""
+"""The recording of a simulation (issue 5): one order, both ends of every operation, the same when loaded from a
+file."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def some_history() -> History:
     return history
 
 
-def test_everything_is_in_one_order() -> None:
+def test_history_events_are_in_one_order() -> None:
     history = some_history()
     assert [event.at for event in history.events] == [Moment(n, n / 8) for n in range(len(history.events))]
     first, txn, again, unanswered, refused, call = history.operations()
@@ -59,7 +60,7 @@ def test_everything_is_in_one_order() -> None:
     assert not call.unknown
 
 
-def test_a_history_comes_back_from_its_file() -> None:
+def test_history_comes_back_from_its_file() -> None:
     history = some_history()
     lines = list(dump(history))
     loaded = load(lines)
@@ -71,7 +72,7 @@ def test_a_history_comes_back_from_its_file() -> None:
     assert loaded.operations()[-1].number == 8, "numbers go on behind those of the file"
 
 
-def test_what_is_no_history_is_refused() -> None:
+def test_invalid_history_is_refused() -> None:
     lines = list(dump(some_history()))
     with pytest.raises(NotBegun):
         load(lines[1:])
@@ -81,7 +82,7 @@ def test_what_is_no_history_is_refused() -> None:
         load([lines[0][:-5]])
 
 
-def test_nothing_ends_that_did_not_begin_or_ends_twice() -> None:
+def test_operation_ends_once_and_only_after_its_begin() -> None:
     history = History()
     number = history.begin("c", "n1", Path.LEADER, Range(b"a"))
     history.end(number, Refused(Why.UNAVAILABLE))
@@ -97,7 +98,7 @@ def test_nothing_ends_that_did_not_begin_or_ends_twice() -> None:
             wrong()
 
 
-def test_errors_are_refusals_or_leave_it_open() -> None:
+def test_errors_are_refusals_or_unknown_outcomes() -> None:
     assert outcome_of(NotLeader(None)).why is Why.UNAVAILABLE
     assert outcome_of(Compacted("below 5", 5)).why is Why.COMPACTED
     assert outcome_of(LeaseNotFound("7")).why is Why.REJECTED

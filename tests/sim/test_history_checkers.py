@@ -1,4 +1,4 @@
-"""Each checker of histories is proved by histories that break what it is for, and accepts one that breaks nothing."""
+"""Each checker of histories is proved by histories that violate its property, and accepts a valid one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.sim.test_leases import BROKEN_LEASES
 
 
 def good(story: Story) -> None:
-    """A little of everything, and nothing wrong."""
+    """A small valid history with all kinds of events."""
     first = story.put(A, b"1", request_id=RequestId("w", 1))
     kv = story.state[A]
     story.read(kv, path=Path.VAULT_READER)
@@ -62,13 +62,13 @@ def good(story: Story) -> None:
     story.final()
 
 
-def test_nothing_is_said_of_a_history_that_breaks_nothing() -> None:
+def test_checkers_accept_a_valid_history() -> None:
     story = Story()
     good(story)
     assert {name: check(story.history) for name, check in CHECKS.items()} == {name: [] for name in CHECKS}
 
 
-# Histories that break something, and the checkers that must say so
+# Invalid histories, and the checkers that must reject them
 
 
 def acknowledged_and_lost(story: Story) -> None:
@@ -142,7 +142,7 @@ def stale_out_of_a_vault(story: Story) -> None:
 
 
 def new_then_old(story: Story) -> None:
-    """The write is not answered yet; the first reader sees it, the second one at another node does not."""
+    """The write is not acknowledged yet; the first reader sees it, a later one at another node does not."""
     number = story.history.begin("w", "n1", Path.LEADER, Put(A, b"1"))
     story.commit((A, b"1"))
     story.read(story.state[A], path=Path.VAULT_READER)
@@ -222,7 +222,7 @@ def a_previous_row_that_was_not(story: Story) -> None:
 
 
 def a_wrong_verdict(target: CompareTarget, operand: int | bytes) -> Broken:
-    """A compare that holds and is answered as one that does not."""
+    """A compare that holds and is reported as one that does not."""
 
     def broken(story: Story) -> None:
         story.commit((A, b"0"))
@@ -346,7 +346,7 @@ def test_every_checker_is_proved() -> None:
 @pytest.mark.parametrize(
     ("name", "broken"), [pytest.param(n, b, id=f"{n}: {b.__name__}") for n, stories in SEEN.items() for b in stories]
 )
-def test_a_broken_history_is_seen(name: str, broken: Broken) -> None:
+def test_broken_history_is_seen(name: str, broken: Broken) -> None:
     story = Story()
     broken(story)
     found = CHECKS[name](story.history)
@@ -354,7 +354,7 @@ def test_a_broken_history_is_seen(name: str, broken: Broken) -> None:
     assert len("\n".join(found)) < 4000
 
 
-def test_a_checker_of_another_thing_says_nothing_of_watches() -> None:
+def test_checker_of_another_property_ignores_watches() -> None:
     for broken in WATCHES:
         story = Story()
         broken(story)

@@ -1,4 +1,4 @@
-"""The simulated clients of HTTP and of the stream ask the product's own servers, and understand what they answer."""
+"""The simulated clients of HTTP and of the stream use the product's own servers, and parse their responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COUNT = Range(b"q", b"t", revision=4, serializable=True, count_only=True)
         *((RANGE, range_from), (PAGE, range_from), (COUNT, range_from)),
     ],
 )
-def test_what_is_asked_is_what_the_server_reads(request_: Any, read: Any) -> None:
+def test_encoded_request_is_parsed_by_the_server(request_: Any, read: Any) -> None:
     assert read(form_of(request_)[1]) == request_
 
 
@@ -61,11 +61,11 @@ def test_what_is_asked_is_what_the_server_reads(request_: Any, read: Any) -> Non
         (NESTED, TxnResult(5, False, (TxnResult(5, True, (DeleteRangeResult(5, 2, (KV,)),)),)), shapes.txn_shape),
     ],
 )
-def test_what_is_answered_is_what_was_told(request_: Any, result: Any, shape: Any) -> None:
+def test_decoded_response_equals_the_result(request_: Any, result: Any, shape: Any) -> None:
     assert result_from(request_, shape(result)) == result
 
 
-def test_a_write_names_itself_and_a_read_does_not() -> None:
+def test_writes_carry_request_ids_and_reads_do_not() -> None:
     assert b"Idempotency-Key: http/7\r\n" in question(PUT, RequestId("http", 7))
     assert b"Idempotency" not in question(RANGE, None)
     assert fenced_question(Range(b"s/a")).startswith(b"GET /v1/fenced/s/a HTTP/1.1\r\n")

@@ -1,4 +1,4 @@
-"""A snapshot on a simulated disk: what was committed is there after a crash, and it becomes the store whole, or not."""
+"""A snapshot on a simulated disk: committed pieces survive a crash, and it becomes the store completely, or not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ground:
         return len(SimStore(self.disk).content()[Table.KEY])
 
 
-def test_a_start_goes_on_behind_the_pieces_that_were_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_continues_after_the_committed_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     ground = Ground(monkeypatch)
     ground.simulation.run(ground.process, ground.receive(3))
     ground.process.kill()
@@ -64,7 +64,7 @@ def test_a_start_goes_on_behind_the_pieces_that_were_committed(monkeypatch: pyte
     assert ground.next_piece() == 2
 
 
-def test_what_dies_while_it_installs_has_the_old_store_or_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_killed_during_install_has_the_old_or_the_new_store(monkeypatch: pytest.MonkeyPatch) -> None:
     found = set()
     for seed in range(40):
         ground = Ground(monkeypatch, seed)
@@ -76,7 +76,7 @@ def test_what_dies_while_it_installs_has_the_old_store_or_the_new_one(monkeypatc
     assert found == {0, 6}
 
 
-def test_a_full_disk_takes_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_refuses_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     ground = Ground(monkeypatch)
     ground.disk.full = True
     with pytest.raises(StoreFailed, match="can't be written"):

@@ -1,4 +1,5 @@
-"""The key-value model: transactions, deletes, revisions, leases; against the plain model of the store, by force."""
+"""The key-value model: transactions, deletes, revisions, leases; compared with the naive model of the store, by brute
+force."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def a_run(seed: int, many: int, keys: int, *, clients: int = 20, lost: float = 0
 
 @pytest.mark.parametrize(("keys", "clients", "lost"), [(2, 6, 0.0), (20, 20, 0.0), (20, 20, 0.01)])
 def test_ten_thousand_operations_of_keys(keys: int, clients: int, lost: float) -> None:
-    """Issue 5. Less than a second; one question to the model takes about 20 us."""
+    """Issue 5. Less than a second; one call of the model takes about 20 us."""
     ops = a_run(3, 10_000, keys, clients=clients, lost=lost)
     report = check(KeyValues(), ops)
     assert (report.verdict, len(ops)) == (GOOD, 10_000), report
@@ -183,7 +184,7 @@ def test_one_stale_read_among_ten_thousand_operations_of_keys(keys: int) -> None
     assert f"[{ops[number].began}, {ops[number].ended}]" in "\n".join(report.explanation)
 
 
-# Tiny histories, by force
+# Tiny histories, by brute force
 
 
 def plain(result: Any) -> Any:
@@ -245,7 +246,7 @@ REQUESTS = st.one_of(SIMPLE, SIMPLE, st.builds(Txn, st.lists(COMPARES, max_size=
 
 @st.composite
 def answered(draw: st.DrawFn) -> tuple[Any, Any]:
-    """A request, and an answer that it may have in some state."""
+    """A request, and a result that it may have in some state."""
     request, model = draw(REQUESTS), Model()
     for key in draw(st.sets(KEYS)):
         model.outcome(Put(key, draw(VALUES)))
@@ -255,15 +256,15 @@ def answered(draw: st.DrawFn) -> tuple[Any, Any]:
     return request, plain(result)
 
 
-def test_what_a_delete_tells_is_told_of_that_key() -> None:
-    """Found by the test below: the key of a row that a delete tells of was not looked at, only what it was."""
+def test_result_of_a_delete_is_about_its_key() -> None:
+    """Found by the test below: the key of a row in the result of a delete was not checked, only its value."""
     gone = DeleteRangeResult(0, 1, (kv(A, b"0"),))
     ops = [Op(2, 4, DeleteRange(A, b"c", prev_kv=True), gone), Op(3, None, Put(B, b"0"))]
     assert check(KeyValues(), ops).verdict is by_force(ops) is BAD
 
 
-def test_a_nested_compare_is_of_the_state_before_the_whole() -> None:
-    """As the store has it (`metastore/txn.py`): the model had it behind what comes before it."""
+def test_nested_compare_is_of_the_state_before_the_whole() -> None:
+    """As the store does (`metastore/txn.py`): the model evaluated it after the preceding operations."""
     absent = Compare(B, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     asked = Txn((), (Put(B, b"1"), Txn((absent,), (Range(A),), (Range(A), Range(B)))))
     nothing = RangeResult(2, (), False, 0)
@@ -271,7 +272,7 @@ def test_a_nested_compare_is_of_the_state_before_the_whole() -> None:
     assert check(KeyValues(), ops).verdict is GOOD
 
 
-def test_a_transaction_of_which_not_all_compares_are_looked_at_may_fail() -> None:
+def test_transaction_with_unchecked_compares_may_fail() -> None:
     absent = Compare(A, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     for asked, verdict in ((Txn, BAD), (Undecided, GOOD)):
         lost = Op(0, None, asked((absent,), (Put(A, b"1"),), (Put(A, b"2"),)))
@@ -286,7 +287,7 @@ def test_tiny_histories_of_keys_are_judged_as_by_force(ops: list[Op]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from((2, 6)), st.sampled_from((0.0, 0.1)))
-def test_what_was_made_linearizable_is_found_so(seed: int, keys: int, lost: float) -> None:
+def test_generated_linearizable_history_is_accepted(seed: int, keys: int, lost: float) -> None:
     ops = a_run(seed, 60, keys, clients=6, lost=lost)
     assert check(KeyValues(), ops).verdict is GOOD
     bare = [op if op.answered is None else replace(op, answered=plain(op.answered)) for op in ops]

@@ -1,4 +1,4 @@
-"""The checker of leases says what a history breaks, and nothing of what may have been."""
+"""The checker of leases reports violations, and nothing that may be valid."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def revoked_and_shown(story: Story) -> None:
 BROKEN_LEASES = (
     *(too_early, too_early_behind_a_keep_alive, one_of_two_keys, never, revoked_and_there, revoked_and_shown),
 )
-"""`test_history_checkers.py` has them seen."""
+"""`test_history_checkers.py` detects them."""
 
 
 def run_out(story: Story) -> None:
@@ -115,16 +115,14 @@ def while_nobody_leads(story: Story) -> None:
     "kept",
     [run_out, deleted_by_a_client, perhaps_deleted_by_a_client, revoked_early, perhaps_renewed, while_nobody_leads],
 )
-def test_nothing_is_said_of_leases_that_are_kept_to(kept: Broken) -> None:
+def test_lease_checker_accepts_valid_leases(kept: Broken) -> None:
     story = Story()
     kept(story)
     assert check(story.history) == []
 
 
 @pytest.mark.parametrize(("told_s", "violations"), [(1.9, 1), (2.0, 0)])
-def test_where_revisions_stand_too_early_an_end_counts_from_when_a_client_is_told(
-    told_s: float, violations: int
-) -> None:
+def test_lease_end_counts_from_its_report_if_revisions_are_early(told_s: float, violations: int) -> None:
     story = Story()
     with_a_lease(story, A)
     story.commit((A, None))
@@ -135,7 +133,7 @@ def test_where_revisions_stand_too_early_an_end_counts_from_when_a_client_is_tol
     assert len(of_clients(story.history)) == violations
 
 
-def test_an_end_of_which_no_client_is_told_may_have_been_at_any_time() -> None:
+def test_unreported_lease_end_may_be_at_any_time() -> None:
     story = Story()
     with_a_lease(story, A)
     story.commit((A, None))

@@ -1,4 +1,4 @@
-"""The checker itself (issue 5): known good and bad histories, 10,000 operations, every tiny history by force."""
+"""The checker itself (issue 5): known good and bad histories, 10,000 operations, every tiny history by brute force."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_known_histories_of_a_register(name: str) -> None:
     assert check(Register(), ops).verdict is verdict
 
 
-def test_a_violation_is_explained_with_what_could_not_be_placed() -> None:
+def test_violation_is_explained_with_what_could_not_be_placed() -> None:
     ops = [Op(2 * n, 2 * n + 1, Write(n), by=f"c{n}") for n in range(50)]
     report = check(Register(), [*ops, Op(100, 102, Read(), 7, "c7"), Op(101, 103, Read(), 8, "c8")])
     assert report.verdict is BAD
@@ -68,7 +68,7 @@ def test_a_violation_is_explained_with_what_could_not_be_placed() -> None:
     assert "[101, 103] c8: Read() -> 8" in shown.split("none of these")[1]
 
 
-def test_what_is_too_much_is_given_up_and_never_guessed() -> None:
+def test_undecided_history_is_reported_and_never_guessed() -> None:
     ops = [Op(n, None, Write(n)) for n in range(24)] + [Op(100, 101, Write(-1)), Op(102, 103, Read(), -2)]
     report = check(Register(), ops, steps_max=1000)
     assert report.verdict is OPEN
@@ -125,7 +125,7 @@ def test_one_stale_read_among_ten_thousand_operations(clients: int) -> None:
 
 
 def by_force(model: Model[Any], ops: list[Op]) -> Verdict:
-    """The definition: some of the open operations take effect, and an order of all fits their times and answers."""
+    """The definition: some of the open operations take effect, and an order of all fits their times and results."""
     done, opened = [op for op in ops if op.ended is not None], [op for op in ops if op.ended is None]
     for some in chain.from_iterable(combinations(opened, many) for many in range(len(opened) + 1)):
         for order in permutations([*done, *some]):
@@ -155,7 +155,7 @@ def fits(model: Model[Any], order: tuple[Op, ...]) -> bool:
 
 
 def tiny_histories(asked: st.SearchStrategy[tuple[Any, Any]], many: int) -> st.SearchStrategy[list[Op]]:
-    """Operations whose ends are drawn like lots: any overlap."""
+    """Operations with random ends: any overlap."""
 
     @st.composite
     def made(draw: st.DrawFn) -> list[Op]:
@@ -188,5 +188,5 @@ def test_tiny_histories_of_a_register_are_judged_as_by_force(ops: list[Op]) -> N
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(1, 12), st.sampled_from((0.0, 0.2)))
-def test_what_was_made_linearizable_is_found_so(seed: int, clients: int, lost: float) -> None:
+def test_generated_linearizable_history_is_accepted(seed: int, clients: int, lost: float) -> None:
     assert check(Register(), a_run(seed, 40, clients=clients, lost=lost)).verdict is GOOD

@@ -1,4 +1,4 @@
-"""Leaving lost writes out changes no verdict, and keeps those of which an answer tells something."""
+"""Dropping lost writes changes no verdict, and keeps those on which a result depends."""
 
 from __future__ import annotations
 
@@ -78,22 +78,22 @@ GOES = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_what_an_answer_may_depend_on_stays(name: str) -> None:
+def test_operations_with_visible_effects_are_kept(name: str) -> None:
     assert LOST in without_unseen([LOST, *STAYS[name]])
 
 
 @pytest.mark.parametrize("name", GOES)
-def test_what_nobody_saw_is_left_out(name: str) -> None:
+def test_unseen_unknown_writes_are_dropped(name: str) -> None:
     assert LOST not in without_unseen([LOST, *GOES[name]])
 
 
-def test_what_a_compare_has_met_was_done() -> None:
+def test_write_seen_by_a_compare_was_executed() -> None:
     met = txn(SAME, Put(A, b"2"), results=(DONE,))
     assert without_unseen([LOST, met])[0] == Op(0, 2, LOST.asked, Resolved(0))
 
 
-def test_who_keeps_a_value_is_not_who_wrote_it() -> None:
-    """Storm 44: a lost put was taken to be of the revision in which another one kept its value."""
+def test_put_that_keeps_a_value_did_not_write_it() -> None:
+    """Storm 44: a lost put was assumed to be of the revision in which another one kept its value."""
     keeps = Op(1, 2, Put(A, ignore_value=True), PutResult(4))
     shown = Op(3, 4, Range(A), rows(KeyValue(A, b"1", 2, 4, 2, 0)))
     assert without_unseen([LOST, keeps, shown])[0].answered == Resolved(0)
@@ -103,7 +103,7 @@ def test_who_keeps_a_value_is_not_who_wrote_it() -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(tiny_histories(answered(), 4))
-def test_what_is_left_out_changes_no_verdict(ops: list[Op]) -> None:
+def test_dropped_operations_change_no_verdict(ops: list[Op]) -> None:
     verdict = check(KeyValues(), ops).verdict
     assert check(KeyValues(), without_unseen(ops)).verdict is verdict
     assert verdict is not Verdict.GAVE_UP

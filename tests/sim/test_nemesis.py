@@ -1,4 +1,4 @@
-"""Faults do what they say: whom an isolation cuts off, and for how long."""
+"""Faults have their documented effects: whom an isolation cuts off, and for how long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.onlooker import Violation
 
 
 def isolated(amount: float) -> World:
-    """n2, half a second after it was cut off for a second; no node was started."""
+    """n2, half a second after it was isolated for a second; no node was restarted."""
     world = World(1, Settings())
     Client(world, "c1")
     Nemesis(world, (Fault(0.0, Kind.ISOLATE, "n2", "n1", 1.0, amount),)).start()
@@ -32,7 +32,7 @@ def isolated(amount: float) -> World:
     return world
 
 
-def test_a_node_that_is_isolated_is_cut_off_from_clients_where_the_fault_says_so() -> None:
+def test_node_that_is_isolated_is_cut_off_from_clients_where_the_fault_says_so() -> None:
     world = isolated(DEAF_FROM + 0.01)
     assert not world.network.passes("n2", "n1")
     assert not world.network.passes("c1", "n2")
@@ -43,8 +43,8 @@ def test_a_node_that_is_isolated_is_cut_off_from_clients_where_the_fault_says_so
     world.close()
 
 
-def test_a_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
-    """Else every row stays green where faults do nothing."""
+def test_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
+    """Otherwise every row stays green even if faults do nothing."""
     world = isolated(DEAF_FROM - 0.01)
     assert "fault: isolate" not in world.coverage
     assert not world.network.passes("n2", "f1")
@@ -56,7 +56,7 @@ def test_a_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
 @pytest.mark.parametrize(
     "kind", [Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.STOP]
 )
-def test_nothing_strikes_a_node_that_does_not_run(kind: Kind) -> None:
+def test_stopped_node_is_not_hit_by_faults(kind: Kind) -> None:
     world = World(1, Settings())
     Nemesis(world, (Fault(0.0, kind, "n2", "n1", 1.0, 0.5),)).start()
     world.simulation.run_for(0.5)
@@ -64,7 +64,7 @@ def test_nothing_strikes_a_node_that_does_not_run(kind: Kind) -> None:
     world.close()
 
 
-def test_a_machine_whose_node_is_down_may_lose_its_power_too() -> None:
+def test_machine_whose_node_is_down_may_lose_its_power_too() -> None:
     world = World(1, Settings())
     host = world.hosts["n2"]
     host.process = host.new_process("n2")
@@ -77,7 +77,7 @@ def test_a_machine_whose_node_is_down_may_lose_its_power_too() -> None:
     world.close()
 
 
-def test_a_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
+def test_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
     """Its next start makes the log fit (`raftgroup.journal_identity.realigned`)."""
     settings = Settings(retention=RetentionConfig(3600, 100_000, 5))
     outcome = run_seed(3, "calm", (Fault(5.0, Kind.LEFT_BEHIND, "n2", "n1", 9.0),), settings)
@@ -86,7 +86,7 @@ def test_a_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store(
     assert outcome.coverage["snapshot is refused: not-ahead"]
 
 
-def test_a_hand_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hand, "write", lambda self, work: work())
     plan = tuple(Fault(2.0 + number, Kind.CRASH_IN_WRITE, "n2", "n1", 0.5, 0.5) for number in range(3))
     outcome = run_seed(3, "calm", plan, Settings())
@@ -94,8 +94,8 @@ def test_a_hand_that_does_not_kill_is_no_crash(monkeypatch: pytest.MonkeyPatch) 
     assert "fault: crash-in-write" not in outcome.coverage
 
 
-def test_a_node_that_is_cut_off_from_the_others_may_still_be_asked() -> None:
-    """The more dangerous one: what it answers then is what its lease and its barrier are for."""
+def test_isolated_node_may_still_serve_clients() -> None:
+    """The more dangerous case: its lease and its barrier must prevent stale responses."""
     world = isolated(DEAF_FROM - 0.01)
     assert not world.network.passes("n2", "f1")
     assert world.network.passes("c1", "n2")
@@ -104,8 +104,8 @@ def test_a_node_that_is_cut_off_from_the_others_may_still_be_asked() -> None:
 
 
 @pytest.mark.parametrize("lose", [Host.wipe, lambda host: host.disk.put_vault_aside()], ids=["disk", "vault"])
-def test_a_vault_that_is_not_the_nodes_own_goes_with_what_it_lies_on(lose: Callable[[Host], None]) -> None:
-    """Or a new and empty one would have to be refused for what the old one was (strange 100293)."""
+def test_foreign_vault_is_lost_with_its_disk(lose: Callable[[Host], None]) -> None:
+    """Otherwise a new and empty one would have to be refused for the old one's reason (strange 100293)."""
     world = World(1, Settings(followers=0))
     with ambient(1, lambda: world.now):
         world.start()
@@ -120,8 +120,8 @@ def test_a_vault_that_is_not_the_nodes_own_goes_with_what_it_lies_on(lose: Calla
 
 
 @pytest.mark.parametrize(("amount", "lost"), [(0.2, ("n2", "c1")), (0.8, ("c1", "n2"))])
-def test_a_link_to_clients_loses_answers_or_questions(amount: float, lost: tuple[str, str]) -> None:
-    """The request arrives, and nobody hears what has become of it; or it never arrives."""
+def test_link_to_clients_loses_responses_or_requests(amount: float, lost: tuple[str, str]) -> None:
+    """The request arrives, and its response is lost; or it never arrives."""
     world = World(1, Settings())
     Client(world, "c1")
     Nemesis(world, (Fault(0.0, Kind.ONE_WAY, "n2", CLIENTS, 1.0, amount),)).start()
@@ -130,7 +130,7 @@ def test_a_link_to_clients_loses_answers_or_questions(amount: float, lost: tuple
     world.close()
 
 
-def test_a_wall_clock_is_set_and_no_other_clock_jumps() -> None:
+def test_wall_clock_is_set_and_no_other_clock_jumps() -> None:
     world = World(1, Settings())
     host = world.hosts["n2"]
     process = host.new_process("n2")
@@ -144,8 +144,8 @@ def test_a_wall_clock_is_set_and_no_other_clock_jumps() -> None:
     world.close()
 
 
-def test_a_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
-    """Restores 32119: the run was over, and had been well."""
+def test_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
+    """Restores 32119: the run was over, and had passed."""
     world = World(1, Settings(followers=1))
     with ambient(1, lambda: world.now):
         world.start()
@@ -155,8 +155,8 @@ def test_a_node_that_is_closed_while_it_starts_has_not_stopped_itself() -> None:
     assert world.violations == []
 
 
-def test_what_a_node_did_in_the_turn_in_which_it_dies_is_looked_at() -> None:
-    """Many 162: a leader released a change, went on with the procedure behind it, and died before its turn was over."""
+def test_last_turn_of_a_killed_node_is_checked() -> None:
+    """Many 162: a leader released a change, continued the procedure after it, and died before its turn was over."""
     world = World(1, Settings(followers=0))
     with ambient(1, lambda: world.now):
         procedures = Procedures(world)
@@ -176,8 +176,8 @@ def test_what_a_node_did_in_the_turn_in_which_it_dies_is_looked_at() -> None:
     assert procedures._released == 1000
 
 
-def test_a_clock_goes_on_at_another_speed_from_where_it_is() -> None:
-    """Who sleeps by it wakes up when it shows the time, and nobody ever sees it go back."""
+def test_clock_changes_its_speed_without_a_jump() -> None:
+    """A task that sleeps by it wakes up when it shows the time, and it never goes back."""
     world = World(1, Settings(drift=0.25))
     host, shown, woken_at = world.hosts["n2"], list[float](), list[float]()
     process, at = host.new_process("n2"), 40.0
@@ -206,8 +206,8 @@ def test_a_clock_goes_on_at_another_speed_from_where_it_is() -> None:
     world.close()
 
 
-def test_a_wait_is_as_long_as_the_clock_of_its_leader_says_whatever_its_speed() -> None:
-    """Drift 34117: slow for 4 s, then fast, it was told by the last speed alone."""
+def test_wait_is_measured_by_the_clock_of_the_leader() -> None:
+    """Drift 34117: slow for 4 s, then fast, it was judged by the last speed alone."""
     world = World(1, Settings(drift=0.25))
     host = world.hosts["n2"]
     host.process = host.new_process("n2")
@@ -224,7 +224,7 @@ def test_a_wait_is_as_long_as_the_clock_of_its_leader_says_whatever_its_speed() 
     world.close()
 
 
-def test_a_link_that_is_mended_before_anything_was_sent_is_no_fault() -> None:
+def test_link_restored_before_any_send_is_no_fault() -> None:
     """Nor is it one when another fault cuts the same link later."""
     world = World(1, Settings())
     Nemesis(world, tuple(Fault(at_s, Kind.CUT, "n2", "f1", 1.0) for at_s in (0.0, 2.0))).start()
@@ -234,8 +234,8 @@ def test_a_link_that_is_mended_before_anything_was_sent_is_no_fault() -> None:
     world.close()
 
 
-def test_a_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that() -> None:
-    """A leader that has only appended the promotion of the one before may be alone with it (restores 200256)."""
+def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that() -> None:
+    """A leader that has only appended the promotion of the previous one may be alone with it (restores 200256)."""
     world = World(1, Settings(followers=0))
     nemesis = Nemesis(world, ())
 

@@ -1,4 +1,4 @@
-"""Every checker has a planted fault that it must see (issue 5); `scripts/sim --plants` shows that it does."""
+"""Every checker has a planted fault that it must detect (issue 5); `scripts/sim --plants` shows that it does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_planted_faults_name_checkers_and_scenarios_that_exist() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_what_a_fault_patches_is_there(name: str) -> None:
+def test_patched_names_of_planted_faults_exist(name: str) -> None:
     """The product may have been changed since."""
     with planted(name):
         pass
@@ -53,7 +53,7 @@ def test_every_file_of_checkers_is_in_the_registry() -> None:
     assert files - HELPERS == known - HELPERS
 
 
-def test_a_planted_fault_is_seen_and_is_what_fails_the_run() -> None:
+def test_planted_fault_is_seen_and_is_what_fails_the_run() -> None:
     proof = prove.prove("words-before-they-are-on-disk")
     assert proof.right, proof
     assert proof.violation.startswith("words on disk: seed ")
@@ -118,7 +118,7 @@ PLANT = "progress-ahead-of-events"
 def runs(
     monkeypatch: pytest.MonkeyPatch, told: dict[int, tuple[str, ...]], control: str = ""
 ) -> list[tuple[int, bool]]:
-    """Of (seed, with a fault planted), as they are asked for; `told`: by the seeds with one."""
+    """Of (seed, with a planted fault), on demand; `told`: by the seeds with one."""
     asked: list[tuple[int, bool]] = []
 
     def run_seed(
@@ -133,7 +133,7 @@ def runs(
     return asked
 
 
-def test_other_seeds_are_tried_when_the_one_that_is_kept_does_not_show_it_any_more(
+def test_other_seeds_are_tried_if_the_stored_one_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = runs(monkeypatch, {4: ("liveness",), 5: ("liveness", "watch contract")})
@@ -142,14 +142,14 @@ def test_other_seeds_are_tried_when_the_one_that_is_kept_does_not_show_it_any_mo
     assert asked == [(3, True), (4, True), (5, True), (5, False)]
 
 
-def test_a_run_that_fails_without_the_fault_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_fails_without_the_fault_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, {3: ("watch contract",)}, control="stays up: it did not")
     proof = prove.prove(PLANT, seeds=1)
     assert not proof.right
     assert prove.shown(proof) == f"{PLANT}: seed 3 of {PLANTS[PLANT].on} fails without it too"
 
 
-def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_another_checker_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, {3: ("liveness",)})
     proof = prove.prove(PLANT)
     assert not proof.right
@@ -157,7 +157,7 @@ def test_what_another_checker_sees_is_no_proof(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("told", "status"), [(("watch contract",), 1), (("liveness",), 0), ((), 0)])
-def test_one_fault_is_red_only_where_it_is_proved(
+def test_planted_fault_fails_only_its_own_proof(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: tuple[str, ...], status: int
 ) -> None:
     asked = runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), told))
@@ -166,7 +166,7 @@ def test_one_fault_is_red_only_where_it_is_proved(
     assert ("NOT SEEN" in capsys.readouterr().err) == (status == 0)
 
 
-def test_that_a_checker_of_many_things_has_seen_another_one_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_violation_of_the_same_checker_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), ("liveness",)))
     name = "watches-that-tell-nothing"
     proof = prove.prove(name)
@@ -174,12 +174,12 @@ def test_that_a_checker_of_many_things_has_seen_another_one_is_no_proof(monkeypa
     assert prove.shown(proof) == f"{name}: 'watch at n1' IS NOT SAID with seed 3 of {PLANTS[name].on}, but liveness"
 
 
-def test_what_nobody_sees_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unseen_planted_fault_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, {})
     assert prove.shown(prove.prove(PLANT)) == f"{PLANT}: NOT SEEN in {prove.SEEDS_MAX} seeds of {PLANTS[PLANT].on}"
 
 
-def test_the_matrix_shows_who_saw_what_and_which_checker_nothing_proves() -> None:
+def test_matrix_shows_faults_by_checker_and_unproved_checkers() -> None:
     right = Proof(PLANT, 3, ("watch contract", "durable"), "", well_without=True, cpu_s=1.0)
     wrong = Proof("syncs-that-do-nothing", 3, ("durable",), "", well_without=True, cpu_s=1.0)
     rows = dict(line.split(maxsplit=1) for line in list(matrix((right, wrong)))[len(NAMES) :])

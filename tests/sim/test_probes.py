@@ -1,4 +1,4 @@
-"""When all is well again each path is gone at each node, and who does not answer is named (issue 5, liveness)."""
+"""Without faults each path is used at each node, and nodes that do not respond are named (issue 5, liveness)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_path_is_answered_at_each_node() -> None:
     assert all(paths & {Path.LEADER, Path.MEMBER} for paths in gone.values())
 
 
-def test_each_member_tells_a_watch_of_what_comes_then() -> None:
+def test_each_member_sends_later_changes_to_a_watch() -> None:
     run = Run(3, SCENARIOS["calm"], None, Settings())
     assert not run.run().violation
     told = []
@@ -39,8 +39,8 @@ def test_each_member_tells_a_watch_of_what_comes_then() -> None:
     assert sorted(told) == [("n1", True), ("n2", True), ("n3", True), *[("stream", True)] * 3]
 
 
-def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
-    """Probes count for nothing: all is well when they ask."""
+def test_path_counts_as_gone_only_where_clients_were_answered() -> None:
+    """Probes do not count: they run without faults."""
     way = "way of a request: vault-reader"
     assert run_seed(3, "calm", settings=Settings()).coverage[way]
     silent = run_seed(3, "calm", settings=Settings(), plant="readers-that-are-fenced-for-ever", until=WHOLE)
@@ -48,7 +48,7 @@ def test_a_path_counts_as_gone_only_where_clients_were_answered() -> None:
     assert silent.coverage["refusal: fenced"]
 
 
-def test_a_client_that_does_not_end_is_named() -> None:
+def test_client_that_does_not_end_is_named() -> None:
     with planted("stream-clients-that-never-close"):
         outcome = run_seed(3, "calm", settings=Settings())
     assert outcome.violation.endswith("clients have not come to an end: streamer, prober")

@@ -1,4 +1,4 @@
-"""A reader beside a node stops between any two steps of a read, and what happens meanwhile is seen (F11)."""
+"""A reader beside a node stops between any two steps of a read, and events meanwhile are detected (F11)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reading:
         self.ended: str = ""
 
     def run(self) -> str:
-        """How it ended."""
+        """Returns how it ended."""
         self.process.loop.call_soon(self._read)
         self.world.simulation.run_for(10.0)
         self.world.close()
@@ -55,7 +55,7 @@ class Reading:
 
 
 def after(seconds: float, act: Callable[[Reading], None] = lambda reading: None) -> Callable[[Reading], None]:
-    """So long it stands still; then the node does that, and the reader goes on."""
+    """It is suspended that long; then the node does that, and the reader continues."""
 
     def wake(reading: Reading) -> None:
         act(reading)
@@ -65,35 +65,35 @@ def after(seconds: float, act: Callable[[Reading], None] = lambda reading: None)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_read_stops_before_any_of_its_steps_and_goes_on(step: Step) -> None:
+def test_read_stops_before_any_of_its_steps_and_goes_on(step: Step) -> None:
     assert Reading(step, after(1.0)).run() == "answered None at 1 s"
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lease_that_runs_out_meanwhile_is_seen_behind_every_step(step: Step) -> None:
+def test_lease_expiry_is_seen_after_every_step(step: Step) -> None:
     assert Reading(step, after(SERVED_S + 1.0)).run() == "fenced at 4 s"
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_page_that_goes_down_meanwhile_is_seen_unless_it_was_looked_at_for_the_last_time(step: Step) -> None:
-    """Behind that look only the clock can say that the snapshot was not to be trusted when it was taken."""
+def test_fenced_page_is_seen_until_the_last_check(step: Step) -> None:
+    """After that check only the clock can show that the snapshot was not to be trusted when it was taken."""
     ended = Reading(step, after(1.0, lambda reading: reading.page.refuse())).run()
     assert ended == ("answered None at 1 s" if step is Step.CLOCK else "fenced at 1 s")
 
 
-def test_nobody_stops_who_is_not_told_to() -> None:
+def test_read_stops_only_on_request() -> None:
     assert Reading(None).run() == "answered None at 0 s"
 
 
-def test_who_is_killed_in_the_middle_of_a_read_does_nothing_more() -> None:
+def test_process_killed_during_a_read_does_nothing_more() -> None:
     def kill(reading: Reading) -> None:
         reading.world.simulation.after(1.0, reading.process.kill)
 
     assert Reading(Step.PAGE, kill).run() == "killed"
 
 
-def test_a_value_alone_tells_its_revision_unless_a_later_put_kept_it() -> None:
-    """Many 200817: a reader that was told the value of before was taken to have seen the put that kept it."""
+def test_value_identifies_its_revision_unless_a_later_put_kept_it() -> None:
+    """Many 200817: a reader that got the earlier value was assumed to have seen the put that kept it."""
     story = Story()
     story.put(A, b"1")
     assert told_by(story.history, A, b"1").kvs == (story.state[A],)

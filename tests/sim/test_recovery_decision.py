@@ -1,4 +1,4 @@
-"""Which vaults a node may go on with, where it is known from outside what they are."""
+"""Which vaults a node may continue with, if their contents are known from outside."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ from tests.sim.world import Settings, World
     ("decision", "minimal", "stays"),
     [(Replay(79, 91), 79, True), (Snapshot(SnapshotReason.COMPACTED), 80, False)],
 )
-def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
-    decision: Decision, minimal: int, stays: bool
-) -> None:
-    """Strange 23: the revision at which it parted was compacted, the next one was not; the replay finds it out."""
+def test_diverged_vault_stays_diverged_until_replaced(decision: Decision, minimal: int, stays: bool) -> None:
+    """Strange 23: the revision at which it diverged was compacted, the next one was not; the replay detects it."""
     world = World(1, Settings())
     host = world.hosts["n1"]
     host.disk.foreign = RefusalReason.DIVERGED
@@ -36,8 +34,8 @@ def test_a_vault_that_has_parted_unseen_is_still_that_until_it_is_replaced(
 
 
 @pytest.mark.parametrize("is_down", [True, False])
-def test_a_vault_of_before_a_restore_goes_on_by_what_the_lost_cluster_has_said(is_down: bool) -> None:
-    """Restores 22650: its node was paused with that answer, and went on when all members were lost."""
+def test_vault_from_before_a_restore_is_judged_by_the_lost_history(is_down: bool) -> None:
+    """Restores 22650: its node was paused with that response, and continued when all members were lost."""
     world = World(1, Settings())
     world.goes_on = True
     world.is_down = is_down

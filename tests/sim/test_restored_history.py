@@ -1,4 +1,4 @@
-"""A history that begins with a backup: the state of then is where it begins, and nothing of behind it is in it."""
+"""A history that begins with a backup: it begins with that state, and contains no later change of the old one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.stories import TOLD, A, B, Story
 from tests.sim.truth import Truth
 
 BASE = 4
-"""`A` is b"2" since 4, `B` is gone since 3; 5 and 6 are lost."""
+"""`A` is b"2" since 4, `B` is deleted since 3; 5 and 6 are lost."""
 
 
 def restored() -> Story:
@@ -40,7 +40,7 @@ def told(story: Story) -> set[str]:
     return {name for name, check in CHECKS.items() if check(story.history)}
 
 
-def test_the_world_knows_what_was_committed_before() -> None:
+def test_world_knows_what_was_committed_before() -> None:
     truth = Truth(restored().history)
     assert (truth.base, truth.latest, truth.disorder) == (BASE, BASE, [])
     assert truth.at(A, 2) == KeyValue(A, b"1", 2, 2, 1, 0)
@@ -57,7 +57,7 @@ def well(story: Story) -> None:
     story.watch(*story.history.revisions(), request=TOLD, began=5)
 
 
-def test_one_that_goes_on_from_there_is_well() -> None:
+def test_history_that_continues_from_the_backup_is_valid() -> None:
     story = restored()
     well(story)
     assert told(story) == set()
@@ -89,14 +89,14 @@ BROKEN: dict[str, tuple[Callable[[Story], None], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_breaks_with_the_backup_is_seen(name: str) -> None:
+def test_history_that_contradicts_the_backup_is_refused(name: str) -> None:
     story = restored()
     act, by = BROKEN[name]
     act(story)
     assert by <= told(story), told(story)
 
 
-def test_a_damaged_copy_is_another_one() -> None:
+def test_damaged_copy_of_a_backup_differs() -> None:
     data = bytes(range(256))
     copies = [damaged_copy(data, Random(seed)) for seed in range(50)]
     assert {how for _, how in copies} == {"cut off", "torn", "flipped"}

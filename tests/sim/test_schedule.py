@@ -31,13 +31,13 @@ def waits(number: int) -> int:
     return times
 
 
-def test_time_passes_while_somebody_sleeps_however_short() -> None:
+def test_time_passes_during_any_sleep() -> None:
     """tests/sim, scenario members, seed 2056: a wait for the last part of a nanosecond never ended."""
     assert max(map(waits, range(100))) < 10
 
 
-def test_who_is_killed_in_the_middle_of_a_turn_runs_nothing_more() -> None:
-    """Scenario disks, seed 3: what a task that had died put on its loop ran in the same turn, beside the next start."""
+def test_process_killed_during_a_turn_runs_nothing_more() -> None:
+    """Scenario disks, seed 3: a callback that a dead task had scheduled ran in the same turn, beside the next start."""
     simulation = FastSimulation(1)
     process = simulation.process("node")
     told: list[str] = []
@@ -54,7 +54,7 @@ def test_who_is_killed_in_the_middle_of_a_turn_runs_nothing_more() -> None:
 
 
 def standing(meanwhile: Callable[[FastSimulation, FastProcess], None]) -> tuple[list[str], FastSimulation]:
-    """What a process and another one, which ticks each second, do while the first stands still in a step of its own."""
+    """The actions of a process and of another one, which ticks each second, while the first is suspended in a step."""
     simulation, told = FastSimulation(1), list[str]()
     process, other = simulation.process("reader", loop=FastLoop), simulation.process("node", loop=FastLoop)
     assert isinstance(process, FastProcess)
@@ -76,7 +76,7 @@ def standing(meanwhile: Callable[[FastSimulation, FastProcess], None]) -> tuple[
     return told, simulation
 
 
-def test_who_stands_still_goes_on_in_the_middle_of_its_step_and_all_others_meanwhile() -> None:
+def test_suspended_process_resumes_in_the_middle_of_its_step() -> None:
     told, simulation = standing(lambda simulation, process: simulation.after(2.5, process.resume))
     simulation.run_for(1.0)
     assert told == ["page at 0", "tick at 1", "tick at 2", "snapshot at 2, alive"]
@@ -85,8 +85,8 @@ def test_who_stands_still_goes_on_in_the_middle_of_its_step_and_all_others_meanw
     simulation.close()
 
 
-def test_who_stands_still_has_no_other_turn_meanwhile_and_goes_on_when_its_time_is_over() -> None:
-    """Nor when it was paused and resumed, and somebody else has stood still for longer."""
+def test_suspended_process_has_no_turn_until_its_time_is_over() -> None:
+    """Nor when it was paused and resumed, and another process was suspended for longer."""
     simulation, told = FastSimulation(1), list[str]()
     one, other = (simulation.process(name, loop=FastLoop) for name in ("one", "other"))
     assert isinstance(one, FastProcess)
@@ -106,7 +106,7 @@ def test_who_stands_still_has_no_other_turn_meanwhile_and_goes_on_when_its_time_
     simulation.close()
 
 
-def test_who_is_paused_while_it_stands_still_goes_on_when_it_is_resumed() -> None:
+def test_suspended_process_that_is_paused_continues_when_resumed() -> None:
     simulation, told = FastSimulation(1), list[float]()
     process = simulation.process("node", loop=FastLoop)
     assert isinstance(process, FastProcess)
@@ -123,14 +123,14 @@ def test_who_is_paused_while_it_stands_still_goes_on_when_it_is_resumed() -> Non
     simulation.close()
 
 
-def test_who_is_killed_while_it_stands_still_is_told_so() -> None:
+def test_suspended_process_gets_its_kill_as_an_exception() -> None:
     told, simulation = standing(lambda simulation, process: simulation.after(1.5, process.kill))
     simulation.run_for(1.0)
     assert told == ["page at 0", "tick at 1", "snapshot at 2, dead"]
     simulation.close()
 
 
-def test_what_is_raised_while_somebody_stands_still_ends_the_run_whoever_catches_it() -> None:
+def test_error_during_a_suspension_ends_the_run() -> None:
     def breaks() -> None:
         raise ArithmeticError("meanwhile")
 

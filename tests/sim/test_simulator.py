@@ -1,4 +1,4 @@
-"""The simulator itself: the same seed is the same run, whatever the hash seed; seeds are well; plans shrink."""
+"""The simulator itself: the same seed is the same run, for any hash seed; seeds pass; plans shrink."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_apart(seed: int, hash_seed: str, plan: str = "None", scenario: str = "ma
     return subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
-def test_the_same_seed_is_the_same_run_under_any_hash_seed() -> None:
+def test_same_seed_is_the_same_run_under_any_hash_seed() -> None:
     """Issue 5: same seed, same trace, byte for byte, under different PYTHONHASHSEED."""
     first, second = run_apart(7, "1"), run_apart(7, "4242")
     assert first == second
@@ -35,20 +35,20 @@ def test_the_same_seed_is_the_same_run_under_any_hash_seed() -> None:
     assert first != run_apart(8, "1")
 
 
-def test_a_run_over_restores_is_the_same_under_any_hash_seed() -> None:
+def test_run_over_restores_is_the_same_under_any_hash_seed() -> None:
     outcome = run_seed(5, "many", RESTORED.plan)
     assert outcome.coverage["restore: done"]
     assert run_apart(5, "4242", "RESTORED.plan").split()[0] == outcome.digest
 
 
 @pytest.mark.parametrize(("seed", "scenario"), [(53, "storm"), (123, "network"), (8, "restores"), (33, "drift")])
-def test_it_is_the_same_with_whatever_a_seed_brings(seed: int, scenario: str) -> None:
-    """HTTP, windows and queues that are small (53), five members (123), a lost majority (8), clocks that are wrong."""
+def test_run_is_deterministic_for_any_seed(seed: int, scenario: str) -> None:
+    """HTTP, small windows and queues (53), five members (123), a lost majority (8), wrong clocks."""
     outcome = run_seed(seed, scenario)
     assert run_apart(seed, "4242", scenario=scenario).split()[0] == outcome.digest
 
 
-def test_the_same_seed_is_the_same_run_however_often() -> None:
+def test_repeated_seed_is_the_same_run() -> None:
     """Seed 3 of the disks: a stream server closed its connections in the order of their addresses in memory."""
     assert len({run_seed(3, "disks").digest for _ in range(3)}) == 1
 
@@ -59,14 +59,14 @@ def test_some_seeds_of_each_scenario(scenario: str) -> None:
     assert not outcome.violation, outcome.violation
 
 
-def test_who_is_still_stopping_when_the_faults_end_is_started_again() -> None:
+def test_node_still_stopping_when_faults_end_is_restarted() -> None:
     """Seed 516 of the scenario many: it stayed down, and the others were blamed."""
     plan = (Fault(SCENARIOS["calm"].faults_s - 0.001, Kind.STOP, "n3", for_s=1.0),)
     outcome = run_seed(1, "calm", plan)
     assert not outcome.violation, outcome.violation
 
 
-def test_a_plan_is_made_of_its_seed_and_cut_without_a_change_of_the_rest() -> None:
+def test_plan_follows_from_its_seed_and_can_be_cut() -> None:
     names = ("n1", "n2", "n3", "f1")
     plan = plan_of(5, SCENARIOS["many"], 40.0, names[:3], names)
     assert plan == plan_of(5, SCENARIOS["many"], 40.0, names[:3], names)
@@ -74,8 +74,8 @@ def test_a_plan_is_made_of_its_seed_and_cut_without_a_change_of_the_rest() -> No
     assert list(plan) == sorted(plan, key=lambda fault: fault.at_s)
 
 
-def test_only_what_the_same_checker_sees_first_is_the_same_failure() -> None:
-    """Or a plan was shrunk to the faults of a failure that nobody asked about."""
+def test_failure_is_the_same_if_the_same_checker_sees_it_first() -> None:
+    """Otherwise a plan was shrunk to the faults of a different failure."""
 
     def outcome(violation: str, *told: str) -> Outcome:
         return Outcome(1, "calm", (), violation, told)
@@ -88,7 +88,7 @@ def test_only_what_the_same_checker_sees_first_is_the_same_failure() -> None:
     assert outcome("Traceback ...").fails_as(outcome("Traceback ..."))
 
 
-def test_shrinking_finds_the_two_faults_that_it_takes() -> None:
+def test_shrinking_finds_the_two_necessary_faults() -> None:
     plan: Plan = tuple(Fault(float(number), Kind.CRASH, f"n{number}") for number in range(12))
 
     def fails(candidate: Plan) -> bool:

@@ -1,4 +1,5 @@
-"""A stream holds what its window has room for: who writes more is told to pause, and goes on when it has been read."""
+"""A stream holds what its window has room for: a writer beyond it is paused, and continues when its data have been
+read."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class Ground:
         self.simulation.run_for(1.0)
 
 
-def test_who_writes_to_one_that_does_not_read_is_told_to_pause_until_it_does() -> None:
+def test_writer_is_paused_until_its_peer_reads() -> None:
     ground = Ground()
     ground.there.pause()
     ground.act(lambda: ground.transport.write(b"x" * 150))
@@ -85,7 +86,7 @@ def test_who_writes_to_one_that_does_not_read_is_told_to_pause_until_it_does() -
     assert ground.transport.get_write_buffer_size() == 0
 
 
-def test_a_connection_ends_behind_what_waits_to_leave_it_unless_it_is_aborted() -> None:
+def test_closed_connection_flushes_unless_aborted() -> None:
     ground = Ground()
     ground.there.pause()
     ground.act(lambda: ground.transport.write(b"x" * 150))
@@ -96,7 +97,7 @@ def test_a_connection_ends_behind_what_waits_to_leave_it_unless_it_is_aborted() 
     assert (ground.writer.heard, ground.transport.get_write_buffer_size()) == (["lost"], 0)
 
 
-def test_what_waits_when_a_connection_is_closed_arrives_before_its_end() -> None:
+def test_buffered_bytes_arrive_before_the_end() -> None:
     ground = Ground()
     ground.reader.transport.pause_reading()
     ground.act(lambda: ground.transport.write(b"x" * 250))

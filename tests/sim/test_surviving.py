@@ -1,4 +1,4 @@
-"""A majority is lost, and one goes on alone: with what only it had, and not where nobody may."""
+"""A majority is lost, and a survivor continues alone: with its own changes, and only if that is permitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOST = Fault(6.0, Kind.LOSE_QUORUM, "n1", "n2", 0.5)
 
 
 def bases(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
-    """What each history of a run begins with."""
+    """The initial state of each history of a run."""
     found: list[Base] = []
     restored = Run._restored
 
@@ -25,7 +25,7 @@ def bases(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
     return found
 
 
-def test_who_holds_most_goes_on_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_survivor_with_the_longest_log_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = bases(monkeypatch)
     outcome = run_seed(3, "calm", (LOST,), Settings())
     assert not outcome.violation
@@ -36,8 +36,8 @@ def test_who_holds_most_goes_on_and_nothing_is_lost(monkeypatch: pytest.MonkeyPa
     assert outcome.coverage["membership: alone"] == 1
 
 
-def test_a_leader_that_was_cut_off_brings_back_what_was_never_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it alone had takes the place of what the others had committed meanwhile, and clients see one history."""
+def test_leader_that_was_cut_off_brings_back_what_was_never_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own changes replace what the others had committed meanwhile, and clients see one history."""
     found = bases(monkeypatch)
     parted = []
     for seed in range(3, 30):
@@ -49,8 +49,8 @@ def test_a_leader_that_was_cut_off_brings_back_what_was_never_committed(monkeypa
     pytest.fail("no survivor had anything of its own")
 
 
-def test_nobody_goes_on_who_is_alone_already() -> None:
-    """Two disasters at once: none of the lost ones is back as a voter when the survivor dies again."""
+def test_single_member_is_not_forced_again() -> None:
+    """Two disasters at once: none of the lost members has returned as a voter when the survivor dies again."""
     outcome = run_seed(3, "calm", (LOST, Fault(6.75, Kind.LOSE_QUORUM, "n1", "n2", 0.5)), Settings())
     assert not outcome.violation
     assert outcome.coverage["fault: lose-quorum"] == 1

@@ -1,4 +1,4 @@
-"""What a fault excuses: a full disk one way of dying, not every one."""
+"""What a fault excuses: a full disk one kind of end, not every one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def because(error: Exception, *causes: Exception) -> Exception:
         (NodeFailed("it starts on what it has lost"), False),
     ],
 )
-def test_a_full_disk_excuses_who_says_that_it_is_full(error: Exception, excused: bool) -> None:
+def test_full_disk_excuses_a_node_that_reports_it(error: Exception, excused: bool) -> None:
     assert is_full(error) is excused
 
 
-def test_a_disk_that_fails_and_one_that_is_full_do_not_excuse_each_other() -> None:
+def test_disk_that_fails_and_one_that_is_full_do_not_excuse_each_other() -> None:
     for full, failing in (
         (because(NodeFailed("the journal"), FULL), because(NodeFailed("the journal"), FAILS)),
         (because(VaultUnusable("the vault"), FULL), because(VaultUnusable("the vault"), FAILS)),
@@ -65,7 +65,5 @@ OLDER = RecoveryRefused(Refuse(RefusalReason.OLDER_HISTORY, "The vault is of gen
         (NodeRefused("another node goes by that name"), RefusalReason.OLDER_HISTORY, False),
     ],
 )
-def test_a_vault_to_refuse_excuses_who_refuses_it_for_that(
-    error: Exception, reason: RefusalReason, excused: bool
-) -> None:
+def test_invalid_vault_excuses_a_node_that_refuses_it(error: Exception, reason: RefusalReason, excused: bool) -> None:
     assert is_refusal(error, reason) is excused

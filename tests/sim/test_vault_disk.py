@@ -46,7 +46,7 @@ class Ground:
         return self.vault
 
     def do(self, work: Callable[[], object]) -> float:
-        """In a turn of the process. How long it took. Raises what it raises."""
+        """In a turn of the process. Returns how long it took. Raises its error."""
         before = self.simulation.now
 
         async def ask() -> None:
@@ -66,7 +66,7 @@ class Ground:
         self.disk.killed(power=True)
 
 
-def test_a_commit_takes_no_time_and_what_is_synced_takes_that_of_a_sync() -> None:
+def test_commit_takes_no_time_and_sync_takes_its_time() -> None:
     ground = Ground()
     ground.disk.fsync_s = 1.0
     assert 0.5 <= ground.do(lambda: follow(ground.vault, ground.driver, 2)) <= 2.0
@@ -76,7 +76,7 @@ def test_a_commit_takes_no_time_and_what_is_synced_takes_that_of_a_sync() -> Non
     assert 0.5 <= ground.do(ground.vault.close) <= 2.0
 
 
-def test_on_a_slow_disk_commits_wait_now_and_then_and_others_see_them_before_their_writer_goes_on() -> None:
+def test_commits_on_a_slow_disk_are_visible_before_their_writer_continues() -> None:
     ground = Ground()
     ground.apply(2)
     ground.disk.fsync_s = 1.0
@@ -96,7 +96,7 @@ def test_on_a_slow_disk_commits_wait_now_and_then_and_others_see_them_before_the
 @pytest.mark.parametrize(
     ("trouble", "told"), [("full", {Trouble.NO_ROOM}), ("bad_vault", {Trouble.COMMIT_FAILS, Trouble.USELESS})]
 )
-def test_a_commit_that_is_refused_changes_nothing(trouble: str, told: set[Trouble]) -> None:
+def test_commit_that_is_refused_changes_nothing(trouble: str, told: set[Trouble]) -> None:
     ground = Ground()
     ground.apply(2)
     setattr(ground.disk, trouble, True)
@@ -112,7 +112,7 @@ def test_a_commit_that_is_refused_changes_nothing(trouble: str, told: set[Troubl
     assert {f"vault disk: {each.value}" for each in told} & {*ground.told}
 
 
-def test_what_has_failed_in_the_head_of_the_file_takes_nothing_until_it_is_opened_again() -> None:
+def test_file_with_a_failed_head_refuses_commits_until_reopened() -> None:
     ground = Ground()
     ground.apply(2)
     ground.disk.bad_vault = True
@@ -128,7 +128,7 @@ def test_what_has_failed_in_the_head_of_the_file_takes_nothing_until_it_is_opene
     assert items_of(ground.vault) == ground.states[WRITES]
 
 
-def test_who_dies_while_it_waits_for_its_disk_writes_nothing_more_though_the_next_start_has_begun() -> None:
+def test_process_killed_during_a_disk_wait_writes_nothing_more() -> None:
     ground = Ground()
     ground.apply(2)
     old, vault, disk, ended = ground.process, ground.vault, ground.disk, list[str]()
@@ -154,7 +154,7 @@ def test_who_dies_while_it_waits_for_its_disk_writes_nothing_more_though_the_nex
     assert Vault(disk.backend).revision == 2
 
 
-def test_a_vault_that_is_closed_is_fenced_and_synced_and_one_that_can_not_be_synced_stays_marked() -> None:
+def test_vault_that_is_closed_is_fenced_and_synced_and_one_that_can_not_be_synced_stays_marked() -> None:
     ground = Ground()
     ground.apply(3)
     page = ground.vault.page
@@ -174,7 +174,7 @@ def test_a_vault_that_is_closed_is_fenced_and_synced_and_one_that_can_not_be_syn
     assert items_of(ground.start()) == ground.states[4]
 
 
-def test_without_power_a_vault_is_as_after_one_of_its_commits_or_refused() -> None:
+def test_vault_after_power_loss_is_at_a_commit_or_refused() -> None:
     found, refused = set[str](), list[str]()
     for seed in range(150):
         ground = Ground(seed)
@@ -194,7 +194,7 @@ def test_without_power_a_vault_is_as_after_one_of_its_commits_or_refused() -> No
     assert 0 < len(refused) < 150
 
 
-def test_a_start_that_dies_while_it_verifies_leaves_the_vault_suspect() -> None:
+def test_start_that_dies_while_it_verifies_leaves_the_vault_suspect() -> None:
     ground = Ground(2)
     ground.apply(WRITES)
     ground.process.kill()
@@ -207,7 +207,7 @@ def test_a_start_that_dies_while_it_verifies_leaves_the_vault_suspect() -> None:
     assert ground.disk.backend.suspect
 
 
-def test_nothing_else_is_committed_in_the_middle_of_a_leap() -> None:
+def test_flush_batch_is_not_interleaved_with_other_commits() -> None:
     ground = Ground()
 
     async def pause() -> None:

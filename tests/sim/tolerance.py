@@ -1,4 +1,4 @@
-"""Which ends of a node by itself a fault excuses. Pure: whatever else ends a node is a bug (`stays up`)."""
+"""Which self-inflicted ends of a node a fault excuses. Pure: any other end is a bug (`stays up`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from palisade.vault.errors import VaultError
 from palisade.wire.topology_errors import NodeRefused
 
 AT_THE_DOOR = (RefusalReason.FOREIGN_CLUSTER,)
-"""For these the cluster itself may not take a node."""
+"""For these the cluster itself may refuse a node."""
 SAYS_SO = (NodeFailed, StoreFailed, VaultError)
-"""How journal, store and vault say that they can't be written."""
+"""The errors by which journal, store and vault report that they cannot be written."""
 
 
 def is_refusal(error: BaseException, reason: RefusalReason) -> bool:
-    """Whether a node stopped itself since its vault is one to refuse for that, and for nothing else."""
+    """Whether a node stopped itself because its vault must be refused for that reason, and no other."""
     cause = error.cause if isinstance(error, ComponentFailed) else error
     if isinstance(cause, RecoveryRefused):
         return cause.refusal.reason is reason
@@ -27,12 +27,12 @@ def is_refusal(error: BaseException, reason: RefusalReason) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a node stopped itself since its disk took no more, and says that."""
+    """Whether a node stopped itself because its disk was full, and reports that."""
     return _said(error) == errno.ENOSPC
 
 
 def is_failing(error: BaseException) -> bool:
-    """Whether a node stopped itself since its disk failed, and says that."""
+    """Whether a node stopped itself because its disk failed, and reports that."""
     return _said(error) == errno.EIO
 
 

@@ -1,4 +1,4 @@
-"""What was committed, as the world saw it: every revision, every version of each key, the state at any revision."""
+"""Commits as the world recorded them: every revision, every version of each key, the state at any revision."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.sim.seen import Committed, Restored
 
 
 class Truth:
-    """Of a history whose world has put in all revisions, from the first one that it names."""
+    """Of a history with all its revisions, from the first recorded one."""
 
     def __init__(self, history: History) -> None:
         self.revisions: dict[int, RevisionEvents] = {}
         self.orders: dict[int, int] = {}
-        """When each was committed: the order of the first node that applied it."""
+        """When each was committed: in the order of the first node that applied it."""
         self._versions: dict[bytes, tuple[list[int], list[Event]]] = {}
         self.disorder: list[str] = []
         self.base = 0
@@ -47,7 +47,7 @@ class Truth:
         return sorted(self._versions)
 
     def at(self, key: bytes, revision: int) -> KeyValue | None:
-        """What a key was at a revision."""
+        """The value of a key at a revision."""
         revisions, versions = self._versions.get(key, ([], []))
         place = bisect_right(revisions, revision)
         if not place or versions[place - 1].delete:
@@ -61,11 +61,11 @@ class Truth:
         return revisions[place - 1] if place else 0
 
     def gone(self, key: bytes) -> list[int]:
-        """Every revision from which on there was no such key, and 0 for before the first."""
+        """Every revision from which on the key was absent, and 0 for before the first."""
         revisions, versions = self._versions.get(key, ([], []))
         return [0, *(revision for revision, event in zip(revisions, versions, strict=True) if event.delete)]
 
     def range(self, request: Range, revision: int) -> list[KeyValue]:
-        """Every key of a range at a revision, without what else the request says."""
+        """Every key of a range at a revision, without the other options of the request."""
         found = (self.at(key, revision) for key in self.keys if inside(key, request.key, request.range_end))
         return [kv for kv in found if kv is not None]

@@ -1,8 +1,8 @@
 """The vault of a simulated machine: LMDB without syncs, for all starts of its node.
 
-Without power the file is as after any of the commits that nobody has synced, or torn: some tables or rows as after one
-commit, some as after another. The record of LV and what else is in META is one page. Found in another start of the
-machine it is verified by the product's own code; whether the structure of its pages is torn, too, lots say.
+Without power the file is as after any of the unsynced commits, or torn: some tables or rows as after one commit, some
+as after another. The record of LV and the rest of META is one page. Found in another boot of the machine it is verified
+by the product's own code; whether the structure of its pages is torn, too, is drawn at random.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COMMITS_WITHOUT_ROOM, COMMITS_THAT_FAIL, FAILURES_IN_THE_HEAD = 0.5, 0.4, 0.5
 TORN_PAGES = 0.3
 BEHIND_MAX = 40
-"""So many commits may be on the disk in part. What is older was written long ago."""
+"""So many commits may be on the disk in part. Older ones were written completely."""
 
 
 class SimBackend(MemoryBackend):
@@ -38,14 +38,14 @@ class SimBackend(MemoryBackend):
         self._shared: MemoryTransaction | None = None
         self._shared_at = -1
         self.boot: bytes | None = None
-        """In which start of the machine something was written that may not be on the disk; as the mark says."""
+        """The boot of the machine in which data were written that may not be on the disk; according to the mark."""
         self.torn = False
-        """For those who judge; nobody who opens the vault knows."""
+        """For checkers; the code that opens the vault does not know it."""
         self.made = False
         self._behind: deque[tuple[Changes, Sequence[VaultTable]]] = deque()
-        """The newest commits that were not synced."""
+        """The newest unsynced commits."""
         self._before: Content = {table: {} for table in VaultTable}
-        """As it was before these."""
+        """The state before these."""
         self._page: FencePage | None = None
         self._marked = self._slicing = self._useless = False
 
@@ -120,7 +120,7 @@ class SimBackend(MemoryBackend):
             self.sync()
 
     async def vouch(self) -> None:
-        """The file, which was suspect, was found sound. Raises VaultUnusable."""
+        """The file, which was suspect, was verified. Raises VaultUnusable."""
         await self.disk.sync_in_a_thread()
         self.sync()
 
@@ -135,10 +135,10 @@ class SimBackend(MemoryBackend):
             self._shared, self._shared_at = super().begin(), self.commits
         return self._shared
 
-    # Whatever happens to it meanwhile
+    # Events
 
     def fill(self, content: Changes) -> None:
-        """It is a copy, whole, and on the disk."""
+        """It is a complete copy on the disk."""
         super().commit(content)
         self.made = True
         self.sync()
@@ -147,7 +147,7 @@ class SimBackend(MemoryBackend):
         super().commit({table: {key: value}})
 
     def lose_power(self) -> None:
-        """All that was not synced is gone."""
+        """All unsynced data are lost."""
         super().lose_power()
         self._forget_what_is_behind()
 
@@ -175,7 +175,7 @@ class SimBackend(MemoryBackend):
         return loss
 
     def _after(self, commits: int) -> Content:
-        """Of those that were not synced."""
+        """After a random one of the unsynced commits."""
         content = _copied(self._before)
         for changes, cleared in list(self._behind)[:commits]:
             _apply(content, changes, cleared)

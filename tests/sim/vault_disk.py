@@ -1,12 +1,12 @@
-"""What the disk of a simulated machine is to its vault: slow, full, failing.
+"""The disk of a simulated machine as its vault sees it: slow, full, failing.
 
-*Time.* A commit is pages of the system: it takes none, but where the disk is slow the system has the writer wait now
-and then. What the product syncs takes the time of any sync: the mark of a run before its first commit, and the whole
-when it is closed, both in its event loop, which stands still; a new file and one that was verified, in a thread.
+*Time.* A commit writes pages of the system and takes none, except that on a slow disk the system sometimes makes the
+writer wait. The product's own syncs take the time of any sync: the mark of a run before its first commit, and the whole
+file when it is closed, both in its event loop, which is blocked; a new file and a verified one in a thread.
 
-*Refusals.* On a full disk a commit finds room, or not; on one that fails it fails, or not, and what fails in the head
-of the file makes it useless until it is opened again. The fence page lies on blocks that it has: only a failing disk
-refuses it.
+*Refusals.* On a full disk a commit finds room, or not; on a failing one it fails, or not, and a failure in the head of
+the file makes it useless until it is opened again. The fence page lies on allocated blocks: only a failing disk refuses
+it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from tests.sim.disk import Disk
 
 COMMITS_THAT_WAIT = 0.15
-"""Of those on a slow disk: the system has written too little of what came before."""
+"""Of commits on a slow disk: the system has written too little of the earlier ones."""
 WAITS_S_MAX = 0.2
-"""As Linux has who writes too much wait (MAX_PAUSE)."""
+"""How long Linux makes a writer wait (MAX_PAUSE)."""
 PAGES_THAT_FAIL = 0.1
 
 
@@ -41,13 +41,13 @@ class Trouble(enum.Enum):
     NO_ROOM = "no-room"
     COMMIT_FAILS = "commit-fails"
     USELESS = "useless"
-    """It failed in the head of the file: nothing is taken until it is opened again."""
+    """It failed in the head of the file: nothing is accepted until it is opened again."""
     SYNC_FAILS = "sync-fails"
     PAGE_FAILS = "page-fails"
 
 
 class Loss(enum.Enum):
-    """What a machine without power has of what was not synced."""
+    """What a machine without power keeps of unsynced data."""
 
     NOTHING = "nothing"
     NEWEST = "newest"
@@ -56,7 +56,7 @@ class Loss(enum.Enum):
 
 
 class Found(enum.Enum):
-    """What a start in another boot finds out."""
+    """The result of a start in another boot."""
 
     SOUND = "sound"
     TORN_PAGES = "torn-pages"
@@ -64,13 +64,13 @@ class Found(enum.Enum):
 
 
 class Killed(BaseException):
-    """The process died in the middle of a turn of its loop: what is left of it writes nothing."""
+    """The process died in the middle of a turn of its loop: its remaining code writes nothing."""
 
 
 class Hand:
-    """Whoever writes into vault and fence page: the process of the present start. `dies_at`: so many writes from now it
-    is killed, before that write, or behind it. `writer_is_dead`: of whoever's turn it is: one that stood still when it
-    died comes to its next write when the next start has begun."""
+    """The writer of vault and fence page: the process of the current start. `dies_at`: after so many writes from now it
+    is killed, before that write, or after it. `writer_is_dead`: of the process that has its turn: one that was
+    suspended when it died reaches its next write when the next start has begun."""
 
     def __init__(self, writer_is_dead: Callable[[], bool] = lambda: False) -> None:
         self.dies_at = 0
@@ -104,7 +104,7 @@ class Page(bytearray):
 
 
 class VaultDisk:
-    """What a `Disk` is to a vault."""
+    """The part of a `Disk` that a vault uses."""
 
     fsync_s: float
     full: bool
@@ -136,7 +136,7 @@ class VaultDisk:
         return self.fsync_s > self._well_s
 
     def sync_s(self) -> float:
-        """How long the next one takes."""
+        """How long the next sync takes."""
         return self.fsync_s * (0.5 + self.chance.random())
 
     def check(self) -> None:
@@ -166,7 +166,7 @@ class VaultDisk:
 
     @contextmanager
     def throttled(self) -> Iterator[None]:
-        """What is done in it is seen by others in the middle of the time that it takes."""
+        """Its effects are visible to others in the middle of the time that it takes."""
         if not self.is_slow or self.chance.random() >= COMMITS_THAT_WAIT:
             yield
             return

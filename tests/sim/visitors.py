@@ -1,6 +1,6 @@
-"""A client of whose requests the history says nothing: it asks for what nobody is to get, and takes defaults.
+"""A client whose requests are not in the history: it sends requests that must be refused, and reads with defaults.
 
-That a node is let in which must not be, or that a default is what nobody has set, it says itself.
+It reports itself if a node is admitted that must not be, or if a read returns a wrong default.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Visitor:
     async def _ask(self, host: Host, work: Callable[[Any], Any]) -> Any:
         return await self._world.ask(self._client.process, self._client.name, host.http, work)
 
-    # Who is not to be let in
+    # Nodes that must be refused
 
     async def _knock(self, host: Host) -> None:
-        """With everything right but one thing: one of them is wrong for good."""
+        """With everything right but one thing, which makes the refusal permanent."""
         request = self._world.chance.choice(self._wrong())
         if host.follows:
             return
@@ -77,7 +77,7 @@ class Visitor:
         return wrong if token is None else (*wrong, request(token=None), request(token=token + "?"))
 
     async def _say_again(self, host: Host) -> None:
-        """What a node has said of itself arrives a second time, perhaps when it has begun anew since."""
+        """An earlier announcement of a node arrives a second time, perhaps after it has restarted."""
         if self._said and not host.follows:
             name, instance, incarnation, revision = self._world.chance.choice(self._said)
             with contextlib.suppress(JoinRejected):
@@ -104,6 +104,6 @@ class Visitor:
             await self._ask(host, lambda node: node.key_values.write(Put(KEY, b"set"), caller=EVERYBODY))
 
     async def _compact(self, host: Host) -> None:
-        """In the history, as every request of a client: up to some revision of before, perhaps one that is gone."""
+        """In the history, like every request of a client: up to an earlier revision, perhaps a compacted one."""
         revision = max(1, self._world.revision - self._world.chance.randint(-2, 60))
         await self._client.write(Compact(revision))

@@ -1,4 +1,4 @@
-"""A client that watches at some member, and goes on at another one from where it was told to when that is gone."""
+"""A client that watches at some member, and resumes at another one when that is gone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIFE_S = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody watches: everything below `q` and `s`, or less."""
+    """The watched keys: everything below `q` and `s`, or less."""
 
     key: bytes = b"q"
     range_end: bytes = b"t"
@@ -50,14 +50,15 @@ def some(chance: Random) -> Wanted:
 
 
 def life_s(chance: Random) -> float | None:
-    """Of one watch, mostly; None: for ever, through whatever happens where it is."""
+    """Of one watch, usually; None: forever, until it breaks."""
     return None if chance.random() < 0.3 else LIFE_S
 
 
 class Watcher:
-    """`start`: the first revision; 0: what is behind the present.
+    """`start`: the first revision; 0: later changes only.
 
-    It looks at `going` whenever it is told something, and each LOOK_S."""
+    It checks `going` after every event, and each LOOK_S.
+    """
 
     def __init__(self, client: Client, going: Callable[[], bool], start: int = 0, wanted: Wanted = EVERYTHING) -> None:
         self._client, self._going, self._wanted = client, going, wanted
@@ -65,11 +66,11 @@ class Watcher:
         self._from = start
         self._before = 0
         self.delivered = 0
-        """How often it was told of events."""
+        """How often it got events."""
 
     @property
     def next_revision(self) -> int:
-        """What it has not been told of yet; 0: it does not know."""
+        """The first revision that it has not received; 0: unknown."""
         return self._from
 
     async def run(self) -> None:
@@ -79,7 +80,7 @@ class Watcher:
             await asyncio.sleep(0.3 * self._world.chance.random())
 
     async def watch(self, host: Host) -> None:
-        """Until it ends, there or here."""
+        """Until it ends, at either side."""
         history = self._world.history
         request = self._wanted.request(self._from)
         number = history.watch(self._client.name, host.id, request, self._before)
@@ -149,7 +150,7 @@ class Watcher:
         return (Ending.BROKEN if self._going() else Ending.CANCELLED), 0
 
     async def _hear(self, told: asyncio.Queue[Any]) -> Any:
-        """None where nothing is heard for SILENT_S, or nobody wants to hear any more."""
+        """None if nothing arrives for SILENT_S, or the watch is not wanted any more."""
         for _ in range(int(SILENT_S / LOOK_S)):
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(told.get(), LOOK_S)

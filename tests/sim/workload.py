@@ -27,11 +27,11 @@ from tests.support.simulation import Process
 
 SLOW_S, SLOW_EVERY_S = 3.0, 4.0
 FENCED = (*STRICT, OWNED[1])
-"""What readers out of vaults ask for."""
+"""The keys of readers of vaults."""
 LIVES_S = (1, 4)
 """How long the leases of keys are granted for."""
 BEHIND_S = 3.5
-"""How long at most their owner waits for the end of one that it does not keep alive."""
+"""How long at most their owner waits for the expiry of a lease that it does not keep alive."""
 LOOK_S = 0.5
 
 
@@ -42,7 +42,7 @@ class Workload:
         self.world, self.pause_s = world, pause_s
         self.chance = world.chance
         self.going = self.listening = True
-        """Whether clients go on to ask, and watchers to watch."""
+        """Whether clients continue, and watches."""
         self.asking = asking or Asking(world)
         self._all: list[Client] = []
         self.clients = [self._client(f"c{number}") for number in range(1, clients + 1)]
@@ -52,20 +52,20 @@ class Workload:
         self.readers: dict[str, int] = {}
 
     def _client(self, name: str) -> Client:
-        """Behind a restore everybody is somebody else: what request ids stand for is another history's."""
+        """After a restore all clients are new ones: request ids belong to another history."""
         client = Client(self.world, name + "'" * self.world.epoch)
         self._all.append(client)
         return client
 
     def again(self, base: Base, ended: History) -> Workload:
-        """Of the cluster that was restored, behind that history."""
+        """Of the restored cluster, after that history."""
         workload = Workload(self.world, clients=len(self.clients), pause_s=self.pause_s, asking=self.asking)
         retrier = workload._client("retrier")
         workload.run(retrier.process, Retrier(retrier, base, ended).run())
         return workload
 
     def end(self) -> None:
-        """They are gone, and hear no more of what they have asked."""
+        """They are gone, and get no results of their requests any more."""
         self.going = self.listening = False
         for client in self._all:
             client.process.kill()
@@ -100,40 +100,40 @@ class Workload:
             self._slow_down()
 
     def run(self, process: Process, client: Coroutine[Any, Any, Any]) -> None:
-        """Until it ends by itself, which it does soon where nobody is `going` any more."""
+        """Until it ends by itself, which it does soon when no client continues."""
         self.look_after(process, process.start(client))
 
     def look_after(self, process: Process, task: asyncio.Task[Any]) -> None:
-        """Of somebody who goes on over restores: of the workload of each history."""
+        """For a client that continues over restores: in the workload of each history."""
         self._tasks.append((process, task))
 
     def stop(self) -> None:
-        """All but those who watch."""
+        """All but watches."""
         self.going = False
 
     def hang_up(self) -> None:
-        """Those who watch, too."""
+        """Watches, too."""
         self.listening = False
 
     def check(self) -> None:
-        """Raises what a client could not bear."""
+        """Raises the unexpected error of a client."""
         for _, task in self._tasks:
             if task.done():
                 task.result()
 
     def not_told(self, revision: int) -> dict[str, int]:
-        """Whose watch has not come to a revision, and to which it has."""
+        """The clients whose watches have not reached a revision, and the revision that they reached."""
         come = {name: watcher.next_revision - 1 for name, watcher in self._watchers.items()}
         return {name: at for name, at in come.items() if at < revision}
 
     def under_way(self) -> list[str]:
-        """Who has not come to an end, was not killed, and is not to watch on."""
+        """The clients that have not ended, were not killed, and are no watches."""
         running = (process.name for process, task in self._tasks if not task.done() and not process.dead)
         watching = self._watchers if self.listening else ()
         return [name for name in dict.fromkeys(running) if name not in watching]
 
     async def prepare(self) -> int:
-        """The strict region is agreed on before anybody counts on it: from which revision on it is."""
+        """The strict region is created before any client relies on it: returns the revision from which on it exists."""
         client = self.clients[0]
         regions = (Region("s", b"s/", Mode.STRICT, self.world.settings.policy), DEFAULTED)
         puts = tuple(Put(region_key(region.name), pack_region(region)) for region in regions)
@@ -177,7 +177,7 @@ class Workload:
     # Readers beside the nodes
 
     def _look_after_readers(self) -> None:
-        """Each machine has a process that reads its vault, from when there is one; it outlives the node."""
+        """Each machine has a process that reads its vault, as soon as there is one; it outlives the node."""
         if not self.going:
             return
         for host in self.world.hosts.values():
@@ -189,7 +189,7 @@ class Workload:
     # Clients that do not read for a while
 
     def _slow_down(self) -> None:
-        """What they are sent fills their windows."""
+        """Data sent to them fill their windows."""
         if not self.going:
             return
         process = self.chance.choice(self._slow).process
@@ -200,8 +200,8 @@ class Workload:
     # Leases
 
     async def _lease(self, client: Client) -> None:
-        """Two keys that live as long as somebody says so: then the lease is revoked, or runs out, or others take its
-        keys over."""
+        """Two keys that are attached to a lease: then it is revoked, or expires, or other clients take over its
+        keys."""
         while self.going:
             granted = await client.write(LeaseGrant(self.chance.randint(*LIVES_S)))
             if isinstance(granted, Ok):

@@ -1,7 +1,7 @@
 """A whole cluster in one thread: machines with real nodes on simulated time, network and disks, all from one seed.
 
-`Host` is a machine and the node on it; `Checker`s look on. The world itself draws from one source of chance; nothing
-in it depends on the order of a set or on an address in memory, so the same seed makes the same trace.
+`Host` is a machine and the node on it; `Checker`s observe. The world itself draws from one random source; nothing in it
+depends on the order of a set or on an address in memory, so the same seed creates the same trace.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ T = TypeVar("T")
 LINES_MAX = 400
 STAYS_UP = "stays up"
 SMALL_WINDOW_BYTES = 128
-"""As against answers of a hundred bytes to 2 KiB."""
+"""In relation to responses of a hundred bytes to 2 KiB."""
 FENCES = (FenceTimes(), FenceTimes(), FenceTimes(lease_s=1.0, renewals=4))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`drift`: how far each clock may be from true, as a part of 1; the product's bound is 0.01.
+    """`drift`: the largest relative error of each clock; the product's bound is 0.01.
 
-    `of` draws what may differ between clusters: sizes, what is kept, times.
+    `of` draws what may differ between clusters: sizes, retention, times.
     """
 
     members: int = 3
@@ -60,16 +60,16 @@ class Settings:
     http: bool = False
     """Nodes have their HTTP servers, and there is a client of these."""
     part: float = 1.0
-    """For how much of the scenario's time things go wrong."""
+    """The share of the scenario's time with faults."""
     window_bytes: int = WINDOW_BYTES
-    """Of each stream; where it is small its writers are told to pause, and clients are slow to read now and then."""
+    """Of each stream; if it is small its writers are paused, and clients read slowly sometimes."""
     peer_bytes_max: int = QUEUED_BYTES_MAX
-    """What may be under way from one member to another, before the connection is given up."""
+    """Bytes in flight from one member to another, before the connection is closed."""
 
     @staticmethod
     def of(seed: int) -> Settings:
         """Small logs and short histories are common, so that snapshots and differences are. Most runs are short: a new
-        cluster meets what an old one would not, and it is the early faults that a new cluster is still busy with."""
+        cluster meets faults that an old one would not, and early faults hit a cluster that is still busy starting."""
         chance = Random(f"settings {seed}")
         return Settings(
             members=5 if chance.random() < 0.08 else 3,
@@ -128,13 +128,13 @@ class World:
         """The latest that any node has applied."""
         self.generation = FIRST_GENERATION
         self.epoch = 0
-        """How many disasters there were: each time another history begins, and is recorded as one."""
+        """Number of disasters: each time another history begins, and is recorded separately."""
         self.survivor = ""
-        """Who has gone on alone behind the latest disaster, if anybody has."""
+        """The survivor that continued alone after the latest disaster, if any."""
         self.kept = 0
-        """Up to this revision this history is the one before it."""
+        """Up to this revision this history equals the previous one."""
         self.operations = 0
-        """Of the histories before this one."""
+        """Of the earlier histories."""
         self._has_released = False
         """In this history."""
         self._closed = False
@@ -142,14 +142,14 @@ class World:
         """All members are lost, and none of the new cluster has started yet."""
         self.takes_backups = False
         self.restored: Callable[[Base], None] = lambda base: None
-        """Called when no member of before is left: what was seen so far is all there is of that history."""
+        """Called when no old member is left: the recorded history is complete."""
         self.begins_again: Callable[[], None] = lambda: None
         """Called when the nodes of the new cluster start."""
         self.on_ended: Callable[[Host], None] = lambda host: None
         self.callers: list[str] = []
         """Clients, by their names in the network."""
         self.excused: frozenset[str] = frozenset()
-        """Checkers whose breaches are counted only: what is not promised in this run."""
+        """Checkers whose violations are only counted: their property is not promised in this run."""
         self.tolerated: Callable[[Host, BaseException], bool] = lambda host, error: False
         """Whether a node may stop itself for that."""
         self.hosts: dict[str, Host] = {}
@@ -166,11 +166,11 @@ class World:
         return self.simulation.now
 
     def rate_of(self, lot: float) -> float:
-        """Of a clock that is as wrong as one may be. `lot`: from 0, the slowest, to 1."""
+        """Of a clock with an error within the bound. `lot`: from 0, the slowest, to 1."""
         return 1.0 + self.settings.drift * (2 * lot - 1)
 
     def wall_offset_s(self) -> float:
-        """Of the machine whose turn it is."""
+        """Of the machine whose process has its turn."""
         turning = self.simulation.turning
         return 0.0 if turning is None else turning.wall_offset_s
 
@@ -198,7 +198,7 @@ class World:
         self._closed = True
         self.simulation.close()
 
-    # What nodes need of it
+    # The nodes' surroundings
 
     def fences_at(self, host: Host) -> FenceTimes:
         if not self.settings.fences_differ:
@@ -206,7 +206,7 @@ class World:
         return Random(f"fences {self.seed} {host.id} {host.starts}").choice(FENCES)
 
     def http_of_members(self, but: str) -> list[str]:
-        """Whom a node asks to be let in: first the one who went on alone, as whoever starts it would tell it."""
+        """The members that a node asks to join: first the survivor, as its administrator would configure."""
         first = sorted(self.members, key=lambda host: host.id != self.survivor)
         return [host.http for host in first if host.id != but]
 
@@ -214,7 +214,7 @@ class World:
         return [f"{host.address}:7501" for host in self.members if host.id != but]
 
     async def ask(self, own: Process, sender: str, address: str, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Have the node at that HTTP address do something. Raises ConnectionError, and what it raises."""
+        """Call the node at that HTTP address. Raises ConnectionError, and the errors of the call."""
         host = self.hosts[self.network.hosts[address.partition(":")[0]]]
 
         async def run() -> T:
@@ -224,7 +224,7 @@ class World:
 
         return await self.network.ask(own, sender, host.id, host.process, run)
 
-    # What nodes tell
+    # Notifications of nodes
 
     def wired(self, host: Host, node: Any) -> None:
         if not host.follows:
@@ -247,7 +247,7 @@ class World:
         machine.apply = observed
 
     def _committing(self, store: MetaStore) -> Committing:
-        """What the first node has applied is put into the history."""
+        """Changes that the first node has applied are recorded in the history."""
 
         def committed(events: RevisionEvents) -> None:
             self.history.committed(events)
@@ -271,7 +271,7 @@ class World:
             checker.killed(host)
 
     def has_ended(self, host: Host, process: Process) -> None:
-        """What a node says when it is closed with its world is nobody's."""
+        """Errors of a node that is closed with its world are ignored."""
         if self._closed:
             return
         error = host.ended
@@ -300,7 +300,7 @@ class World:
             raise TimeIsUp
 
     def go_on_from(self, base: Base) -> None:
-        """Another history, which begins with a backup, or with what a survivor has."""
+        """Another history, which begins with a backup, or with the data of a survivor."""
         self.epoch += 1
         self.operations += len(self.history.operations())
         self.generation, self.revision, self.kept = base.generation, base.revision, base.kept
@@ -312,8 +312,8 @@ class World:
         self.history.restored(base.past, base.revision, base.generation)
 
     def is_asked(self, vault: Vault | None) -> bool:
-        """Whether what it shows is written down: a lease of before a restore may be alive until anything is released in
-        the history that begins with it, and shows what was right."""
+        """Whether its reads are recorded: a lease from before a restore may be alive until any change is released in
+        the new history, and serves what was correct."""
         if not self.epoch or self._has_released or vault is None:
             return True
         cores = [host.node.fencing.grantor.core for host in self.members if host.node is not None]
@@ -321,7 +321,7 @@ class World:
         lineage = vault.lineage
         return self._has_released or lineage is None or lineage.generation == self.generation
 
-    # What is written down
+    # Recording
 
     def note(self, node: str, what: str) -> None:
         """One line of the trace."""
@@ -338,7 +338,7 @@ class World:
         self.coverage[what] = self.coverage.get(what, 0) + 1
 
     def fail(self, checker: str, text: str) -> None:
-        """Also where the caller is inside of something that catches everything, as a node's turn does."""
+        """Also if the caller's exceptions are caught, as a node's turn does."""
         if checker in self.excused:
             self.count(f"beyond the bound: {checker}")
             return
@@ -352,10 +352,10 @@ class World:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Which checkers have seen something, the first one first."""
+        """The checkers with violations, the first one first."""
         return tuple(violation.checker for violation in self.violations)
 
-    # What is seen from outside
+    # Observation from outside
 
     def leaders(self) -> list[Host]:
         return [host for host in self.members if host.healthy and host.group is not None and host.group.leads]
@@ -373,7 +373,7 @@ class World:
         return None
 
     def all_serve(self) -> bool:
-        """Everybody is in the topology, and answers from its vault."""
+        """Every node is in the topology, and serves from its vault."""
         return all(
             host.healthy and host.is_active and host.part.holder is not None and host.part.holder.serves
             for host in self.hosts.values()

@@ -1,4 +1,4 @@
-"""PySyncObj as it is, on a clock and a network of the test: what it does wrong can be looked at (pysyncobj.md)."""
+"""Unmodified PySyncObj on a clock and a network of the test: shows its faults (pysyncobj.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _FixedRandom:
 
 
 class BareNode(SyncObj):  # type: ignore[misc]
-    """Node `n1` of three. It counts what it is told to add."""
+    """Node `n1` of three. It counts the increments that it applies."""
 
     def __init__(self, clock: HandClock, **conf: Any) -> None:
         library.createJournal = pysyncobj.journal.createJournal

@@ -1,7 +1,7 @@
 """The world of a catalog in memory: a real MetaStore, PROCEED under the test's control, crashes at any call.
 
-It checks at every write what must never happen (F8, F9): data that vanishes before PROCEED for the change that hid it,
-a permission that is taken back once it is written, a record that leaves the table of allowed steps, a lost lock.
+Every write is checked for violations of F8 and F9: data that are deleted before PROCEED for the change that hid them, a
+permission that is reverted once it is written, a record that leaves the table of allowed steps, a lost lock.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from palisade.metastore.state_machine import MetaStore
 SALT = bytes(range(16))
 DATA = keys.DATA.encode()
 CREDENTIAL = sealed("correct horse", SALT)
-"""Made once: scrypt is slow on purpose."""
+"""Computed once: scrypt is slow on purpose."""
 
 
 class Crash(Exception):
-    """The node that ran the engine is gone: what it did is done, what it waited for nobody hears of."""
+    """The node that ran the engine has died: its effects persist, its pending waits never return."""
 
 
 class Violated(AssertionError):
-    """Something happened that must never happen."""
+    """A property that must always hold was violated."""
 
 
 class CatalogWorld:
-    """`calls` counts what the engine asked for. `crash_at`: the number of the call that it dies at, `crash_after`: with
-    the effect of it done. `holding`: `released` waits; `refusing`: it raises."""
+    """`calls` counts the engine's calls. `crash_at`: the number of the call during which it dies, `crash_after`: after
+    its effect. `holding`: `released` waits; `refusing`: it raises."""
 
     def __init__(self, seed: int | None = None, limits: Limits | None = None) -> None:
         self.store = MetaStore(MemoryMap(), limits)
@@ -135,12 +135,12 @@ class CatalogWorld:
         return {row.key: row.value for row in self.rows(prefix)}
 
     def row(self, key: bytes) -> Any:
-        """As JSON; None where there is none."""
+        """As JSON; None if it does not exist."""
         found = self.store.get(key)
         return None if found is None else json.loads(found.value)
 
     def procedures(self) -> dict[str, Procedure]:
-        """Those that can be read."""
+        """The procedures that can be parsed."""
         found = {}
         for row in self.rows(keys.PROCEDURES):
             try:
@@ -151,10 +151,10 @@ class CatalogWorld:
         return found
 
     def catalog(self) -> dict[bytes, bytes]:
-        """All rows but the procedures, with what is data."""
+        """All rows but the procedures, and all data."""
         return self.below(keys.ROOT) | self.below(DATA) | self.below(keys.LOCKS)
 
-    # What must never happen.
+    # Properties.
 
     def _check_data(self, before: dict[str, Procedure], data: dict[bytes, bytes]) -> None:
         for key in data.keys() - self.below(DATA).keys():
@@ -190,13 +190,13 @@ class CatalogWorld:
         if not {value.decode() for value in locked} & after.keys() <= {id_.decode() for id_ in open_ids}:
             raise Violated("a procedure that has ended holds a lock")
 
-    # What tests do with it.
+    # For tests.
 
     def engine(self, node: str = "n1") -> ProcedureEngine:
         return ProcedureEngine(self, node)
 
     async def submit(self, id_: str, kind: str, **request: Any) -> Procedure:
-        """As the API does: checked, sealed, with an id drawn for what it makes."""
+        """As the API does: checked, sealed, with a random id for created objects."""
         found = kind_named(kind).checked(request)
         if KINDS[kind].secret:
             found[KINDS[kind].secret] = CREDENTIAL
@@ -281,11 +281,11 @@ CASES: list[tuple[list[Operation], Operation]] = [
     ([USER, ROLE], GRANT_ROLE),
     ([USER, ROLE, GRANT_ROLE], ("revoke-role", {"role": "ops", "user": "alice"})),
 ]
-"""What has to be there before, and the operation: one for every kind."""
+"""The prerequisites and the operation: one for every kind."""
 
 
 async def world_for(before: list[Operation], seed: int | None = None) -> CatalogWorld:
-    """With three rows of data for everything that has some."""
+    """With three rows of data for every object that has data."""
     world = CatalogWorld()
     await world.do_all(before)
     for place in (keys.TABLES, keys.DEVICES):

@@ -23,9 +23,10 @@ from tests.support.releases import ControlledReleases
 
 
 class CliNode:
-    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs something in its loop.
+    """`endpoint` is the address of its stream, `http` that of HTTP; `do` runs a coroutine in its loop.
 
-    `rows`: the permissions of a guarded node."""
+    `rows`: the permissions of a guarded node.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, services: NodeServices, group: FakeGroup, addresses: Any,

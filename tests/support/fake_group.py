@@ -1,4 +1,4 @@
-"""A group of one that needs no disk and no network: what is submitted in one turn of the loop is applied in the next.
+"""A group of one that needs no disk and no network: commands submitted in one turn of the loop are applied in the next.
 
 It has the interface of `raftgroup.group.Group` (palisade/service/ports.py) and can lose its leader or its majority, so
 that the APIs above it can be tested without a cluster. Time is handed in.
@@ -22,7 +22,7 @@ TERM = 2
 
 
 class FakeClock:
-    """Seconds that pass only when a test says so, unless `running` gives another clock."""
+    """Seconds that pass only when a test advances them, unless `running` gives another clock."""
 
     def __init__(self, running: Callable[[], float] | None = None) -> None:
         self._running = running
@@ -36,9 +36,8 @@ class FakeClock:
 
 
 class FakeGroup:
-    """`leading` False: no leader is known. `majority` False: proposals are taken, and never come to an end in time.
-    `held`: what is submitted waits until `release`.
-    """
+    """`leading` False: no leader is known. `majority` False: proposals are accepted, and never complete in time.
+    `held`: submitted commands wait until `release`."""
 
     def __init__(self, store: MetaStore, clock: FakeClock | None = None, member: str = "n1") -> None:
         self.store = store
@@ -53,7 +52,7 @@ class FakeGroup:
         self.transfers: list[str | None] = []
         self.refusals: dict[str, str] = {}
         self.joins = 0
-        """The generation of the log that it has begun to take in."""
+        """The generation of the log that it is receiving."""
         self._waiting: list[Proposal] = []
         self._due = False
         addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
@@ -62,7 +61,7 @@ class FakeGroup:
         store.lead(self.clock.now(), 0)
 
     def led_by(self, leader: str | None) -> None:
-        """From now on it knows this leader, or none; what it is asked for it does all the same, as if forwarded."""
+        """From now on it knows this leader, or none; requests are executed nevertheless, as if forwarded."""
         self.leading = leader is not None
         self._leader = leader or self.member
 
@@ -94,7 +93,7 @@ class FakeGroup:
         return await future
 
     def release(self) -> None:
-        """Apply what was held back."""
+        """Apply the held commands."""
         self.held = False
         self._apply()
 
@@ -137,7 +136,7 @@ class FakeGroup:
             raise MembershipRefused(f"{target} can't take over: it is no voter")
         return target or self.member
 
-    # What can be seen.
+    # State.
 
     @property
     def leader(self) -> str | None:

@@ -1,7 +1,7 @@
-"""Whether a history of fenced reads of one key is linearizable: its value only ever grows, one writer at a time.
+"""Whether a history of fenced reads of one key is linearizable: its value only grows, with one writer at a time.
 
-A read must not be older than any write that was answered before it began (stale), nor older than what any reader
-was shown before it began (new-then-old), on whichever node (issue 4, "Shown by", 2).
+A read must not be older than any write that was acknowledged before it began (stale), nor older than any earlier read
+on any node (new-then-old; issue 4, "Shown by", 2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Told(NamedTuple):
-    """`value` was told between `began` and `ended`. `by`: a reader, or the writer whose write was answered."""
+    """`value` was returned between `began` and `ended`. `by`: a reader, or the writer of the acknowledged write."""
 
     began: float
     ended: float
@@ -23,7 +23,7 @@ class Told(NamedTuple):
 
 
 def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
-    """Each read that tells less than what somebody had been told before it began."""
+    """Each read that returned less than an earlier result."""
     told = sorted([*reads, *answered], key=lambda each: each.ended)
     ends = [each.ended for each in told]
     newest: list[Told] = []
@@ -42,7 +42,8 @@ def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
 
 
 def reads_of(text: str, by: str) -> tuple[list[Told], list[tuple[float, str]]]:
-    """(the reads that told something, the others by time) of what `fence_reader` wrote, without a torn last line."""
+    """(the reads that returned a value, the others by time) in the output of `fence_reader`, without a torn last
+    line."""
     told, other = [], []
     for line in text.splitlines(keepends=True):
         fields = line.split()

@@ -1,9 +1,9 @@
-"""A process of its own that reads one key from the vault of a node, through the fence, for as long as it is left.
+"""A separate process that reads one key from the vault of a node, through the fence, until it is stopped.
 
-    python tests/support/fence_reader.py <vault> <key> <file>
+python tests/support/fence_reader.py <vault> <key> <file>
 
-Each line of the file is a read: began, ended (CLOCK_BOOTTIME), and the number that the key holds, or the word for what
-came instead. Equal answers in a row are one line with the time of the first and the last of them where both are a word.
+Each line of the file is a read: began, ended (CLOCK_BOOTTIME), and the number in the key, or a word for a refusal.
+Consecutive equal refusals are one line with the time of the first and the last of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A process that serves a vault and writes to it all the time, for readers in other processes.
+"""A process that serves a vault and writes to it continuously, for readers in other processes.
 
-    python -m tests.support.fenced_node VAULT RR LEASE_MS
+python -m tests.support.fenced_node VAULT RR LEASE_MS
 
-One strict key counts up: revision n has the value n. Each revision is staged, then released: RR, as everybody else may
-know it, is first written to the file RR, 8 bytes, and then to the fence page. Started again it goes on where it was.
-SIGTERM stops it cleanly.
+One strict key counts up: revision n has the value n. Each revision is staged, then released: RR is first written to the
+file RR, 8 bytes, as the other nodes may know it, and then to the fence page. After a restart it continues. SIGTERM
+stops it cleanly.
 """
 
 from __future__ import annotations

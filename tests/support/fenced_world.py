@@ -1,8 +1,8 @@
-"""A leader and one holder with a reader, in simulated time: any of their steps may fall between two steps of a read.
+"""A leader and one holder with a reader, in simulated time: any of their steps may occur between two steps of a read.
 
 The leader is the smallest that keeps the rules of design.md ("Released revision", "Revision-bound leases"): a revision
-is released when the holder has staged it, or has promised, or its lease of before the commit has run out. What a read
-may return is then the state of its key at some RR between its call and its return; anything else is a violation.
+is released when the holder has staged it, or has promised, or its lease from before the commit has expired. A read must
+return the state of its key at some RR between its call and its return; anything else is a violation.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ KEYS = (b"palisade/a", b"palisade/b", b"palisade/" + b"long" * 150)
 
 
 class Violation(AssertionError):
-    """A read returned what no linearizable read could have."""
+    """A read returned a value that no linearizable read could return."""
 
 
 def staged_of(driver: Driver, revision: int) -> list[StagedChange]:
-    """What a holder is told of a revision."""
+    """The rows of a revision that a holder is staged."""
     items = [(body, item_of(body)) for body in revision_at(driver, revision).bodies]
     return [StagedChange(revision, item.key, body if item.version else None) for body, item in items]
 
 
 class World:
-    """`fault`: which rule is broken. One walk is one seed."""
+    """`fault`: the broken rule. One walk is one seed."""
 
     def __init__(self, seed: int, fault: str = "", backend: Backend | None = None) -> None:
         self.rng = random.Random(seed)
@@ -116,7 +116,7 @@ class World:
         self.acked = max(self.acked, self.lm if self.fault == "staged_before_commit" else self.staged)
 
     def proceed(self) -> None:
-        """The leader releases what it may."""
+        """The leader releases the permitted revisions."""
         while self.rr < self.lm:
             following = self.rr + 1
             out = self.now >= self.barrier[following] + LEASE_NS
@@ -129,20 +129,20 @@ class World:
             self.vault.staging.release(min(self.rr, self.staged))
 
     def apply(self) -> None:
-        """While it serves, no further than what is released."""
+        """While the node serves, no further than RR."""
         served = self.page.fence.state is FenceState.ACTIVE and self.fault != "no_fenced_at_start"
         limit = self.lm if not served or self.fault == "no_gate" else min(self.lm, self.vault.staging.released)
         if limit > self.vault.revision:
             follow(self.vault, self.driver, self.rng.randint(self.vault.revision + 1, limit))
 
     def renew(self) -> None:
-        """Asked, granted with LM required, and taken; the deadline counts from the asking."""
+        """Requested, granted with LM required, and accepted; the deadline counts from the request."""
         if self.serving and self.staged >= self.lm:
             self.last_grant, self.promised = self.now, False
             self.page.serve(self.now + LEASE_NS, 1)
 
     def recover(self) -> None:
-        """From FENCED, with everything up to RR applied and the rest pending anew."""
+        """From FENCED, with everything up to RR applied and the rest pending again."""
         self.lapse()
         if self.page.fence.state is FenceState.ACTIVE:
             return
@@ -170,13 +170,13 @@ class World:
         self.staged = 0
 
     def restart(self) -> None:
-        """The process dies and another one starts at once: nothing was promised, the page is what it was."""
+        """The process dies and another one starts at once: no promise was made, the page is unchanged."""
         if self.fault != "stale_snapshot":
             self.page, self.vault = self._start()
             self.apply()
 
     def silence(self) -> None:
-        """The node stands still, and with it its page; the cluster goes on without it."""
+        """The node is paused, and with it its page; the cluster continues without it."""
         self.commit()
         self.now += LEASE_NS
         self.proceed()
@@ -185,7 +185,7 @@ class World:
         self.now += self.rng.randrange(16)
 
     def step(self) -> None:
-        """Long stretches in which it serves, with all that may end them."""
+        """Long periods of serving, with every event that may end them."""
         often = (self.commit, self.stage, self.proceed, self.released, self.apply, self.renew, self.recover)
         self.rng.choice(often if self.rng.random() < 0.9 else self.seldom)()
 
@@ -196,7 +196,7 @@ class World:
     # The reader
 
     def between(self) -> None:
-        """Between two steps of a read: whatever else may happen."""
+        """Between two steps of a read: every other event that may happen."""
         if self.rng.random() < 0.7:
             return
         for _ in range(self.rng.randrange(8)):
@@ -277,7 +277,7 @@ class World:
         return {name: found.get(name) for name in KEYS}
 
     def _shown(self, key: bytes) -> bytes | None:
-        """With or without waiting; nothing that is shown is of before the revision that the answer names."""
+        """With or without waiting; no result is older than the revision that it names."""
         shown = self.reader.at_once(key) or self.reader.read(key)
         value = None if shown.item is None else shown.item.value
         if value not in [state.get(key) for state in self.states[shown.revision :]]:
@@ -285,7 +285,7 @@ class World:
         return value
 
     def walk(self, steps: int = 60) -> int:
-        """How many reads were answered. Raises Violation."""
+        """Returns the number of answered reads. Raises Violation."""
         for _ in range(steps):
             for _ in range(self.rng.randrange(8)):
                 self.step()
@@ -294,7 +294,7 @@ class World:
 
 
 class _Stuck:
-    """The page in words, of the moment at which the read was called."""
+    """The page as text, at the moment at which the read was called."""
 
     def __init__(self, world: World, words: Any) -> None:
         self._world, self._words = world, words
@@ -310,7 +310,7 @@ def _without_pending(fence: Any) -> Any:
 
 @contextmanager
 def rows_for_ever() -> Iterator[None]:
-    """The fault of a reader for which a released row is the value, however far the vault is."""
+    """Planted: a reader for which a released row is the value, however old the vault is."""
     original: Callable[..., Any] = reading.VaultSnapshot.lv.fget  # type: ignore[attr-defined]
     reading.VaultSnapshot.lv = property(lambda self: 0)  # type: ignore[assignment]
     try:

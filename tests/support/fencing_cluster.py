@@ -21,7 +21,7 @@ from tests.support.processes import Cluster, NodeProcess, until
 KEY = "/strict/x"
 STDERR = 2
 ENOUGH = 100
-"""Reads from each vault before anything happens, so that what is found afterwards says something."""
+"""Reads from each vault before any fault, so that later results are meaningful."""
 
 
 def now() -> float:
@@ -65,7 +65,7 @@ class History(AbstractAsyncContextManager["History"]):
 
     @contextlib.contextmanager
     def readers(self) -> Iterator[None]:
-        """The readers alone: somebody else writes."""
+        """The readers alone, without this writer."""
         self._start_readers()
         try:
             yield
@@ -99,14 +99,14 @@ class History(AbstractAsyncContextManager["History"]):
         self._stop_readers()
 
     async def _is_being_told(self, node: NodeProcess) -> None:
-        """What happens next may be the end of this node, and a reader that has just begun would show nothing."""
+        """The next step may end this node, and a reader that has just started would show nothing."""
         await until(lambda: len(self.reads(node)[0]) >= ENOUGH, f"{ENOUGH} values read from the vault of {node.id}")
 
     def _file(self, node: NodeProcess) -> Path:
         return self._cluster.folder / f"reads-{node.id}.txt"
 
     async def _write(self) -> None:
-        """Over one connection that stays: a new one each time would now and then take a second by itself."""
+        """Over one lasting connection: a new one for each write would sometimes take a second by itself."""
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
             while True:
                 self.value += 1
@@ -120,7 +120,7 @@ class History(AbstractAsyncContextManager["History"]):
                 await asyncio.sleep(0.001)
 
     async def put(self, session: aiohttp.ClientSession, value: int) -> str | None:
-        """What went wrong; None: it is answered."""
+        """The error; None if it is acknowledged."""
         url = f"http://{self._writer().http}/v1/kv/{quote(KEY, safe='')}"
         try:
             async with session.put(URL(url, encoded=True), data=str(value)) as answer:
@@ -133,7 +133,7 @@ class History(AbstractAsyncContextManager["History"]):
         await until(lambda: len(self.answered) >= wanted, f"{more} more strict writes")
 
     async def longest_stall(self, during: Callable[[], Awaitable[Any]], writes_after: int = 50) -> float:
-        """Of the writes that were under way since `during` began, in seconds."""
+        """Of the writes that were pending since `during` began, in seconds."""
         began = now()
         await during()
         await self.writes(writes_after)
@@ -144,7 +144,7 @@ class History(AbstractAsyncContextManager["History"]):
         return self._known[node.id].now()
 
     def check(self, at_least: int = ENOUGH) -> None:
-        """Nobody was told anything old; and enough was read to know."""
+        """No read was stale; and there were enough reads to be sure."""
         everything: list[Told] = []
         for node in self._nodes:
             told, other = self.reads(node)

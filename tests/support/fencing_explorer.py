@@ -1,14 +1,14 @@
-"""Every way through `fencing_world.py` in a small scope, to the end: until no step leads to a world that was not seen.
+"""Exhaustive exploration of `fencing_world.py` in a small scope: until no step leads to a new world.
 
-Two things keep it small, and neither hides a stale answer:
+Two reductions keep it small, and neither hides a stale read:
 
-- Everybody reads after each step. A read changes nothing but what is known to have been shown, and the more was shown,
-  and the earlier, the more is stale.
-- Messages are not taken away when they arrive: each may arrive again, at any time, and one that never arrives is lost.
-  Omitted is what no holder could accept, by the rules of `palisade/fencing/lease.py`: a grant that has run out, was
-  promised away, or is shorter than the lease; a renewal that could only get such a one; a release of what is released.
-  Were these rules broken, less would be left out by right: so `test_exhaustive.py` finds faults of the model in here as
-  well. The walks leave out nothing.
+- Every reader reads after each step. A read changes nothing but the values known to have been returned, and the more
+  values were returned, and the earlier, the more later reads are stale.
+- Messages are not removed when they arrive: each may arrive again, at any time, and one that never arrives is lost.
+  Omitted are messages that no holder could accept, by the rules of `palisade/fencing/lease.py`: a grant that has
+  expired, was promised away, or is shorter than the lease; a renewal that could only get such a grant; a release of a
+  released revision. If these rules were broken, fewer messages would have to be omitted: so `test_exhaustive.py` also
+  finds faults of the model here. The walks omit nothing.
 
 `python -m tests.support.fencing_explorer SCOPE`, `--plant FAULT` with a fault of `fencing_faults.py`.
 """
@@ -59,7 +59,7 @@ class Explored:
 
 
 def explore(scope: Scope, moves: tuple[str, ...], worlds_max: int) -> Explored:
-    """Breadth first, so what it finds is as short as can be."""
+    """Breadth first, so that findings are as short as possible."""
     start = begin(scope)
     for move in scope.prelude:
         start.do(move, start.options(move)[0])
@@ -99,7 +99,7 @@ def steps_of(world: World, moves: tuple[str, ...]) -> list[tuple[Step, World | S
 
 
 def look(world: World) -> None:
-    """Everybody who may read does so."""
+    """Every reader that may read does so."""
     for each in world.can_read():
         world.read(each)
     for each in world.can_answer():
@@ -107,7 +107,7 @@ def look(world: World) -> None:
 
 
 def key_of(world: World) -> Any:
-    """Equal for worlds that behave alike. In which order messages were sent plays no part."""
+    """Equal for worlds that behave alike. The order in which messages were sent is irrelevant."""
     messages = [message for message in world.messages if not is_spent(world, message)]
     world.messages = []
     frozen = freeze(world)

@@ -1,8 +1,8 @@
 """Faults for `fencing_world.py`, each in a subclass of a production machine or in a rule of the world around it.
 
-The model check is proved by them: it has to find every one. Where a fault only shows under circumstances (a clock
-beyond its bound, a leader that never hears of its end), the circumstances are a scope of their own, in which the
-protocol without the fault holds: `BASES`.
+They prove the model check: it must find every one. Where a fault only shows under special circumstances (a clock beyond
+its bound, a leader that never learns of its end), the circumstances are a scope of their own, in which the protocol
+without the fault holds: `BASES`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class FromReceipt(Lease):
 
 
 class Unrequired(Lease):
-    """ignore_required: it takes grants for who has staged more."""
+    """ignore_required: it accepts grants that require more than it has staged."""
 
     def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         return super()._judge(grant, now, grant.required)
 
 
 class AnyTerm(Lease):
-    """stale_term: it takes grants of leaders that it knows to lead no more."""
+    """stale_term: it accepts grants of leaders that it knows to be deposed."""
 
     def see_term(self, term: int) -> bool:
         super().see_term(term)
@@ -57,7 +57,8 @@ class AnyTerm(Lease):
 
 
 class AnyIncarnation(Lease):
-    """other_incarnation: it takes what the process before it asked for, before and after a promise of its own."""
+    """other_incarnation: it accepts grants that the previous process requested, before and after a promise of its
+    own."""
 
     def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         if grant.incarnation != self._incarnation:
@@ -82,7 +83,7 @@ class AnyIncarnationHolder(LeaseHolder):
 
 
 class FaithlessHolder(Holder):
-    """no_promise: it says that it serves nothing, and takes the grants that are under way all the same."""
+    """no_promise: it announces that it serves nothing, and accepts grants that are in flight nevertheless."""
 
     def promise(self, now: float) -> FencedMessage | None:
         if self._state is HolderPhase.ACTIVE or self._welcomed is None:
@@ -91,14 +92,14 @@ class FaithlessHolder(Holder):
 
 
 class HastyHolder(Holder):
-    """unstaged_activation: it becomes active with events in its vault that are not released, and not marked."""
+    """unstaged_activation: it becomes active with unreleased events in its vault that are not marked."""
 
     def _lacks(self, now: float, lv: int) -> Lacks | None:
         return super()._lacks(now, min(lv, self._staging.staged))
 
 
 class AnyChain(StageChain):
-    """other_chain: it takes a stage that was under way before it joined anew."""
+    """other_chain: it accepts a stage that was in flight before it joined again."""
 
     def take(self, stage: StageMessage) -> Mark | Odd:
         return super().take(replace(stage, chain=self._chain))
@@ -111,7 +112,7 @@ class AnyChainHolder(Holder):
 
 
 class Gapless(StageChain):
-    """gap: it takes a stage that begins behind the end of the last one."""
+    """gap: it accepts a stage that begins after the end of the last one."""
 
     def take(self, stage: StageMessage) -> Mark | Odd:
         after = min(stage.after, self._received if self._join_lv is None else self._join_lv)
@@ -135,7 +136,7 @@ class NoStage(Registry):
 
 
 class NoReset(Registry):
-    """no_reset: a new leader does not count on leases of before its term."""
+    """no_reset: a new leader ignores leases from before its term."""
 
     def begin(self, registered: Iterable[Registration], now: float) -> None:
         super().begin(registered, now)
@@ -144,7 +145,7 @@ class NoReset(Registry):
 
 
 class ByName(Registry):
-    """ghost: what another vault of the same name says counts for the first one."""
+    """ghost: messages of another vault with the same name count for the first one."""
 
     def find(self, holder: HolderId) -> Holding | None:
         return self._by_node.get(holder.node)
@@ -154,7 +155,7 @@ class ByName(Registry):
 
 
 class ReadsAtOnce(Releases):
-    """new_leader_reads: a new leader takes everything for released that is committed."""
+    """new_leader_reads: a new leader treats all committed changes as released."""
 
     def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
         super().begin_term(term, now, registered, lm)
@@ -163,7 +164,7 @@ class ReadsAtOnce(Releases):
 
 
 class KnowsZero(Releases):
-    """new_leader_rr0: a new leader takes it that nothing is released yet, where it does not know."""
+    """new_leader_rr0: a new leader that does not know RR assumes 0."""
 
     def begin_term(self, term: int, now: float, registered: Iterable[Registration], lm: int) -> None:
         super().begin_term(term, now, registered, lm)
@@ -171,7 +172,7 @@ class KnowsZero(Releases):
 
 
 class Unbound(Releases):
-    """unbound_grant: grants require nothing, and the verdict counts from the last one, whenever that was."""
+    """unbound_grant: grants require nothing, and the verdict counts from the last one, whenever it was."""
 
     def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         granted = super().renew(holder, renew, now, quorum_lease=quorum_lease)
@@ -184,7 +185,7 @@ class Unbound(Releases):
 
 
 class Unnoted(Releases):
-    """unnoted_grant: it does not note what it grants."""
+    """unnoted_grant: it does not record its grants."""
 
     def renew(self, holder: HolderId, renew: Renew, now: float, *, quorum_lease: bool) -> GrantMessage | NotGranted:
         held = self._registry.find(holder)
@@ -204,7 +205,7 @@ class AnyPromise(Releases):
 
 
 class OldPromise(Releases):
-    """promise_before_grant: a promise counts although it was granted something since."""
+    """promise_before_grant: a promise counts although a grant was made after it."""
 
     def fenced(self, holder: HolderId, fenced: FencedMessage, now: float) -> bool:
         return super().fenced(holder, replace(fenced, at=1e9), now)
@@ -222,7 +223,7 @@ class AnyTimes(Releases):
 
 
 class OwnTimes(Registry):
-    """leaders_own_times: it counts with what it was told itself, whatever the holder needs."""
+    """leaders_own_times: it counts with its own times, whatever the holder needs."""
 
     def begin(self, registered: Iterable[Registration], now: float) -> None:
         super().begin(registered, now)
@@ -235,7 +236,7 @@ class OwnTimes(Registry):
 
 
 class OwnDrift(OwnTimes):
-    """leaders_own_drift: it knows how long the leases are, and not that the clocks of holders may be worse."""
+    """leaders_own_drift: it knows the length of leases, but not that the clocks of holders may be worse."""
 
     def begin(self, registered: Iterable[Registration], now: float) -> None:
         super().begin(registered, now)
@@ -249,7 +250,7 @@ class OwnDrift(OwnTimes):
 
 
 class HelloIsPromise(Releases):
-    """hello_is_promise: a Hello of one that serves nothing counts as a promise."""
+    """hello_is_promise: a Hello of a node that serves nothing counts as a promise."""
 
     def hello(self, hello: Hello, now: float) -> HolderStanding:
         standing = super().hello(hello, now)
@@ -260,7 +261,7 @@ class HelloIsPromise(Releases):
 
 
 PATIENT = FenceTiming(fence_s=2.0, drift=0.0, margin_s=1e6)
-"""Nobody is ever judged fenced by time."""
+"""No holder is ever judged fenced by time."""
 DRIFT = FenceTiming(fence_s=2.0, drift=0.1, margin_s=2.0 * 2 * 0.1**2 / 0.9)
 
 LONG = FenceTiming(fence_s=4.0, drift=0.0, margin_s=0.0)
@@ -275,17 +276,18 @@ SLOW = replace(DRIFTING, timing=TIMING, timings=(DRIFT,), rates=(0.9,), leader_r
 DEAF = replace(
     PLAIN, timing=PATIENT, asks_quorum=False, powers=False, holders=1, weights={"depose": 0, "hello": 2, "elect": 3}
 )
-"""Leaders that never hear of their end, and grant on. Then only answers release, and terms have to protect them."""
+"""Leaders that never learn of their end, and continue to grant. Then only acknowledgements release, and terms must
+protect them."""
 ALONE = replace(PLAIN, holders=1, terms=3, leader_nodes=1, weights={"kill": 4, "lose": 3, "elect": 2})
-"""One holder that is often killed, and one node that is elected again and again, with what it was sent before."""
+"""One holder that is often killed, and one node that is elected again and again, with messages of its earlier terms."""
 THREE = replace(PLAIN, holders=3, revisions=4, terms=3, eventual=(2,))
-"""Three holders; one of the revisions concerns nobody."""
+"""Three holders; one of the revisions concerns none of them."""
 RETURNS = {
     "reboot": 2.0, "power": 0.7, "renew": 1, "deliver": 8, "hold": 3, "arrive": 3, "calm": 2, "succeed": 1, "probe": 3,
     "tick": 2,
 }  # fmt: skip
 RETURNING = replace(ALONE, weights={}, moves=RETURNS)
-"""Processes and leaders come back, and find messages that were under way for a long time."""
+"""Processes and leaders return, and receive messages that were in flight for a long time."""
 JOINS = {
     "reboot": 1.0, "deliver": 8, "hold": 1, "arrive": 1, "calm": 0.7, "stage": 3, "mark": 3, "join": 2, "listen": 3,
     "activate": 4, "apply": 3, "commit": 2, "learn": 3, "advance": 3, "release": 1, "renew": 1, "probe": 1, "tick": 0.7,
@@ -297,7 +299,7 @@ TIMES = {
     "listen": 2, "activate": 3, "register": 0.5, "apply": 1, "calm": 0.3, "release": 1, "quorum": 1, "succeed": 0.2,
 }  # fmt: skip
 UNLIKE = replace(ALONE, weights={}, timings=(LONG, TIMING), ticks=20, moves=TIMES)
-"""A holder that is started again and again, with longer or shorter leases than the leader has been told."""
+"""A holder that is restarted again and again, with longer or shorter leases than the leader is configured with."""
 GRANT_HELD = ("renew", "deliver", "hold", "power", "start")
 PROMISE_HELD = ("reboot", "deliver", "deliver", "hold")
 STAGES_HELD = ("commit", "learn", "stage", "stage", "commit", "learn", "stage", "stage", "hold", "hold")

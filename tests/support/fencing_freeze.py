@@ -1,4 +1,4 @@
-"""Copies of a world, and values that are equal exactly if two worlds will behave alike."""
+"""Copies of a world, and keys that are equal exactly if two worlds behave alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOR_SHOW = {
     "reads", "scope", "_timing", "_finished", "heard_at", "granted_at", "fenced_at", "_order", "_proven",
     "_last_failure", "said",
 }  # fmt: skip
-"""What no decision depends on."""
+"""Fields on which no decision depends."""
 
 
 @cache

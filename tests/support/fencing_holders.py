@@ -1,4 +1,4 @@
-"""What holders, their vaults and readers do in `fencing_world.py`, one step at a time."""
+"""The moves of holders, their vaults and readers in `fencing_world.py`, one step at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.fencing_parts import Parts, Process, Vault
 
 
 class HolderMoves(Parts):
-    """For each move `x`: `can_x` lists its options, `x` does it."""
+    """For each move `x`: `can_x` lists its options, `x` executes it."""
 
     def can_hello(self) -> list[Any]:
         if self.hellos >= self.scope.hellos:
@@ -39,7 +39,7 @@ class HolderMoves(Parts):
         self._tell(number, self._call(number, "renew", self._clock_of(number)))
 
     def can_notice(self) -> list[Any]:
-        """A holder looks at its clock."""
+        """A holder checks its clock."""
         return self._alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(self.clock(p, self.now)))
 
     def notice(self, number: int) -> None:
@@ -73,7 +73,7 @@ class HolderMoves(Parts):
         return self._alive(lambda _, p: bool(p.queue))
 
     def unmark(self, number: int) -> None:
-        """The vault can't commit them."""
+        """The vault fails to commit them."""
         self.processes[number].queue.clear()
         self._call(number, "mark_failed", self._clock_of(number))
 
@@ -95,7 +95,7 @@ class HolderMoves(Parts):
         return self._alive(lambda h, p: p.vault.lv < self.lm and self._may_apply(h, p.vault))
 
     def _may_apply(self, holder: Holder, vault: Vault) -> bool:
-        """The gate: an active holder's vault takes nothing strict that is not released."""
+        """The gate: the vault of an active holder applies no strict change that is not released."""
         following = vault.lv + 1
         shut = holder.gated and self.scope.gated
         return not shut or following <= vault.released or following in self.scope.eventual
@@ -119,7 +119,7 @@ class HolderMoves(Parts):
         return [i for i, process in enumerate(self.processes) if process.holder is None]
 
     def start(self, number: int) -> None:
-        """The page says FENCED before anything else happens."""
+        """The page becomes FENCED first."""
         process = self.processes[number]
         self.incarnations += 1
         process.incarnation = self.incarnations
@@ -134,7 +134,7 @@ class HolderMoves(Parts):
         return self._alive(lambda _h, _p: True) if self.scope.crashes else []
 
     def kill(self, number: int) -> None:
-        """kill -9: vault and page stay as they are, and so do readers of other processes."""
+        """kill -9: vault and page stay as they are, and so do readers in other processes."""
         process = self.processes[number]
         process.holder = None
         process.queue.clear()
@@ -143,8 +143,8 @@ class HolderMoves(Parts):
         return self.can_kill() if self.scope.powers else []
 
     def power(self, number: int) -> None:
-        """The machine goes down: marks are not synced, commits of the vault may be lost, its readers are gone, and its
-        clock begins anew."""
+        """Power loss: marks are not synced, commits of the vault may be lost, its readers are gone, and its clock
+        starts again."""
         self.kill(number)
         process = self.processes[number]
         vault = process.vault
@@ -160,18 +160,18 @@ class HolderMoves(Parts):
         )
 
     def replace(self, number: int) -> None:
-        """Another process comes with an empty vault under the same name; the first one and its readers stay."""
+        """Another process starts with an empty vault under the same name; the first one and its readers stay."""
         node = self.processes[number].node
         self._new_process(node, Vault(f"{node}-v{len(self.processes)}"))
 
-    # Readers of other processes, one for each vault; those of a replaced vault stay
+    # Readers in other processes, one for each vault; those of a replaced vault stay
 
     def _serves(self, process: Process) -> bool:
         vault = process.vault
         return vault.active and self.clock(process, self.now) < vault.deadline
 
     def can_look(self) -> list[Any]:
-        """A read begins: the fence page says that the vault may be read."""
+        """A read begins: the fence page permits reads of the vault."""
         return [
             (i, key)
             for i, p in enumerate(self.processes)
@@ -189,7 +189,7 @@ class HolderMoves(Parts):
         return [i for i, p in enumerate(self.processes) if p.vault.read is not None]
 
     def fetch(self, number: int) -> None:
-        """It looks into the vault."""
+        """It reads the vault."""
         vault = self.processes[number].vault
         assert vault.read is not None
         key, before, activation, _ = vault.read
@@ -200,7 +200,7 @@ class HolderMoves(Parts):
         return [i for i, p in enumerate(self.processes) if p.vault.read is not None and p.vault.read[3] is not None]
 
     def finish(self, number: int) -> None:
-        """It looks at the page again, and returns what it has."""
+        """It checks the page again, and returns its result."""
         process = self.processes[number]
         vault = process.vault
         assert vault.read is not None
@@ -214,7 +214,7 @@ class HolderMoves(Parts):
         return [(i, key) for i, p in enumerate(self.processes) if self._serves(p) for key in range(self.scope.keys)]
 
     def read(self, option: tuple[int, int]) -> None:
-        """All of it at once."""
+        """All steps of a read at once."""
         number, key = option
         vault = self.processes[number].vault
         value = self.value(vault, key)

@@ -1,4 +1,4 @@
-"""A leader and its holders without a network between them, for tests that say step by step what happens."""
+"""A leader and its holders without a network between them, for tests that control each step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T_PROCEED = TIMING.proceed_s()
 
 
 class Pair:
-    """One leader, and one holder per name; all clocks show the same. Revisions are strict unless `eventual` says so."""
+    """One leader, and one holder per name; all clocks agree. Revisions are strict unless `eventual` is set."""
 
     def __init__(
         self, *names: str, lm: int = 0, now: float = 100.0, term: int = 1, timing: FenceTiming = TIMING
@@ -88,7 +88,7 @@ class Pair:
         return stage
 
     def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> GrantMessage | None:
-        """Asks for a lease; the answer is lost unless `deliver`."""
+        """Requests a lease; the grant is lost unless `deliver`."""
         renew = self.holders[name].renew(self.now)
         granted = self.leader.renew(self.holders[name].me, renew, self.now, quorum_lease=quorum_lease)
         if not isinstance(granted, GrantMessage):
@@ -98,7 +98,7 @@ class Pair:
         return granted
 
     def serve(self, *names: str) -> None:
-        """From wherever they are to ACTIVE."""
+        """From any state to ACTIVE."""
         for name in names or tuple(self.holders):
             if name not in self.sessions:
                 self.connect(name)
@@ -129,7 +129,7 @@ class Pair:
         return released
 
     def replace(self, name: str, vault: str) -> Hello:
-        """Another process comes under this name, with another vault."""
+        """Another process starts under this name, with another vault."""
         self.holders[name] = self.process(name, 2, vault)
         hello = self.holders[name].hello(self.now, 0)
         self.sessions.pop(name, None)

@@ -1,4 +1,4 @@
-"""The parts of `fencing_world.py`: how large it is, its vaults, processes and leaders, and what they share."""
+"""The parts of `fencing_world.py`: its size, its vaults, processes and leaders, and their shared state."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TIMING = FenceTiming(fence_s=2.0, drift=0.0, margin_s=0.0)
 
 
 class Stale(AssertionError):
-    """Somebody was shown a value older than one that was shown before."""
+    """A reader got a value older than one that was returned before."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """How large the world is, and which of its rules are broken on purpose."""
+    """The size of the world, and the rules that are broken on purpose."""
 
     holders: int = 2
     revisions: int = 3
@@ -40,12 +40,12 @@ class Scope:
     quorum_s: float = 1.0
     timing: FenceTiming = TIMING
     timings: tuple[FenceTiming, ...] = ()
-    """Of the holders, if those are others than the leaders': each process that starts has the next one."""
+    """Of the holders, if they differ from the leaders': each process that starts has the next one."""
     rates: tuple[float, ...] = (1.0,)
     """Of the holders' clocks."""
     leader_rates: tuple[float, ...] = (1.0,)
     eventual: tuple[int, ...] = ()
-    """Revisions that change nothing strict."""
+    """Revisions without a strict change."""
     crashes: bool = True
     powers: bool = True
     holder: type[Holder] = Holder
@@ -53,37 +53,37 @@ class Scope:
     session: type[HolderSession] = HolderSession
     registry: type[Registry] = Registry
     asks_quorum: bool = True
-    """False: a leader grants without looking at its quorum lease."""
+    """False: a leader grants without checking its quorum lease."""
     fences_at_start: bool = True
     """False: a process that starts leaves the fence page as it is."""
     gated: bool = True
-    """False: the vault applies whatever is committed."""
+    """False: the vault applies every committed change."""
     checks: bool = True
-    """False: a reader looks at the fence page only when it is opened."""
+    """False: a reader checks the fence page only when it is opened."""
     calm_at_start: bool = True
     """The world begins with all holders serving."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Which moves a walk makes more often."""
+    """Moves that a walk makes more often."""
     moves: Mapping[str, float] | None = None
     """Only these moves, this often."""
     prelude: tuple[str, ...] = ()
-    """What each walk begins with."""
+    """The first moves of each walk."""
     marks_first: bool = True
     """False: a stage is acknowledged before the marks are committed."""
     answers_at_rr: bool = False
-    """True: a leader that knows RR answers with what was the value then, as in `model/lease_model.py`; else only with
-    the latest one, and only once that is released."""
+    """True: a leader that knows RR returns the value at RR, as in `model/lease_model.py`; else only the latest one, and
+    only once that is released."""
     messages_max: int = MESSAGES_MAX
     hellos: int = 1 << 30
-    """How many connections are begun, fair weather aside; each has a number of its own."""
+    """How many connections are made, calm periods aside; each has a number of its own."""
     starts: int = 1 << 30
-    """How many processes are started, those of the beginning among them."""
+    """How many processes are started, the initial ones included."""
     checks_vault: bool = True
-    """False: another vault takes a name over without waiting for the readers of the first."""
+    """False: another vault takes over a name without waiting for the readers of the first."""
 
 
 class Vault:
-    """What a node holds of the register, with its fence page and a reader in another process."""
+    """A node's copy of the register, with its fence page and a reader in another process."""
 
     __slots__ = ("activation", "active", "deadline", "lv", "marks", "name", "opened", "read", "released", "term")
 
@@ -97,8 +97,7 @@ class Vault:
         self.term = 0
         self.activation = 0
         self.read: tuple[int, int, int, int | None] | None = None
-        """A read under way: of which key, what had been shown when it began, the activation, what it has found so
-        far."""
+        """A read in progress: its key, the values returned before it began, the activation, its findings so far."""
         self.opened = False
 
     def clean(self) -> None:
@@ -128,7 +127,7 @@ class Process:
 
 
 class Leader:
-    """Of one term. It may not have heard that there is another one."""
+    """Of one term. It may not have learned that there is another one."""
 
     __slots__ = ("quorum_until", "rate", "releases", "sessions", "term", "wanted")
 
@@ -142,18 +141,18 @@ class Leader:
 
 
 Message = tuple[str, int, int, Any]
-"""To 'L'eader or 'H'older; which node of the leaders; which process; what."""
+"""Recipient: 'L'eader or 'H'older; the node of the leaders; the process; the message."""
 
 
 @dataclass
 class Parts:
-    """What there is now."""
+    """The current state."""
 
     scope: Scope
     now: float = 0.0
     lm: int = 0
     shown: list[int] = field(default_factory=list)
-    """The newest value of each key that anybody was shown."""
+    """The newest value of each key that any reader got."""
     reads: int = 0
     incarnations: int = 0
     ticks: int = 0
@@ -163,7 +162,7 @@ class Parts:
     processes: list[Process] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     held: list[Message] = field(default_factory=list)
-    """They are under way for a long time."""
+    """Messages that stay in flight for a long time."""
 
     # Time
 
@@ -188,7 +187,7 @@ class Parts:
         return upto
 
     def value(self, vault: Vault, key: int) -> int | None:
-        """What a reader finds in this vault; None: the key is pending."""
+        """The value that a reader finds in this vault; None: the key is pending."""
         keys = self.scope.keys
         for mark in reversed(vault.marks):
             if mark % keys == key:
@@ -196,7 +195,7 @@ class Parts:
         return self.latest(key, vault.lv)
 
     def show(self, key: int, value: int, before: int, where: str) -> None:
-        """A reader was shown it, for whom `before` had been shown when the read began."""
+        """A reader got the value; `before` had been returned when the read began."""
         self.reads += 1
         if value < before:
             raise Stale(f"{where} shows {value} for key {key}, and {before} had been shown")
@@ -206,7 +205,7 @@ class Parts:
         return [i for i, p in enumerate(self.processes) if p.holder is not None and want(p.holder, p)]
 
     def _call(self, number: int, method: str, *arguments: Any) -> Any:
-        """A call of the holder, and what its caller does after it: publish."""
+        """A call of the holder, and its caller's duty afterwards: publish."""
         process = self.processes[number]
         holder = process.holder
         assert holder is not None
@@ -226,7 +225,7 @@ class Parts:
             self._send(("L", process.leader, number, (process.id, what)))
 
     def _send(self, message: Message) -> None:
-        """The oldest is lost where there are too many under way."""
+        """The oldest message is lost if too many are in flight."""
         if message not in self.messages:
             if len(self.messages) >= self.scope.messages_max:
                 del self.messages[0]

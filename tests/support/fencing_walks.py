@@ -1,7 +1,7 @@
-"""Ways through `fencing_world.py` at random. Every way, in a small scope: `fencing_explorer.py`.
+"""Random walks through `fencing_world.py`. Exhaustive, in a small scope: `fencing_explorer.py`.
 
-`python -m tests.support.fencing_walks --walks 1000000 --seed 7` walks on its own; `--plant no_promise` walks with a
-fault of `fencing_faults.py`. What it finds, it prints as short as it can.
+`python -m tests.support.fencing_walks --walks 1000000 --seed 7` continues the walks; `--plant no_promise` walks with a
+fault of `fencing_faults.py`. Findings are printed in their shortest form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FINE = {
     "power": 0.1, "replace": 0.1, "deliver": 20, "repeat": 2, "lose": 1, "look": 2, "fetch": 2, "finish": 2, "read": 6,
     "hold": 0.5, "arrive": 0.5,
 }  # fmt: skip
-"""How often a walk tries what, one small step at a time."""
+"""Relative frequencies of moves, one small step at a time."""
 COARSE = FINE | {
     "tick": 2, "quorum": 1, "elect": 0.3, "commit": 1, "learn": 2, "advance": 2, "promise": 1, "deliver": 16, "repeat":
     1, "hold": 6, "arrive": 6, "calm": 3, "probe": 4, "reboot": 1, "succeed": 1,
@@ -37,7 +37,7 @@ Step = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Found:
-    """A way that ends in a stale answer."""
+    """A walk that ends in a stale read."""
 
     walk: int
     stale: str
@@ -53,7 +53,7 @@ def begin(scope: Scope) -> World:
 
 
 def walk(scope: Scope, rng: Random, steps: int = STEPS) -> tuple[World, list[Step], str | None]:
-    """One way at random; the world at its end, what happened, and what was stale, if something was."""
+    """One random walk; the world at its end, its steps, and the stale read, if there was one."""
     world = begin(scope)
     taken: list[Step] = []
     style = scope.moves or rng.choice((FINE, COARSE))
@@ -71,7 +71,7 @@ def walk(scope: Scope, rng: Random, steps: int = STEPS) -> tuple[World, list[Ste
 
 
 def search(scope: Scope, walks: int, seed: int = 1, steps: int = STEPS) -> tuple[Found | None, int]:
-    """Walks until something stale is found; and how many reads there were."""
+    """Walks until a stale read is found; returns also the number of reads."""
     reads = 0
     for number in range(walks):
         world, taken, stale = walk(scope, Random(seed * 1_000_003 + number), steps)
@@ -82,7 +82,7 @@ def search(scope: Scope, walks: int, seed: int = 1, steps: int = STEPS) -> tuple
 
 
 def replay(scope: Scope, steps: list[Step]) -> bool:
-    """Whether these steps end in a stale answer; what is not possible is left out."""
+    """Whether these steps end in a stale read; impossible steps are skipped."""
     world = begin(scope)
     for move, option in steps:
         if option in world.options(move):
@@ -94,7 +94,7 @@ def replay(scope: Scope, steps: list[Step]) -> bool:
 
 
 def shorten(scope: Scope, steps: list[Step]) -> list[Step]:
-    """Leaves out what is not needed for it."""
+    """Removes the steps that are not necessary."""
     number = len(steps)
     while number:
         number -= 1

@@ -1,15 +1,14 @@
-"""A small cluster around the production machines of `fencing/`, in which everything may happen at any moment.
+"""A small cluster around the production machines of `fencing/`, in which any event may happen at any moment.
 
 Few registers: strict revision r writes the value r. Leaders, holders, vaults and readers move one step at a time, in
-any order; messages are lost, repeated, late and out of order; processes are killed, lose power, come back, or are
-replaced by another one with an empty vault under the same name while the first may still be there. Clocks have their
-own rates.
+any order; messages are lost, repeated, delayed and reordered; processes are killed, lose power, return, or are replaced
+by another one with an empty vault under the same name while the first may still run. Clocks have their own rates.
 
-The property: once a value of a key was shown to anybody, or its write was answered, nobody is shown an older one
-(registers of rising values are linearizable exactly if this holds). `Stale` says where it does not.
+The property: once a value of a key was returned to any reader, or its write was acknowledged, no reader gets an older
+one (registers of rising values are linearizable exactly if this holds). `Stale` reports violations.
 
-What the machines need around them (vault, fence page, reader, sessions) is here, as short as it can be, and as the
-documents of those packages have it.
+The surroundings of the machines (vault, fence page, reader, sessions) are here, as short as possible, and as documented
+in those packages.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ HELD_MAX = 2
 
 
 class World(HolderMoves):
-    """`options` and `do` are all there is: what may happen now, and doing it."""
+    """`options` and `do` are the whole interface: the possible moves, and their execution."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope, shown=[0] * scope.keys)
@@ -53,7 +52,7 @@ class World(HolderMoves):
             self.registered[name] = Registration(name, vault.name, timing.fence_s, proceed_s=timing.proceed_s())
         self.elect(None)
 
-    # What may happen: each move has its options, and what it does with one of them
+    # Moves: each has its options, and its effect for one of them
 
     def options(self, move: str) -> list[Any]:
         found: list[Any] = getattr(self, f"can_{move}")()
@@ -79,7 +78,7 @@ class World(HolderMoves):
         return [None] if self.top.quorum_until < self.now + self.scope.quorum_s else []
 
     def quorum(self, _: None) -> None:
-        """A majority follows the leader still."""
+        """A majority still follows the leader."""
         self.top.quorum_until = self.now + self.scope.quorum_s
 
     def can_elect(self) -> list[Any]:
@@ -101,14 +100,14 @@ class World(HolderMoves):
         return [None] if self.lm < self.scope.revisions else []
 
     def commit(self, _: None) -> None:
-        """The majority has it. Nobody has been told."""
+        """A majority has it. No node has learned that yet."""
         self.lm += 1
 
     def can_learn(self) -> list[Any]:
         return [None] if self.top.releases.lm < self.lm else []
 
     def learn(self, _: None) -> None:
-        """The leader sees that it is committed."""
+        """The leader learns that it is committed."""
         releases = self.top.releases
         strict = [r for r in range(releases.lm + 1, self.lm + 1) if r not in self.scope.eventual]
         span = (strict[0], strict[-1]) if strict else None
@@ -120,13 +119,13 @@ class World(HolderMoves):
     def depose(self, number: int) -> None:
         self.leaders[number].releases.end_term()
 
-    # The leader's duties, which each of them believes to have
+    # The leader's duties, which each leader believes to have
 
     def can_advance(self) -> list[Any]:
         return [number for number, leader in enumerate(self.leaders) if leader.releases.waiting]
 
     def advance(self, number: int) -> None:
-        """Whoever waits for the release of a write is answered."""
+        """Writes that wait for the release are acknowledged."""
         leader = self.leaders[number]
         released = leader.releases.advance(self.leader_clock(leader))
         if released is not None:
@@ -241,7 +240,7 @@ class World(HolderMoves):
         return self.messages if len(self.held) < HELD_MAX else []
 
     def hold(self, message: Message) -> None:
-        """It is held up, while others overtake it."""
+        """It is delayed, while others overtake it."""
         self.messages.remove(message)
         self.held.append(message)
 
@@ -274,11 +273,11 @@ class World(HolderMoves):
                 self._tell(number, self._call(number, "on_behind", what, now))
 
     def _node(self, number: int) -> int:
-        """Where the leader of that number is."""
+        """The node of the leader with that number."""
         return number % self.scope.leader_nodes
 
     def _at_leader(self, node: int, process: int, sent: tuple[HolderId, Any]) -> None:
-        """It is read by whoever leads there by then."""
+        """It is read by the leader of that moment."""
         leader = next(self.leaders[n] for n in reversed(range(len(self.leaders))) if self._node(n) == node)
         if not leader.releases.leads:
             return
@@ -306,14 +305,14 @@ class World(HolderMoves):
             case FencedMessage():
                 releases.fenced(holder, what, now)
 
-    # Fair weather
+    # Calm periods
 
     def can_calm(self) -> list[Any]:
         return [number for number, leader in enumerate(self.leaders) if leader.releases.leads]
 
     def calm(self, number: int) -> None:
-        """All holders are connected with this leader, and their feed comes from there. Nothing is lost, everybody does
-        what is due, hardly any time passes: until everything is shown everywhere, or ten times around."""
+        """All holders are connected with this leader, and follow its feed. No message is lost, every due step is
+        executed, hardly any time passes: until every change is served everywhere, or ten times around."""
         leader = self.leaders[number]
         if leader is self.top:
             self.quorum(None)
@@ -350,7 +349,7 @@ class World(HolderMoves):
         self.activate(number)
 
     def is_calm(self) -> bool:
-        """Everything is shown everywhere."""
+        """Every change is served everywhere."""
         return self.top.releases.rr == self.lm and all(
             self._serves(p) and self.value(p.vault, key) == self.latest(key, self.lm)
             for p in self.processes
@@ -364,7 +363,7 @@ class World(HolderMoves):
         return [None]
 
     def probe(self, _: None) -> None:
-        """A change, if there is one left; all leaders release what they may; everybody is asked."""
+        """A change, if there is one left; all leaders release the permitted ones; every reader reads."""
         for move in ("commit", "learn"):
             for option in self.options(move):
                 self.do(move, option)
@@ -385,7 +384,7 @@ class World(HolderMoves):
         return [None] if enough and len(self.leaders) < self.scope.terms else []
 
     def succeed(self, _: None) -> None:
-        """The leader is not heard of any more, until another one is elected."""
+        """The leader is unreachable until another one is elected."""
         while not self.can_elect():
             self.tick(None)
         self.elect(None)

@@ -1,7 +1,7 @@
-"""One real process of each kind of node, and what has to hold for it while it is fuzzed.
+"""One real process of each kind of node, and the properties that must hold while it is fuzzed.
 
-`watched` is around each fuzzer: the process is the same and alive, its log has no exception, its memory has not grown
-without bound, an honest client beside it was answered in time, and what is in the store is what was there before.
+`watched` surrounds each fuzzer: the process is the same and alive, its log has no exception, its memory has not grown
+without bound, a valid client beside it was answered in time, and the store has its earlier content.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB
 HONEST_S_MAX = 3.0
-"""The longest that an honest request may take. Two cores, shared with the fuzzer itself."""
+"""The longest that a valid request may take. Two cores, shared with the fuzzer itself."""
 HONEST = "honest/"
 FUZZ = "fuzz/"
-"""What fuzzers may write, if anything."""
+"""The keys that fuzzers may write."""
 
 
 class Alone(FollowerProcess):
@@ -38,7 +38,7 @@ class Alone(FollowerProcess):
 
 @dataclass
 class Ground:
-    """`member`: the only voter. `follower` keeps a vault of it, `standalone` has one, `waiting` belongs to nothing."""
+    """`member`: the only voter. `follower` keeps a vault of it, `standalone` has one, `waiting` is not initialized."""
 
     member: NodeProcess
     follower: NodeProcess
@@ -93,7 +93,7 @@ OWN_CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
     ("PUT", "/v1/catalog/databases/kept?wait_s=30", {}),
 )
-"""What the cluster keeps about itself: a region, a user with a grant, and procedures."""
+"""The cluster's own keys: a region, a user with a grant, and procedures."""
 
 
 async def fill_own(member: NodeProcess) -> None:
@@ -111,7 +111,7 @@ def alone_of(folder: Path, node: NodeProcess) -> Alone:
 
 @dataclass
 class Seen:
-    """How long honest requests took, in seconds, and what they met."""
+    """The durations of valid requests, in seconds, and their errors."""
 
     taken_s: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -119,8 +119,8 @@ class Seen:
 
 @contextlib.asynccontextmanager
 async def watched(node: NodeProcess, member: NodeProcess, *, unchanged: bool = True) -> AsyncIterator[Seen]:
-    """`unchanged`: nothing of what is sent may change what is in the store, but below FUZZ: neither keys of users nor
-    what the cluster keeps about itself."""
+    """`unchanged`: no fuzzed request may change the store except below FUZZ: neither keys of users nor the cluster's
+    own."""
     pid, memory, log_bytes = node.pid, private_bytes(node.pid), len(node.log())
     await until(lambda: has_nothing_open(member), "the end of every procedure that an earlier fuzzer began")
     before, seen, stopped = await contents(member), Seen(), asyncio.Event()
@@ -146,8 +146,8 @@ async def watched(node: NodeProcess, member: NodeProcess, *, unchanged: bool = T
 
 
 async def contents(member: NodeProcess) -> dict[bytes, tuple[bytes, int]]:
-    """Key -> (value, modification revision) of what no fuzzer and no honest client has written: regions, users, grants,
-    procedures and locks (`palisade/`) too. The topology is none of the keys."""
+    """Key -> (value, modification revision) of all keys that no fuzzer and no valid client has written: regions, users,
+    grants, procedures and locks (`palisade/`) too. The topology is not in keys."""
     async with Client([member.stream], follow_leader=False) as client:
         found = await client.range(b"\0", range_end=b"\0")
     return {
@@ -163,7 +163,7 @@ async def has_nothing_open(member: NodeProcess) -> bool:
 
 
 async def ask_honestly(node: NodeProcess, member: NodeProcess, seen: Seen, stopped: asyncio.Event) -> None:
-    """Over HTTP of the node, and, where it is a member, a put and a get over the stream. New connections each time."""
+    """Over HTTP of the node, and, if it is a member, a put and a get over the stream. New connections each time."""
     timeout = aiohttp.ClientTimeout(total=10)
     number = 0
     while not stopped.is_set():
@@ -189,11 +189,12 @@ async def ask_honestly(node: NodeProcess, member: NodeProcess, seen: Seen, stopp
             await asyncio.wait_for(stopped.wait(), 0.05)
 
 
-# What is sent.
+# Sending.
 
 
 async def say(address: str, data: bytes, dice: Random, patience_s: float = 0.0) -> bytes:
-    """In one piece or several; what was answered until `patience_s` of silence, or for ten times as long. Hangs up."""
+    """In one piece or several; returns the response until `patience_s` of silence, or for ten times as long. Then
+    disconnects."""
     host, _, port = address.rpartition(":")
     heard = b""
     with contextlib.suppress(OSError):

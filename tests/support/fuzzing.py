@@ -1,8 +1,8 @@
-"""What all fuzzers share: rounds from a seed within a time, bytes and values that were damaged, and what must hold.
+"""Shared by all fuzzers: rounds from a seed within a time, damaged bytes and values, and required properties.
 
-Round r of a fuzzer has dice of its own, made of the seed, the name of the fuzzer and r. So a round that failed is
-played again alone: PALISADE_FUZZ_SEED and PALISADE_FUZZ_ROUND, which every failure prints. PALISADE_FUZZ_SECONDS is how
-long each fuzzer goes on; `scripts/fuzz` sets these.
+Round r of a fuzzer has a random source of its own, derived from the seed, the name of the fuzzer and r. So a failed
+round can be repeated alone: PALISADE_FUZZ_SEED and PALISADE_FUZZ_ROUND, which every failure prints.
+PALISADE_FUZZ_SECONDS is the duration of each fuzzer; `scripts/fuzz` sets these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES = (b"", b"\0", b"a", b"\xff", b"\xff\xff", b"/", b"palisade/", b"x" * 300,
 
 
 class Rounds:
-    """`for dice in rounds:` until the time is over, at least `least` times. `rounds.number` is the one that runs."""
+    """`for dice in rounds:` until the time is over, at least `least` times. `rounds.number` is the current one."""
 
     def __init__(self, name: str, seconds: float | None = None, least: int = 20) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Rounds:
 
 
 def damaged(content: bytes, dice: Random, times: int | None = None) -> bytes:
-    """Some bytes of it are not what they were, are not there, or are there twice."""
+    """Some of its bytes are changed, missing, or repeated."""
     data = bytearray(content)
     for _ in range(times if times is not None else dice.choice([1, 1, 1, 2, 3, 8])):
         dice.choice(DAMAGES)(data, dice)
@@ -104,7 +104,7 @@ def _truncate(data: bytearray, dice: Random) -> None:
 
 
 def _number(data: bytearray, dice: Random) -> None:
-    """A length that is a lie, perhaps."""
+    """A length, perhaps a wrong one."""
     width, place = dice.choice([1, 2, 4, 8]), _place(data, dice)
     number = dice.choice(INTERESTING) % (1 << 8 * width)
     data[place : place + width] = number.to_bytes(width, dice.choice(["big", "little"]))
@@ -148,7 +148,7 @@ def nested(depth: int) -> list[Any]:
 
 
 def changed(value: Any, dice: Random, *, json: bool = False) -> Any:
-    """The value with something in it that is not as it was: one part of it at most, at any depth."""
+    """The value with one part of it changed at most, at any depth."""
     if isinstance(value, list | tuple) and value and dice.random() < 0.85:
         found = list(value)
         place = dice.randrange(len(found))

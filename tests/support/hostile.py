@@ -1,4 +1,4 @@
-"""What strangers do to a port: noise, halves of messages, sizes that are lies, and connections that say nothing."""
+"""Attacks on a port: noise, incomplete messages, wrong sizes, and silent connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOISE_BYTES = 64 * 1024
 
 
 def openings(seed: int) -> list[bytes]:
-    """What a connection may begin with that no honest client sends."""
+    """First bytes of a connection that no valid client sends."""
     noise = random.Random(seed)
     return [
         b"",
@@ -33,7 +33,7 @@ def openings(seed: int) -> list[bytes]:
 
 
 async def talk(address: str, opening: bytes, *, hang_up: bool) -> None:
-    """Say it; then hang up at once, or wait until the other side does, for as long as it likes."""
+    """Send it; then disconnect at once, or wait until the other side does, as long as it takes."""
     host, _, port = address.rpartition(":")
     with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -48,7 +48,7 @@ async def talk(address: str, opening: bytes, *, hang_up: bool) -> None:
 
 @contextlib.asynccontextmanager
 async def idle_connections(address: str, number: int, opening: bytes = b"") -> AsyncIterator[None]:
-    """As many connections that say no more than their opening, if anything."""
+    """As many connections that send no more than their opening, if anything."""
     host, _, port = address.rpartition(":")
     writers: list[asyncio.StreamWriter] = []
     try:
@@ -64,7 +64,7 @@ async def idle_connections(address: str, number: int, opening: bytes = b"") -> A
 
 
 def private_bytes(pid: int) -> int:
-    """Memory of a process that is its own, without mapped files."""
+    """Private memory of a process, without mapped files."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
@@ -74,7 +74,7 @@ def open_files(pid: int) -> int:
 
 
 def raise_file_limit() -> int:
-    """As many open files as this user may have; returns how many."""
+    """Raises the limit of open files to the maximum for this user; returns it."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

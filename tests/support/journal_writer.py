@@ -1,4 +1,5 @@
-"""A process that writes a journal and says what it has synced, until it is killed: `journal_writer.py DIRECTORY SEED`.
+"""A process that writes a journal and prints what it has synced, until it is killed: `journal_writer.py DIRECTORY
+SEED`.
 
 Every line of its output is acknowledged: "index term vote".
 """
@@ -14,7 +15,7 @@ from palisade.raftgroup.ports import Entry
 
 
 def command_of(index: int, term: int) -> bytes:
-    """What the entry at this index and term holds: a reader can tell a wrong one."""
+    """The content of the entry at this index and term: a reader can detect a wrong one."""
     return random.Random(f"{index} {term}").randbytes(index * 7919 % 3000)
 
 

@@ -1,4 +1,4 @@
-"""A vault keeper over a group of one, with a component that writes down what it hears, and can be made to stand."""
+"""A vault keeper over a group of one, with a component that records its calls, and can be paused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.fake_group import FakeGroup, fake_group
 
 
 class World(Component):
-    """A group of one, and a component that writes down what it hears."""
+    """A group of one, and a component that records its calls."""
 
     def __init__(self, path: Path) -> None:
         self.group: FakeGroup = fake_group()

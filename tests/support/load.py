@@ -1,10 +1,10 @@
-"""Writes from several clients at once, with a record of every one that was acknowledged, and the check of that record.
+"""Concurrent writes of several clients, with a record of every acknowledged one, and the check of that record.
 
-Each worker writes keys that nobody else writes: a new one with every write, and one register over and over. So the
-record says exactly what must be there: a key that was acknowledged has its value, was written once (version 1) and at
-the revision that the client was told; a register has been written as often as its version says. A write of which a node
-says that it is committed, and can't say yet that it is released (`ReleasePending`), has to be there as well: it says so
-where it has not applied it within the deadline, as behind a disk whose fsync takes seconds.
+Each worker writes keys that no other client writes: a new one with every write, and one register repeatedly. So the
+record determines the required content: an acknowledged key has its value, was written once (version 1) and at the
+revision that the client got; a register has been written as often as its version. A write that a node reports as
+committed but not yet released (`ReleasePending`) must exist as well: a node reports that if it has not applied the
+write within the deadline, for example after a slow fsync.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Record:
     refused: int = 0
     registers: dict[bytes, Register] = field(default_factory=dict)
     spans: list[tuple[float, float]] = field(default_factory=list)
-    """(sent at, acknowledged at) of every acknowledged write, in the order of the acknowledgements."""
+    """(sent at, acknowledged at) of every acknowledged write, in the order of acknowledgements."""
 
     def goes_on_after(self, moment: float) -> float | None:
         """Seconds from `moment` to the acknowledgement of the first write that was sent after it, if there is one."""
@@ -57,10 +57,10 @@ class Record:
 
 
 class Load:
-    """`async with Load(endpoints) as load:` writes until it is left. `name` keeps the keys of two loads apart.
+    """`async with Load(endpoints) as load:` writes until it is left. `name` separates the keys of two loads.
 
     One client for each endpoint, which tries its own endpoint first and never goes to the leader by itself, so that
-    writes come in through every node. `workers` of each client write one after the other, each `pause_s` after its
+    writes enter through every node. `workers` of each client write one after the other, each `pause_s` after its
     acknowledgement.
     """
 
@@ -98,7 +98,7 @@ class Load:
         await self.stop()
 
     async def stop(self) -> Record:
-        """Every write that is under way comes to its end first."""
+        """Every pending write completes first."""
         self._stopping = True
         try:
             await asyncio.gather(*self._tasks)
@@ -122,7 +122,7 @@ class Load:
         return found
 
     def _ended_early(self) -> bool:
-        """A worker met an error that it does not know; `stop` raises it."""
+        """A worker met an unexpected error; `stop` raises it."""
         return any(task.done() for task in self._tasks)
 
     async def _work(self, client: Client, worker: str) -> None:
@@ -168,7 +168,7 @@ class Load:
 
 
 async def check_record(record: Record, prefix: str, endpoints: Iterable[str]) -> None:
-    """Every acknowledged write is there with its value and revision, exactly once; and nothing that nobody wrote."""
+    """Every acknowledged write exists with its value and revision, exactly once; and there are no other keys."""
     async with Client(endpoints, timeout_s=10.0) as client:
         found = {kv.key: kv for kv in (await client.range(prefix, prefix=True)).kvs}
     lost = [key for key in record.acknowledged if key not in found]

@@ -1,4 +1,4 @@
-"""One `Replica` on a table: its clock is turned by hand, its messages are looked at, its peers are played."""
+"""One `Replica` in isolation: the test controls its clock, inspects its messages, and plays its peers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def voters(*members: str) -> Membership:
 
 
 class LoneReplica:
-    """`n1` of `members`. `sent`: what left it. `crash` loses what was not synced and starts it again."""
+    """`n1` of `members`. `sent`: its messages. `crash` discards unsynced data and starts it again."""
 
     def __init__(
         self, members: Iterable[str] = ("n1", "n2", "n3"), *, membership: Membership | None = None, seed: int = 1
@@ -80,7 +80,7 @@ class LoneReplica:
         self.sent.append((member, int(kind), body))
         return True
 
-    # What happens to it.
+    # Events.
 
     def gets(self, member: str, kind: MessageKind, *body: Any) -> None:
         self.replica.receive(member, kind, list(body))
@@ -88,7 +88,7 @@ class LoneReplica:
     def gets_append(
         self, leader: str, term: int, entries: Iterable[tuple[int, int]], *, prev: tuple[int, int], commit: int = 0
     ) -> None:
-        """`entries` are (index, term), and follow `prev`; what they write is named after them."""
+        """`entries` are (index, term), and follow `prev`; their writes are named after them."""
         packed = [[write(index, at), at] for index, at in entries]
         self.gets(leader, MessageKind.APPEND, term, commit, *prev, self.clock.time, packed)
 
@@ -110,7 +110,7 @@ class LoneReplica:
         self.clock.time += seconds
 
     def campaigns(self, grants: Iterable[str] = ("n2",)) -> int:
-        """Time passes and it asks for votes, having won the pre-vote; returns the term."""
+        """Time passes and it requests votes, having won the pre-vote; returns the term."""
         self.waits(self.timing.election_timeout_max_s + 0.01)
         term = self.replica.engine.term + 1
         self.tick()
@@ -149,17 +149,17 @@ class LoneReplica:
         self.tick()
         return ends
 
-    # What can be seen.
+    # State.
 
     def said(self, kind: MessageKind, to: str | None = None) -> list[Any]:
-        """The bodies of what it sent of that kind, and forget about them."""
+        """The bodies of the messages of that kind; removes them."""
         bodies = [body for member, each, body in self.sent if each == kind and to in (None, member)]
         self.sent = [each for each in self.sent if not (each[1] == kind and to in (None, each[0]))]
         return bodies
 
     @property
     def log(self) -> list[tuple[int, int]]:
-        """(index, term) of everything behind the base."""
+        """(index, term) of every entry after the base."""
         entries = self.journal.slice(self.journal.first.index + 1, self.journal.last.index + 1)
         return [(entry.index, entry.term) for entry in entries]
 

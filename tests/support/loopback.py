@@ -1,4 +1,4 @@
-"""Members on loopback sockets, and strangers that speak to their ports."""
+"""Members on loopback sockets, and foreign programs that connect to their ports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IGNORE_POLICY_WARNING = pytest.mark.filterwarnings("ignore:Overriding the .event
 
 
 class Member:
-    """A transport and what it told its receiver."""
+    """A transport and the calls of its receiver."""
 
     def __init__(self, recorder: Recorder, peers: TcpPeers) -> None:
         self.recorder = recorder
@@ -64,7 +64,7 @@ async def connect(*members: Member) -> None:
 
 
 class Stranger:
-    """A raw socket that speaks to a member's port."""
+    """A raw socket connected to a member's port."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -77,7 +77,7 @@ class Stranger:
             return []
 
     async def end(self) -> None:
-        """Wait until the other side ends it, whatever it says before."""
+        """Wait until the other side closes it, whatever it sends before."""
         async with asyncio.timeout(PATIENCE_S):
             with contextlib.suppress(ConnectionError):
                 await self.reader.read()

@@ -1,4 +1,4 @@
-"""Drives a MetaStore as the log would: one entry after the other, a stamp on each."""
+"""Drives a MetaStore as the log does: one entry after the other, each with a stamp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tables = dict[Table, dict[bytes, bytes]]
 
 
 class Driver:
-    """A replica under test. `clock_ms` is what the next entry is stamped with; every entry moves it by 1 ms."""
+    """A replica under test. `clock_ms` is the stamp of the next entry; every entry advances it by 1 ms."""
 
     def __init__(
         self, tables: MemoryMap | None = None, limits: Limits | None = None, retention: Retention | None = None
@@ -75,7 +75,7 @@ class Driver:
         return Driver(copy_of(self.tables), self.limits, self.retention)
 
     def findings(self) -> list[Divergence]:
-        """What a verification says of the tables, as they would be saved."""
+        """The findings of a verification of the tables, as they would be saved."""
         self.tables.owner.saving()
         return list(verify(self.tables))
 

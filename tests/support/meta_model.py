@@ -1,4 +1,4 @@
-"""A naive meta storage: a whole copy of the keys per revision, and the rules written down as plainly as they can be.
+"""A naive metadata store: a whole copy of the keys per revision, and the rules written as plainly as possible.
 
 Slow, unlimited, in memory; it has no tables, digests or quota. Where it and the real one differ, one of them is wrong.
 """
@@ -139,7 +139,7 @@ class Model:
         return result
 
     def writes(self, request: Txn) -> list[tuple[bytes, bytes, bool]]:
-        """(key, end, is put) of both branches. Within a branch no put meets a write of another operation."""
+        """(key, end, is put) of both branches. Within a branch no put overlaps with a write of another operation."""
         return [write for branch in (request.success, request.failure) for write in self.branch_writes(branch)]
 
     def branch_writes(self, branch: Any) -> list[tuple[bytes, bytes, bool]]:

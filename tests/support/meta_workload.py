@@ -1,4 +1,4 @@
-"""A random load on the meta storage, from one seed: commands of every kind, most of them meaningful."""
+"""A random load on the metadata store, from one seed: commands of every kind, most of them valid."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEASES = [1, 2, 3]
 
 
 class Workload:
-    """`revision` and `clock_ms` are where the store is; set them before each `command`."""
+    """`revision` and `clock_ms` are those of the store; set them before each `command`."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)

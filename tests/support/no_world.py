@@ -1,6 +1,6 @@
 """Makes clock, random source and disk raise for the pure modules of one room.
 
-Which modules may reach the world is said in one place, `tests/tidy/edges.txt`.
+`tests/tidy/edges.txt` lists the modules that may use them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ WORLD = [
 
 
 class WorldReached(AssertionError):
-    """A decision looked at a clock, a random source or a disk."""
+    """A pure module used a clock, a random source or a disk."""
 
 
 def forbidden(monkeypatch: pytest.MonkeyPatch, room: str) -> None:
-    """Raises only for callers inside the pure modules of `room`, so that the tools around a test go on."""
+    """Raises only for callers inside the pure modules of `room`, so that the tools around a test continue to work."""
     for module, name in WORLD:
         monkeypatch.setattr(module, name, _guarded(room, f"{module.__name__}.{name}", getattr(module, name)))
 

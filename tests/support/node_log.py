@@ -1,4 +1,4 @@
-"""What the log of a node tells of faults of its own: what it must not have met, whatever was done to it."""
+"""Faults of a node in its log: entries that it must not have, whatever was done to it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _TIME = re.compile(r"\S+ \S+ ")
 
 
 def faults_in(log: str, explained: Iterable[str] = ()) -> list[str]:
-    """The entries that tell of a fault. `explained`: patterns of entries without their time, for what was done to the
-    node; an entry has to match as a whole, so that a traceback is not explained by the line in front of it."""
+    """The entries that report a fault. `explained`: patterns of entries without their time, for injected faults; an
+    entry must match completely, so that a traceback is not explained by the line in front of it."""
     patterns = [re.compile(each) for each in explained]
     faults = [each for each in _ENTRY.split(log) if "Traceback" in each or " ERROR " in each]
     return [each[-SHOWN_CHARACTERS:] for each in faults if not any(_is(pattern, each) for pattern in patterns)]

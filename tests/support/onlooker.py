@@ -1,7 +1,7 @@
-"""Who looks at a simulated world from outside, and what it asks of that world: little, so that one rule serves several.
+"""Observers of a simulated world, and the small interface that they need of it, so that one rule serves several worlds.
 
 The worlds are a whole cluster (`tests/sim/world.py`) and a bare Raft group (`tests/support/raft_cluster.py`). Each
-calls the hooks for what it has.
+calls the hooks that apply to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class Violation(AssertionError):
-    """What must never happen has."""
+    """A property that must always hold was violated."""
 
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
@@ -20,13 +20,13 @@ class Violation(AssertionError):
 
 
 class Member(Protocol):
-    """A member of the group. `disk`: what survives; another one where that was lost. `starts` counts from 1."""
+    """A member of the group. `disk`: what survives a crash; replaced if it was lost. `starts` counts from 1."""
 
     id: str
     disk: Any
     starts: int
     group: Any
-    """None while it is not put together."""
+    """None while it is not constructed."""
 
     @property
     def failed(self) -> bool:
@@ -35,7 +35,7 @@ class Member(Protocol):
 
 
 class View(Protocol):
-    """`network.overhear` is told (sender, receiver, kind, body) of each message that leaves a member."""
+    """`network.overhear` gets (sender, receiver, kind, body) of each message that leaves a member."""
 
     network: Any
 
@@ -60,17 +60,17 @@ class Onlooker:
         return nullcontext()
 
     def wired(self, host: Any) -> None:
-        """A start of a node has been put together."""
+        """A start of a node has been constructed."""
 
     def opened(self, host: Any, vault: Any) -> None:
-        """Its vault is open, and nothing was done with it yet."""
+        """Its vault is open and unused so far."""
 
     def turned(self, host: Any) -> None:
         """A process of this node has had its turn. In the simulator: one that changed `tests.sim.node.Host.state`."""
 
     def killed(self, host: Any) -> None:
-        """Its process is about to be gone, perhaps in the middle of a turn: `turned` is not called for what it did in
-        that, and others may have heard of it."""
+        """Its process is about to be killed, perhaps in the middle of a turn: `turned` is not called for that turn, and
+        other nodes may have seen its effects."""
 
     def applied(self, host: Any, index: int, term: int, commands: Sequence[bytes]) -> None:
         """Its state machine has applied this entry."""
@@ -79,22 +79,23 @@ class Onlooker:
         """The first store has applied this revision."""
 
     def answered(self, host: Any, call: Any, since: int, answer: Any) -> None:
-        """A node answers a request of the catalog, now. `since`: up to where all was committed when it began to."""
+        """A node responds to a request of the catalog, now. `since`: the last revision committed when it began to."""
 
     def waited(self, host: Any, revision: int, key: bytes, item: Any) -> None:
-        """A reader beside a node has waited for this revision, and is shown that."""
+        """A reader beside a node has waited for this revision, and gets its value."""
 
     def backed_up(self, backup: Any) -> None:
-        """Somebody has taken it, and it is whole."""
+        """A complete backup was taken."""
 
     def restored(self, base: Any) -> None:
-        """The world goes on from a backup: what this one is to know of the time before. It has seen nothing yet."""
+        """The world continues from a backup; the argument is this observer's state of the time before. It has seen
+        nothing yet."""
 
     def settled(self) -> None:
-        """Everything is whole and quiet again."""
+        """Every node has recovered and is quiet again."""
 
     def ended(self) -> None:
-        """The run is over, whatever it has come to."""
+        """The run is over, whatever its result."""
 
     def fail(self, text: str) -> None:
         self.world.fail(self.name, text)

@@ -1,4 +1,4 @@
-"""A disk for partitions in memory, with a crash, a fault or a lack of room at any step; and somebody to fetch from."""
+"""A disk for partitions in memory, with a crash, a fault or a lack of room at any step; and a source to fetch from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.recovery_world import Steps
 
 
 class Files:
-    """What outlives a crash. `room_bytes`: how much fits."""
+    """What survives a crash. `room_bytes`: its capacity."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
@@ -83,7 +83,7 @@ class SimulatedDisk:
 
 
 class Stock:
-    """A `sources.Source` that has what it was given, and says what it was asked for."""
+    """A `sources.Source` with given partitions, which records its requests."""
 
     def __init__(self, name: str = "stock") -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Users, roles and passwords in a store, and a gate before it; passwords are compared as they are, to be quick."""
+"""Users, roles and passwords in a store, and an authorizer over it; passwords are compared in plain text, for speed."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ class Clock:
 
 
 class FenceableRows(StoreRows):
-    """Of a node that may be fenced: nothing is known now. `cut_off`: and the cluster can't be asked either."""
+    """Rows of a node that may be fenced: `try_read` raises. `cut_off`: the cluster cannot be asked either."""
 
     def __init__(self, service: KeyValues) -> None:
         super().__init__(service)
         self.fenced = self.cut_off = False
         self.asked_later = 0
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         if self.fenced:
             raise WouldBlock
-        return super().now(key)
+        return super().try_read(key)
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         self.asked_later += 1
         if self.cut_off:
             raise PermissionsUnknown("nobody can be asked: try again")
-        return await super().later(key)
+        return await super().read(key)
 
 
 class Users:
@@ -85,7 +85,7 @@ class Users:
         await self.service.write(Put(role.key, role.to_bytes()), caller=EVERYBODY)
 
     async def regrant(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = ()) -> None:
-        """These and no others."""
+        """Replaces all grants by these."""
         user = Subject("user", name, tuple(PermissionGrant(*each) for each in grants), roles)
         await self.service.write(Put(user.key, user.to_bytes()), caller=EVERYBODY)
 

@@ -1,8 +1,8 @@
 """`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its fencing,
 or in its watches.
 
-They prove that the checkers over what clients were told see what they are for. `stages_lost` and `deaf_leader` are no
-faults of ours but of the world, and must do no harm.
+They prove that the checkers over the results of clients find the faults that they are for. `stages_lost` and
+`deaf_leader` are faults of the environment and not of the product, and must do no harm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import palisade.fencing.registry
 import palisade.raftgroup.library
-from palisade.api.stream.watches import Pump
+from palisade.api.stream.watches import StreamWatch
 from palisade.fencing.lease import GrantVerdict, Lease
 from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
@@ -25,21 +25,21 @@ from palisade.service.strict_responses import StrictResponses
 
 
 def release_without_stage() -> None:
-    """The leader waits for nobody."""
+    """The leader waits for no holder."""
     registry: Any = palisade.fencing.registry.Registry
     registry.safe_up_to = lambda self, now, latest: latest
     registry.blocks = lambda self, revision, now, latest: False
 
 
 def answer_at_commit() -> None:
-    """A strict write is answered as any other."""
+    """A strict write is acknowledged like any other, at its commit."""
     answers: Any = StrictResponses
     answers.knows = lambda self, prefixes: True
     answers.when_released = lambda self, applied, until, told: told(True)
 
 
 def stages_lost() -> None:
-    """The holder hears everything but what is staged, once it has joined: its heartbeats go on (F11)."""
+    """The holder receives everything but stages, once it has joined: its heartbeats continue (F11)."""
     holder: Any = LeaseClient
     deliver = holder.deliver
 
@@ -51,7 +51,7 @@ def stages_lost() -> None:
 
 
 def lease_from_receipt() -> None:
-    """A lease runs from the arrival of its grant, not from when it was asked for."""
+    """A lease runs from the arrival of its grant, not from the request."""
     lease: Any = Lease
     offer = lease.offer
 
@@ -68,7 +68,7 @@ def lease_from_receipt() -> None:
 
 
 def deaf_leader() -> None:
-    """A leader does not give up by itself when it hears of no majority: only its quorum lease tells it."""
+    """A leader does not step down by itself without a majority: only its quorum lease expires."""
     engine: Any = palisade.raftgroup.library
     made = engine._configuration
 
@@ -81,7 +81,7 @@ def deaf_leader() -> None:
 
 
 def grant_without_quorum() -> None:
-    """A leader grants as long as it believes that it leads. It gives up so soon that this alone would not show."""
+    """A leader grants as long as it believes that it leads. It steps down so soon that this alone would not show."""
     deaf_leader()
     releases: Any = Releases
     renew = releases.renew
@@ -98,11 +98,11 @@ def ignore_required() -> None:
 
 
 def silent_watches() -> None:
-    """A watch of the stream is told of something once, and then of nothing, progress neither. n1 is sound: one member
-    that tells everything must not be enough."""
+    """A watch of the stream sends one batch, and then nothing, no progress either. n1 is sound: one correct member must
+    not hide the fault."""
     if "--id=n1" in sys.argv:
         return
-    pump: Any = Pump
+    pump: Any = StreamWatch
     room = pump._room
 
     async def once(self: Any, writable: asyncio.Event) -> None:

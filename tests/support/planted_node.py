@@ -1,6 +1,6 @@
 """`python -m tests.support.planted_node FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its recovery.
 
-It proves that the checks of the scenarios see what they are for.
+It proves that the checks of the scenarios find the faults that they are for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def always_join() -> None:
 
 
 def always_snapshot() -> None:
-    """At the first look, where the table would say something else."""
+    """At the first decision, where the table would choose another case."""
     decide = palisade.recovery.recovery.decide
     looked: list[bool] = []
 
@@ -34,7 +34,8 @@ def always_snapshot() -> None:
 
 
 def difference_untold() -> None:
-    """What the system behind the seed does: a running node takes the snapshot, and its components hear nothing."""
+    """The behaviour of the system on which the seed is based: a running node takes the snapshot, and its components are
+    not notified."""
 
     async def skip(self: Recovery) -> None:
         self._vault.forget_difference()
@@ -43,8 +44,8 @@ def difference_untold() -> None:
 
 
 def half_left() -> None:
-    """What a start that died has left half written stays where it is. (That a plan is forgotten changes nothing here:
-    the versions of partitions are digests. tests/recovery/test_crashes.py shows it, of data that look whole.)"""
+    """Data that a killed start has left half written stay where they are. (A forgotten plan changes nothing here: the
+    versions of partitions are digests. tests/recovery/test_crashes.py shows it, of data that look complete.)"""
     remove = FolderDisk.remove
 
     async def unless_incoming(self: FolderDisk, file: str) -> None:

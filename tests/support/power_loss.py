@@ -1,4 +1,4 @@
-"""What a disk may hold when the power fails during an LMDB commit.
+"""The possible contents of a disk after a power failure during an LMDB commit.
 
 LMDB writes the new pages, syncs, writes one meta page, syncs. So before the first sync any part of the new pages may
 have arrived, in any order, with the old meta page; after it all of them have. The meta page is one sector: it is the

@@ -42,7 +42,7 @@ REQUEST_BYTES_MAX = 1 << 17
 
 
 class Preloaded:
-    """One process; what tests use of `subprocess.Popen`."""
+    """One process; the part of `subprocess.Popen` that tests use."""
 
     def __init__(
         self, arguments: Sequence[str], stdout: int, stderr: int, environment: Mapping[str, str] = os.environ,
@@ -95,7 +95,7 @@ class _Server:
         return int(answer)
 
     def end(self) -> None:
-        """It has ended when this returns, so what it and its children took counts as taken by this process."""
+        """It has ended when this returns, so the resources of it and its children count for this process."""
         self._socket.close()
         self._wait()
 

@@ -1,6 +1,6 @@
 """Real `palisade node` processes on loopback, each with its own folder, started and stopped by their process ids.
 
-Nothing here waits for a time: `until` waits for a condition and fails when it does not come.
+No fixed delays: `until` waits for a condition and fails if it does not hold in time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """A port below the ones that the system gives to outgoing connections, so that it stays free over restarts; and
-    none that another process of the same test run gives (`scripts/test` has two)."""
+    """A port below the ephemeral range of the system, so that it stays free over restarts; and one that no other
+    process of the same test run hands out (`scripts/test` has two)."""
     while True:
         port = random.randrange(10_000 + WORKER % WORKERS, 20_000, WORKERS)
         if port in _given_ports:
@@ -52,7 +52,7 @@ def free_port() -> int:
 async def until(
     holds: Callable[[], Awaitable[Any] | Any], what: str = "the condition", within_s: float = LONGEST_WAIT_S
 ) -> Any:
-    """What `holds()` returns (or what that comes to) once it is true. Fails naming `what` when it is not in time."""
+    """The result of `holds()` (awaited if necessary) once it is true. Fails naming `what` if it is not in time."""
     last: Any = None
     try:
         async with asyncio.timeout(within_s):
@@ -80,7 +80,7 @@ async def palisade(*arguments: str, environment: Mapping[str, str] = os.environ)
 
 
 async def until_ended(process: Preloaded) -> None:
-    """However long it takes; the event loop goes on meanwhile."""
+    """However long it takes; the event loop continues meanwhile."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_reader(process, ended.set)
     try:
@@ -101,7 +101,7 @@ class NodeProcess:
         self.options = options
         self.program = ["-m", PROGRAM]
         self.before_exec: Callable[[], None] | None = None
-        """Called in the new process before the program, to limit it."""
+        """Called in the new process before the program starts, to limit it."""
         self._process: subprocess.Popen[bytes] | Preloaded | None = None
         self._log_began = 0
 
@@ -126,7 +126,7 @@ class NodeProcess:
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=self._prepare)
 
     def _prepare(self) -> None:
-        """Whoever kills the run, SIGKILL included, leaves no node behind."""
+        """If the run is killed, even by SIGKILL, its nodes end, too."""
         kernel.die_with_parent()
         if self.before_exec is not None:
             self.before_exec()
@@ -142,7 +142,7 @@ class NodeProcess:
         return self._process.pid
 
     def log(self) -> str:
-        """What the process that was started last has logged."""
+        """The log of the last started process."""
         return self.log_file.read_bytes()[self._log_began :].decode(errors="replace")
 
     def kill(self) -> None:
@@ -161,20 +161,20 @@ class NodeProcess:
         self.interrupt(signal.SIGCONT)
 
     async def ended(self, within_s: float = LONGEST_WAIT_S) -> int:
-        """The exit code of the process, which is to end by itself; negative for a signal."""
+        """The exit code of the process, which must end by itself; negative for a signal."""
         await until(lambda: not self.running, f"the end of {self.id}", within_s)
         assert self._process is not None
         return self._process.returncode
 
     async def stop(self, within_s: float = LONGEST_WAIT_S) -> int:
-        """Politely. Returns the exit code."""
+        """By SIGTERM. Returns the exit code."""
         self.interrupt()
         return await self.ended(within_s)
 
     async def logged(self, text: str, within_s: float = LONGEST_WAIT_S) -> None:
         await until(lambda: text in self.log(), f"{text!r} in the log of {self.id}", within_s)
 
-    # What it answers. All of these return None where nobody answers.
+    # Requests. All of these return None if no node responds.
 
     async def get(self, path: str, timeout_s: float = 10.0) -> dict[str, Any] | None:
         return await self.ask("GET", path, timeout_s=timeout_s)
@@ -183,7 +183,7 @@ class NodeProcess:
         return await self.ask("POST", "/v1/put", {"key": key, "value": value})
 
     async def ask(self, method: str, path: str, body: Any = None, timeout_s: float = 10.0) -> dict[str, Any] | None:
-        """The answer, with its status code as 'http_status'."""
+        """The response, with its status code as 'http_status'."""
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with (
@@ -205,7 +205,7 @@ class NodeProcess:
 
 
 class FollowerProcess(NodeProcess):
-    """A node that is no member: `join` or `seeds` among its options name the cluster."""
+    """A follower: `join` or `seeds` among its options name the cluster."""
 
     def command(self) -> list[str]:
         given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
@@ -213,7 +213,7 @@ class FollowerProcess(NodeProcess):
 
 
 class Cluster:
-    """Nodes n1, n2, ... that are founded together; more of them `join`. `options` go to every node."""
+    """Nodes n1, n2, ... that are founded together; further ones `join`. `options` go to every node."""
 
     def __init__(self, folder: Path, size: int = 3, **options: str) -> None:
         self.folder = folder
@@ -236,7 +236,7 @@ class Cluster:
         return [node.stream for node in self.nodes]
 
     def joining(self, node: str, at: NodeProcess, **options: str) -> NodeProcess:
-        """A new member (or the new storage of an old one) that enters through `at`; not started yet."""
+        """A new member (or the new storage of an old one) that joins through `at`; not started yet."""
         known = [each for each in self.nodes if each.id == node]
         joins = known[0] if known else NodeProcess(self.folder, node)
         joins.options = self.options | options | {"join": at.http}
@@ -262,7 +262,7 @@ class Cluster:
         node.kill()
 
     async def leader(self, among: Iterable[NodeProcess] | None = None, within_s: float = LONGEST_WAIT_S) -> NodeProcess:
-        """The node that leads and says so itself."""
+        """The node that leads according to its own status."""
         asked = list(among) if among is not None else None
 
         async def leading() -> NodeProcess | None:
@@ -279,7 +279,7 @@ class Cluster:
         return [node for node in self.running if node is not leader]
 
     async def equal_digests(self, nodes: Iterable[NodeProcess] | None = None) -> dict[str, Any]:
-        """The digest that all of the nodes (that run) have at one revision. Fails if they differ at one revision."""
+        """The digest of all (running) nodes at one revision. Fails if they differ at one revision."""
         asked = list(nodes) if nodes is not None else self.running
 
         async def same_revision() -> list[dict[str, Any]] | None:
@@ -295,6 +295,6 @@ class Cluster:
         return digests[0]
 
     def kill(self) -> None:
-        """Of whatever still runs, also if it is paused."""
+        """Every process that still runs, also if it is paused."""
         for node in self.running:
             node.kill()

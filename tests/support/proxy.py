@@ -1,4 +1,4 @@
-"""A TCP proxy that a test can cut, mute and open again: for what goes wrong between a client and a node."""
+"""A TCP proxy that a test can cut, mute and open again: for faults between a client and a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class Proxy:
-    """`muted`: nothing passes from the node to the client; it is lost when the connection is cut."""
+    """`muted`: nothing passes from the node to the client; those bytes are lost when the connection is cut."""
 
     def __init__(self, port: int) -> None:
         self._target = port

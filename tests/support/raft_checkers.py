@@ -1,8 +1,8 @@
-"""What must hold in every run of a bare group: the rules of Raft (`raft_rules`), and what its clients were told.
+"""Properties of every run of a bare group: the rules of Raft (`raft_rules`), and the results of its clients.
 
-A group has registers whose writes have a known order, the log's; so their histories are judged here by that order,
-which needs no search, and not as the simulator of whole clusters judges histories. All of it is proved by planting the
-faults that it is for (`tests/raftgroup/test_checkers_see_planted_faults.py`).
+The writes of a group's registers have a known order, the log's; their histories are judged by that order, which needs
+no search, unlike in the simulator of whole clusters. The checks are proved by planting the faults that they are for
+(`tests/raftgroup/test_checkers_see_planted_faults.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Onlooker)
 
 @dataclass(slots=True)
 class Operation:
-    """A write (`operation` is its id) or a read (`seen` is the id of the write that it saw). Simulated times."""
+    """A write (`operation` is its id) or a read (`seen` is the id of the write that it returned). Simulated times."""
 
     client: str
     key: str
@@ -53,7 +53,7 @@ class Checkers:
         self.position: dict[str, tuple[int, int]] = {}
         self.history: list[Operation] = []
         self.violations: list[Violation] = []
-        """Also those that were raised where somebody catches everything, as a node does around its turn."""
+        """Also those that were raised where all exceptions are caught, as a node does around its turn."""
         self._numbers = 0
         self._rules = {rule: rule(self) for rule in RULES}
 
@@ -80,7 +80,7 @@ class Checkers:
         """By index: the term of the entry, and its commands, as the first node has applied it."""
         return self.rule(StateMachineSafety).entries
 
-    # Rules that hold at any time.
+    # Invariants.
 
     def turned(self, node: Node) -> None:
         if self.violations:
@@ -89,7 +89,7 @@ class Checkers:
             rule.turned(node)
 
     def applied_by(self, member: str) -> Callable[[int, int, tuple[bytes, ...]], None]:
-        """Also: no command is applied twice, since nobody retries here."""
+        """Also: no command is applied twice, since no client retries here."""
 
         def observe(index: int, term: int, commands: tuple[bytes, ...]) -> None:
             for rule in self._rules.values():
@@ -163,7 +163,7 @@ class Checkers:
                 self.fail("exactly once", f"{operation.operation} was refused, and is applied at {place}")
 
     def _check_durable(self) -> None:
-        """What was acknowledged is in the state of everybody who is up to date."""
+        """Every acknowledged write is in the state of every up-to-date node."""
         for node in self._cluster.healthy:
             applied = node.disk.machine.applied[0]
             held = {index: commands for index, _, commands in node.disk.machine.log}
@@ -184,10 +184,10 @@ class Checkers:
 def check_linearizable(
     operations: list[Operation], position: dict[str, tuple[int, int]], fail: Callable[[str], Any]
 ) -> None:
-    """One register whose writes are in a known order (their position in the log): linearizable iff the positions
-    never go back in real time (Herlihy and Wing; with the total order of writes given, this is complete).
+    """One register whose writes are in a known order (their position in the log): linearizable iff the positions never
+    go back in real time (Herlihy and Wing; with the total order of writes given, this is complete).
 
-    A write stands at its position. A read stands behind the write that it saw and before the next one.
+    A write is ordered at its position. A read is ordered after the write that it returned and before the next one.
     """
     events: list[tuple[float, int, tuple[int, int], Operation]] = []
     for operation in operations:

@@ -1,7 +1,7 @@
 """A whole group in one thread: unmodified `Group`s on simulated processes, network and disks, with all checkers on.
 
-What a node keeps over a crash is its disk: a `MemoryJournal` and the durable part of a `RegisterMachine`. Everything
-else is made anew at each start. `raft_checkers.py` watches every turn of every node.
+What survives a crash is the node's disk: a `MemoryJournal` and the durable part of a `RegisterMachine`. Everything else
+is created anew at each start. `raft_checkers.py` observes every turn of every node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.simulation import Process, Simulation
 
 @dataclass(slots=True)
 class Disk:
-    """What survives. `fsync_s`: how long a sync takes; `failing`: it raises instead."""
+    """What survives a crash. `fsync_s`: how long a sync takes; `failing`: it raises instead."""
 
     journal: MemoryJournal
     machine: RegisterMachine
@@ -92,7 +92,7 @@ class Cluster:
         self._write_behind()
 
     def _write_behind(self) -> None:
-        """The state machines reach their disks now and then."""
+        """The state machines are flushed to their disks now and then."""
         for node in self.nodes.values():
             if node.runs and self.random.random() < 0.5:
                 node.disk.machine.persist()
@@ -148,7 +148,7 @@ class Cluster:
             raise AssertionError(f"{node.id} stopped itself: {error!r}") from error
 
     def crash(self, member: str, *, power: bool = True) -> None:
-        """Kill -9, or a loss of power: nothing unsynced survives either."""
+        """Kill -9, or a loss of power: no unsynced data survive either."""
         node = self.nodes[member]
         if not node.runs:
             return
@@ -158,7 +158,7 @@ class Cluster:
         node.disk.machine.crash()
 
     def wipe(self, member: str) -> None:
-        """The disk is lost; the node is not started again by this."""
+        """The disk is lost; this does not start the node again."""
         self.crash(member)
         node = self.nodes[member]
         node.disk = self._new_disk(member)
@@ -188,7 +188,7 @@ class Cluster:
         if node.group is not None and (not node.failed or self.checkers.violations):
             self.checkers.turned(node)
 
-    # What can be seen.
+    # State.
 
     @property
     def healthy(self) -> list[Node]:
@@ -225,13 +225,13 @@ class Cluster:
         return self.call(member, self.checkers.read(self.nodes[member], key, timeout_s))
 
     def converged(self) -> bool:
-        """Everybody who is up has applied the same."""
+        """Every running node has applied the same entries."""
         applied = {node.disk.machine.applied for node in self.healthy}
         return len(applied) == 1 and len(self.healthy) == len([node for node in self.nodes.values() if node.runs])
 
 
 def settled(cluster: Cluster) -> Node:
-    """A leader, a first write, and everybody at the same point; returns the leader."""
+    """A leader, a first write, and every node at the same index; returns the leader."""
     leader = cluster.leader()
     cluster.put(leader.id, "a", "first")
     cluster.run_until(cluster.converged)

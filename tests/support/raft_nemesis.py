@@ -1,4 +1,4 @@
-"""Clients that write and read all the time, and somebody who breaks things: both drawn from the seed."""
+"""Clients that read and write continuously, and a nemesis that injects faults: both drawn from the seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYS = ("a", "b")
 
 
 class Clients:
-    """Some on each node; they start again with their node. `pause_s`: the longest time between two operations."""
+    """Some on each node; they restart with their node. `pause_s`: the longest time between two operations."""
 
     def __init__(self, cluster: Cluster, *, each: int = 2, pause_s: float = 0.15) -> None:
         self._cluster = cluster
@@ -24,7 +24,7 @@ class Clients:
         self._hire()
 
     def _hire(self) -> None:
-        """Every node that runs has its clients."""
+        """Every running node has its clients."""
         if not self.going:
             return
         for node in self._cluster.nodes.values():
@@ -50,7 +50,7 @@ class Clients:
 
 
 class Nemesis:
-    """Does one of its deeds every now and then, and undoes it later. Never touches more than it can restore."""
+    """Injects a random fault now and then, and removes it later. Never breaks more than it can restore."""
 
     def __init__(self, cluster: Cluster, *, every_s: float = 0.8, changes_members: bool = False) -> None:
         self._cluster = cluster
@@ -88,7 +88,7 @@ class Nemesis:
         self._cluster.simulation.after(self._every_s * 2 * self._lot(), self._next)
 
     def stop(self) -> None:
-        """All is well again: everybody runs, everything is connected."""
+        """Removes all faults: every node runs, everything is connected."""
         self._busy = False
         self._cluster.network.heal()
         for node in self._cluster.nodes.values():
@@ -138,7 +138,7 @@ class Nemesis:
         self._later(3.0, self._cluster.network.blocked.clear)
 
     def _cut_link(self) -> None:
-        """Two members lose sight of each other, and a third one goes on seeing both."""
+        """Two members are cut off from each other, and a third one remains connected to both."""
         one, other = self._victim(), self._victim()
         if one is not other:
             self._cluster.network.block(one.id, other.id)
@@ -166,7 +166,7 @@ class Nemesis:
             self._pause(node)
 
     def _pause_leader_alone(self) -> None:
-        """It wakes up and hears nobody, so that nothing but its own clock tells it how long it slept."""
+        """When it resumes it receives no message, so that only its own clock shows how long it was paused."""
         for node in self._cluster.leaders():
             self._cluster.network.isolate(node.id)
             self._pause(node)
@@ -197,7 +197,7 @@ class Nemesis:
     # Membership.
 
     def _replace_wiped(self) -> None:
-        """A disk is lost; the node comes back under its old id and is added again later."""
+        """A disk is lost; the node returns under its old id and is added again later."""
         node = self._victim()
         outsiders = [other for other in self._cluster.nodes.values() if not self._belongs(other)]
         if not outsiders and not node.process.paused:
@@ -205,7 +205,7 @@ class Nemesis:
             self._cluster.start(node.id)
 
     def _remove(self) -> None:
-        """Not while a disk is lost: that, and a removal, are two of three."""
+        """Not while a disk is lost: that, and a removal, would be two of three."""
         for leader in self._cluster.leaders():
             if all(_is_voter_for(leader, node) for node in self._cluster.nodes.values()):
                 leader.process.start(_try(leader.group.remove(self._victim().id)))
@@ -218,7 +218,7 @@ class Nemesis:
 
 
 def add_outsiders(cluster: Cluster) -> None:
-    """The leader adds whoever is not a voter with the storage that it has now."""
+    """The leader adds every node that is not a voter with its current storage."""
     for leader in cluster.leaders():
         for node in cluster.healthy:
             if not _is_voter_for(leader, node):

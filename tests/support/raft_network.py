@@ -1,9 +1,9 @@
-"""The network between simulated members: connections with a handshake, and everything that can go wrong with them.
+"""The network between simulated members: connections with a handshake, and all their faults.
 
-A connection delivers in order, as TCP does, unless `reorder` says otherwise: the group must survive that too, since
-a message of a broken connection may be read after one of the next connection. A blocked direction swallows what is
-sent; after a while the connection breaks, as it does when keepalives stay away. Who does not read, or is slow to, lets
-grow what is under way to it; beyond a bound its sender gives the connection up, as `raftgroup/peer_connection.py` does.
+A connection delivers in order, as TCP does, unless `reorder` is set: the group must survive that too, since a message
+of a broken connection may be read after one of the next connection. A blocked direction drops all bytes; after a while
+the connection breaks, as it does without keepalives. Bytes accumulate for a peer that reads slowly or not at all;
+beyond a bound the sender closes the connection, as `raftgroup/peer_connection.py` does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SMALL_PEER_BYTES_MAX = 2048
 
 @dataclass(slots=True)
 class Weather:
-    """`delay_s`: the shortest and the longest way. The rest are probabilities for each message; what is repeated is a
-    message of consensus, never a proposal on its way to the leader: connections repeat nothing (`ports.Peers`)."""
+    """`delay_s`: the shortest and the longest latency. The rest are probabilities for each message; only messages of
+    consensus are repeated, never a proposal on its way to the leader: connections repeat nothing (`ports.Peers`)."""
 
     delay_s: tuple[float, float] = (0.0002, 0.002)
     lose: float = 0.0
@@ -42,7 +42,7 @@ class Connection:
         self.open = True
         self.last_arrival = {first.member: 0.0, second.member: 0.0}
         self.under_way = {first.member: 0, second.member: 0}
-        """Bytes that were sent to each end, and that it has not read."""
+        """Bytes that were sent to each end and are not read yet."""
         self.welcomed: set[str] = set()
 
     def other(self, end: SimPeers) -> SimPeers:
@@ -55,9 +55,9 @@ class Network:
         self.weather = Weather()
         self.blocked: set[tuple[str, str]] = set()
         self.intercept: Callable[[str, str, int, Any], bool] = lambda *_: True
-        """(from, to, kind, body) -> whether to carry it: for tests that lose or keep one certain message."""
+        """(from, to, kind, body) -> whether to carry it: for tests that drop or hold one certain message."""
         self.overhear: Callable[[str, str, int, Any], None] = lambda *_: None
-        """Sees every message at the moment when it leaves its node, whatever becomes of it."""
+        """Called with every message when it leaves its node, whatever happens to it later."""
         self.queued_bytes_max = QUEUED_BYTES_MAX
         self._endpoints: dict[str, SimPeers] = {}
         self.delivered = 0
@@ -85,7 +85,7 @@ class Network:
         return (sender, receiver) not in self.blocked
 
     def way(self, sender: str, receiver: str) -> float:
-        """How long one message takes, in seconds."""
+        """The latency of one message, in seconds."""
         return self.delay()
 
     def delay(self) -> float:
@@ -104,7 +104,7 @@ class SimPeers:
         self.receiver: MessageReceiver
         self.connections: dict[str, Connection] = {}
         self._half_open: dict[Connection, None] = {}
-        """The other side has accepted, this one has not heard of it: when it is gone they break as well."""
+        """The other side has accepted, this one does not know it yet: when it is gone they break as well."""
         self._wanted: dict[str, str] = {}
         self._dials = False
 
@@ -156,12 +156,13 @@ class SimPeers:
         return True
 
     def _give_up(self, connection: Connection) -> None:
-        """The other end does not read what it is sent."""
+        """The other end does not read."""
         connection.open = False
         self._break(connection, within_s=0.01)
 
     def _carry(self, connection: Connection, member: str, kind: int, packed: bytes, *, late: bool = False) -> None:
-        """Pieces of snapshots are large next to all else here, as they are not next to the bound of a real node."""
+        """Pieces of snapshots are large in relation to all else here; they are not in relation to the bound of a real
+        node."""
         network = self.network
         counted = 0 if kind == MessageKind.SNAPSHOT else len(packed)
         connection.under_way[member] += counted
@@ -199,7 +200,7 @@ class SimPeers:
             self.process.loop.call_later(0.05 + 0.2 * self._lot(), self._dial_missing)
 
     def _dial_missing(self) -> None:
-        """Now and again, as long as somebody is missing."""
+        """Repeatedly, as long as a connection is missing."""
         self._dials = False
         missing = [member for member in self._wanted if member not in self.connections]
         for member in missing:
@@ -209,7 +210,8 @@ class SimPeers:
             self._dial_soon()
 
     def _is_mine_to_dial(self, member: str) -> bool:
-        """One of the two dials, so that two connections never meet; who is not expected yet can't be waited for."""
+        """One of the two dials, so that two connections never meet; a peer that is not expected yet cannot be waited
+        for."""
         other = self.network.endpoint(member)
         return self.member < member or other is None or self.member not in other._wanted
 
@@ -223,7 +225,7 @@ class SimPeers:
         network.simulation.after(network.delay(), lambda: other.process.call(other._greeted, self, greeting))
 
     def _greeted(self, dialler: SimPeers, greeting: dict[str, Any]) -> None:
-        """The accepting side judges first."""
+        """The accepting side decides first."""
         if not self.listening or dialler.member in self.connections or not dialler.listening:
             return
         network = self.network

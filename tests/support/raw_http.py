@@ -1,4 +1,4 @@
-"""HTTP as bytes, for what no client library would send."""
+"""HTTP as bytes, for requests that no client library would send."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ class RawHttp:
         return status, json.loads(body)
 
     async def end(self) -> bytes:
-        """Everything until the node hangs up."""
+        """Everything until the node closes the connection."""
         async with asyncio.timeout(5):
             return await self.reader.read()

@@ -1,4 +1,4 @@
-"""A Receiver that writes everything down and lets a test wait for a condition."""
+"""A Receiver that records its calls and lets a test wait for a condition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_S = 20.0
 
 
 class Recorder:
-    """What the transport told it, in order. Refuses greetings of another cluster, as the group does."""
+    """The calls of the transport, in order. Refuses handshakes of another cluster, as the group does."""
 
     def __init__(self, member: str, cluster: str = "c1", *, big: str = "") -> None:
         self.member = member
@@ -56,7 +56,7 @@ class Recorder:
             self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; it is looked at whenever something was told, and now and then."""
+        """Wait until the condition holds; it is checked after every call, and at intervals."""
         async with asyncio.timeout(PATIENCE_S):
             self._changed = asyncio.Event()
             while not condition():

@@ -1,4 +1,4 @@
-"""A cluster that has compacted past a node: what the node then has to do is a snapshot, evictions, fetches (case c)."""
+"""A cluster that has compacted past a node: the node needs a snapshot, evictions and fetches (case c)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.vault_feed import compact, full
 
 
 class Ground:
-    """A cluster that has compacted past a node, and the node's disks as the node left them."""
+    """A cluster that has compacted past a node, and the node's disks as it left them."""
 
     def __init__(self) -> None:
         self.cluster = founded(full((b"/k/%03d" % n, b"%d" % n) for n in range(60)))
@@ -30,7 +30,7 @@ class Ground:
         return self
 
     def go_on(self) -> None:
-        """The cluster moves on while the node is down: what was pinned is compacted."""
+        """The cluster moves on while the node is down: the pinned history is compacted."""
         self.cluster.wait(3_600_001)
         self.cluster.do(Put(b"/later/%d" % self.cluster.store.revision, b""))
         compact(self.cluster, self.cluster.store.revision)

@@ -26,15 +26,15 @@ from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, items_of, state_of, write_some
 
 PREFIX = b"/assigned/"
-"""Below it the vault says which partition belongs here, and in which version."""
+"""Keys below it assign partitions to this node, with their versions."""
 
 
 class Crash(BaseException):
-    """The process is dead: nothing catches it."""
+    """The process is dead: no handler catches this."""
 
 
 class SimulatedClock:
-    """Time passes when somebody sleeps, or lets it."""
+    """Time passes when a task sleeps, or a test advances it."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -51,7 +51,7 @@ class SimulatedClock:
 
 
 class Steps:
-    """Counts everything that a process does outside of itself, and kills it before or after one of them."""
+    """Counts all external effects of a process, and kills it before or after one of them."""
 
     def __init__(self, crash_at: int | None = None, *, after: bool = False) -> None:
         self.names: list[str] = []
@@ -92,18 +92,18 @@ class SteppedBackend:
 
 
 class SteppedSource:
-    """A source, each question to which is a step. `faults`: what to do instead of the next questions, by name."""
+    """A source, each request to which is a step. `faults`: behaviour of the next requests, by name."""
 
     def __init__(self, make: Callable[[Driver], StoreSource], cluster: Driver, steps: Steps) -> None:
         self._make, self._source, self._steps = make, make(cluster), steps
         self.before: dict[str, Callable[[], None]] = {}
-        """Run before each question of that name: it may raise, write to the cluster, compact."""
+        """Run before each request of that name: it may raise, write to the cluster, compact."""
         self.spoil: dict[str, Callable[[Any], Any]] = {}
-        """What becomes of an answer."""
+        """A transformation of responses."""
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
 
     def connect(self, cluster: Driver) -> None:
-        """From now on another one answers."""
+        """From now on another source responds."""
         self._source = self._make(cluster)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -118,7 +118,8 @@ class SteppedSource:
 
 
 class Told:
-    """Listeners that keep in memory what the vault held when they started, and change it by what they are told."""
+    """Listeners that keep the content of the vault from their start in memory, and apply the changes that they are
+    notified of."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -158,14 +159,14 @@ class Told:
             self._move(event.key[len(PREFIX) :].decode(), event.item)
 
     def _move(self, name: str, item: Item | None) -> None:
-        """A component that runs moves its partitions by itself, as it is told."""
+        """A running component moves its partitions by itself, as notified."""
         self._node.shelf.there.pop(name, None)
         if item is not None:
             self._node.shelf.there[name] = item.value.decode()
 
 
 class Shelf:
-    """Local partitions, as a disk keeps them: a step that is interrupted leaves a half one, which looks whole."""
+    """Local partitions, as a disk stores them: an interrupted step leaves a half one, which looks complete."""
 
     def __init__(self) -> None:
         self.there: dict[str, str] = {}
@@ -206,7 +207,7 @@ class Resources:
 
 
 class Node:
-    """One start of a node. `disk` and `shelf` are what outlives it."""
+    """One start of a node. `disk` and `shelf` survive it."""
 
     def __init__(
         self,
@@ -255,7 +256,7 @@ class Node:
         return await self.follower.recover(running=running)
 
     def check(self) -> None:
-        """Vault, listeners and local resources are what the cluster says; nothing is left over."""
+        """Vault, listeners and local resources equal the cluster's state; nothing is left over."""
         assert self.vault.recovering is None
         assert self.vault.plan() is None
         assert items_of(self.vault) == state_of(self.cluster, self.vault.revision)
@@ -310,7 +311,7 @@ class Bench:
 
 
 def unavailable(times: int) -> Callable[[], None]:
-    """The meta storage has no majority for so many questions."""
+    """The metadata store has no majority for so many requests."""
     left = [times]
 
     def fail() -> None:

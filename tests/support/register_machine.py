@@ -1,4 +1,4 @@
-"""A replicated map of registers, as small as a state machine can be that checkers can look into."""
+"""A replicated map of registers: the smallest state machine that checkers can inspect."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def put(operation: str, key: str, value: str) -> bytes:
 
 
 class RegisterMachine:
-    """A `raftgroup.ports.StateMachine`. `log` is everything applied: (index, term, commands). `persist` makes all of
-    it survive `crash`; the rest is lost with the process, as it is with a write-behind store."""
+    """A `raftgroup.ports.StateMachine`. `log` is everything applied: (index, term, commands). `persist` makes all of it
+    survive `crash`; the rest is lost with the process, as it is with a write-behind store."""
 
     def __init__(self, observe: Observer = lambda *_: None) -> None:
         self.observe = observe
@@ -112,7 +112,7 @@ class _Reader:
 
 
 class _Writer:
-    """A `SnapshotWriter`: what has been received of it survives a crash, so that it can be gone on with."""
+    """A `SnapshotWriter`: received pieces survive a crash, so that the transfer can be resumed."""
 
     def __init__(self, machine: RegisterMachine, meta: SnapshotMeta) -> None:
         self._machine = machine

@@ -1,8 +1,8 @@
-"""A node that keeps partitions and looks at their TTL rule through its fence, in simulated time: whatever else can
-happen to it and to the cluster may fall between two steps of a look, and between a look and what is done by it.
+"""A node that stores partitions and checks their TTL rule through its fence, in simulated time: all other events of the
+node and the cluster may occur between two steps of a check, and between a check and its action.
 
-What must hold: nothing is moved into the trash or purged by a rule that was not in force any more, for anybody that
-could have been told so, when the node looked the last time before it (issue 4, F7, F11).
+The property: nothing is moved into the trash or deleted by a rule that was no longer in force, for any client that
+could know it, at the node's last check before it (issue 4, F7, F11).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRASH_S = 100.0
 
 
 class CheckedDisk(SimulatedDisk):
-    """`world` goes on before each act, and the act is checked."""
+    """`world` advances before each action, and the action is checked."""
 
     def __init__(self, world: RetentionWorld) -> None:
         super().__init__(world.files)
@@ -50,7 +50,7 @@ class LooksAtOnce(FencedRules):
 
 
 class PlainCache:
-    """The fault: the rule as the vault has it, with nobody asked whether that may be trusted."""
+    """Planted: the rule as the vault has it, without checking the fence."""
 
     def __init__(self, world: RetentionWorld) -> None:
         self._world = world
@@ -82,7 +82,7 @@ class RetentionWorld(World):
             self.worker._still = lambda name, rules: True  # type: ignore[method-assign]
 
     async def begin(self) -> RetentionWorld:
-        """The partitions are here, and the node serves."""
+        """The partitions are stored, and the node serves."""
         self.holder.on(self.vault)
         self.holder.wanted = {name: self.stock.has(name, name.encode() * 9) for name in DAYS}
         await self.holder.local()
@@ -98,7 +98,7 @@ class RetentionWorld(World):
         passed_s = self.now / 1e9 + self.later_s
         return WALL_S + passed_s + self.jumped_s, UP_S + passed_s
 
-    # What there is
+    # State
 
     @property
     def here(self) -> set[str]:
@@ -111,7 +111,7 @@ class RetentionWorld(World):
     # Steps
 
     def write(self, rule: TtlRule | None) -> None:
-        """Committed; nobody has been told yet."""
+        """Committed; no node has learned it yet."""
         state = dict(self.states[-1])
         if rule is None:
             if KEY not in state:
@@ -137,7 +137,7 @@ class RetentionWorld(World):
         self.renew()
 
     def answered_without_the_node(self, rule: TtlRule | None) -> None:
-        """The same while it stands still: its lease is waited for."""
+        """The same while the node is paused: its lease is waited for."""
         self.write(rule)
         self.now += LEASE_NS
         self.proceed()
@@ -163,7 +163,7 @@ class RetentionWorld(World):
         return True
 
     async def walk_about(self, passes: int = 20) -> int:
-        """How much was trashed and purged. Raises Violation."""
+        """Returns how much was trashed and deleted. Raises Violation."""
         self.wild = True
         for _ in range(passes):
             for _ in range(self.rng.randrange(8)):
@@ -175,7 +175,7 @@ class RetentionWorld(World):
         return self.acts
 
     def settled(self) -> None:
-        """Nothing is missing that is neither in the trash nor past its time."""
+        """No partition is missing that is neither in the trash nor past its TTL."""
         gone = set(DAYS) - self.here - self.in_trash
         if any(not self.holder.is_expired(name) for name in gone):
             raise Violation(f"{sorted(gone)} did not come back")

@@ -1,7 +1,8 @@
 """Simulated time and processes: one thread, one seed, one order of events.
 
 A `Process` is a `VirtualLoop` with a clock of its own (offset and rate), that can be paused and killed. The
-`Simulation` always goes on with whoever is due first; among those who are due at the same time it draws lots.
+`Simulation` always continues with the process that is due first; among those due at the same time it draws one at
+random.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 from tests.support.virtual_loop import VirtualLoop
 
 WALL_MS = 1_700_000_000_000
-"""Of the wall clock when a simulation begins."""
+"""The wall clock when a simulation begins."""
 
 
 class Stuck(AssertionError):
-    """Nothing is due any more, or the time is up, and the condition does not hold."""
+    """Nothing is due any more, or the time is over, and the condition does not hold."""
 
 
 class Process:
@@ -38,16 +39,16 @@ class Process:
         self.simulation = simulation
         self.paused = False
         self.resumed_at = 0.0
-        """When it last went on after a pause, by its clock."""
+        """When it last resumed after a pause, by its clock."""
         self.dead = False
         self.on_death: dict[object, Callable[[], None]] = {}
-        """What the world does when it is killed."""
+        """Called by the world when it is killed."""
         self.reset_peers = True
-        """Whether its system tells the others that it is gone, or nobody does."""
+        """Whether its system closes its connections, or its peers are not notified."""
         self._rate = rate
         self._offset_s = offset_s
         self.wall_offset_s = 0.0
-        """How far its wall clock is from true."""
+        """The difference of its wall clock to true time."""
         self.loop = loop(self.now)
 
     def now(self) -> float:
@@ -62,14 +63,14 @@ class Process:
         return WALL_MS + int((self.simulation.now + self.wall_offset_s) * 1000)
 
     def due(self) -> float | None:
-        """When it has something to do, in the simulation's time."""
+        """When it is due, in the simulation's time."""
         when = None if self.paused or self.dead else self.loop.next_due()
         return (
             None if when is None else max(self.simulation.now, self.simulation.now + (when - self.now()) / self._rate)
         )
 
     def call(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Run it in this process when it has its turn; never, if the process is killed before."""
+        """Run it in this process in its next turn; never, if the process is killed before."""
         if not self.dead:
             self.loop.call_soon(callback, *arguments)
 
@@ -77,7 +78,7 @@ class Process:
         return self.loop.create_task(coroutine)
 
     def pause(self) -> None:
-        """SIGSTOP: messages go on arriving, nothing runs, the clock goes on."""
+        """SIGSTOP: messages continue to arrive, nothing runs, the clock continues."""
         self.paused = True
 
     def resume(self) -> None:
@@ -100,7 +101,7 @@ class Simulation:
         self.now = 0.0
         self.turns = 0
         self.turning: Process | None = None
-        """Whose turn it is now."""
+        """The process that has its turn."""
         self.after_turn: Callable[[Process], None] = lambda _process: None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -120,7 +121,7 @@ class Simulation:
         return process
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Something happens in the world outside the processes."""
+        """An event of the world outside the processes."""
         heapq.heappush(self._events, (self.now + delay_s, next(self._order), action))
 
     def run_for(self, duration_s: float) -> None:
@@ -130,7 +131,7 @@ class Simulation:
         self.now = end
 
     def run_until(self, condition: Callable[[], bool], *, within_s: float) -> None:
-        """Raises Stuck when `condition` does not come to hold."""
+        """Raises Stuck if `condition` does not hold in time."""
         end = self.now + within_s
         while not condition():
             if not self._step(end):
@@ -177,7 +178,7 @@ class Simulation:
         self.after_turn(process)
 
     def close(self) -> None:
-        """End what is left of all processes, so that nothing of it runs when it is collected."""
+        """End the remains of all processes, so that no code of them runs when they are collected."""
         for process in [*self._processes, *self._graveyard]:
             process.loop.end()
         self._processes.clear()

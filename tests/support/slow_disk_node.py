@@ -1,7 +1,7 @@
 """`python -m tests.support.slow_disk_node SECONDS_FILE node --id n1 ...`: a node whose disk is slow.
 
-Every commit of the journal and of the store takes as many seconds longer as the file says at that moment (none while
-there is no such file). The delay lies where an fsync waits: in the threads that commit.
+Every commit of the journal and of the store takes as many seconds longer as the file contains at that moment (none if
+there is no such file). The delay is where an fsync waits: in the threads that commit.
 """
 
 from __future__ import annotations

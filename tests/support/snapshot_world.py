@@ -1,4 +1,4 @@
-"""A leader and a follower that hand over a snapshot in simulated time, over a line on which everything goes wrong."""
+"""A leader and a follower that transfer a snapshot in simulated time, over a link with all kinds of faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(slots=True)
 class Disk:
-    """What the follower keeps: pieces by transfer, over restarts, and what was installed."""
+    """The follower's disk: pieces by transfer, over restarts, and the installed snapshot."""
 
     pieces: dict[str, list[bytes]] = field(default_factory=dict)
     installed: list[list[bytes]] = field(default_factory=list)
@@ -98,7 +98,7 @@ class World:
         self.do(self.receiver.tick(self.sim.now))
         self.sim.after(0.25, self._tick)
 
-    # What goes wrong.
+    # Faults.
 
     def break_connection(self, for_s: float) -> None:
         if self.up:
@@ -112,7 +112,7 @@ class World:
         self.do(self.sender.connected(self.sim.now))
 
     def restart_follower(self, keep: float) -> None:
-        """Its process dies; of the pieces of an unfinished transfer, a part is still on its disk."""
+        """Its process dies; a part of the pieces of an unfinished transfer is still on its disk."""
         self.restarts += 1
         self.receiver = SnapshotReceiver(self.timing)
         for transfer, pieces in self.disk.pieces.items():
@@ -175,7 +175,7 @@ class World:
         self.disk.commit_index = max(meta.index, self.disk.commit_index)
         self.do(self.receiver.installed(self.sim.now))
 
-    # The line.
+    # The link.
 
     def _send(self, member: str, body: list[Any]) -> None:
         lot = self.sim.random.random
@@ -209,7 +209,7 @@ class World:
             self.do(self.sender.receive(body, self.sim.now))
 
     def check(self) -> None:
-        """What must hold at the end of every schedule."""
+        """Required at the end of every schedule."""
         assert self.sender.outcome in (TransferOutcome.INSTALLED, TransferOutcome.NOT_NEEDED), self.sender.reason
         assert self.disk.installed == [self.pieces], f"{len(self.disk.installed)} installs"
         assert self.membership == MEMBERSHIP
@@ -217,7 +217,7 @@ class World:
 
 
 def corrupted(body: list[Any], at: int) -> list[Any]:
-    """One bit of a piece is flipped; other messages go as they are (frames have a checksum of their own)."""
+    """One bit of a piece is flipped; other messages pass unchanged (frames have a checksum of their own)."""
     if len(body) != 6 or not isinstance(body[4], bytes) or not body[4]:
         return body
     data = bytearray(body[4])

@@ -1,7 +1,7 @@
-"""A process that writes a store and says what it has flushed, until it is killed: `store_writer.py DIRECTORY SEED`.
+"""A process that writes a store and prints what it has flushed, until it is killed: `store_writer.py DIRECTORY SEED`.
 
-Step n sets three keys to n, in three tables, and the applied index to n; some steps delete. Every line of its output
-is a flushed step.
+Step n sets three keys to n, in three tables, and the applied index to n; some steps delete. Every line of its output is
+a flushed step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nodes that speak SWIM over a simulated network and clock: a run is a pure function of its seed.
+"""Nodes that run SWIM over a simulated network and clock: a run is a pure function of its seed.
 
 Every datagram goes through the real wire format. The network may lose, repeat, delay and reorder; links may be cut in
-one direction; nodes may pause (what arrives waits in their socket), crash, and come back.
+one direction; nodes may pause (arriving datagrams wait in their socket), crash, and return.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SwimWorld:
         return node
 
     def start_many(self, count: int) -> list[SimNode]:
-        """All know the first one only."""
+        """All know only the first one."""
         return [self.start(f"n{number}", ["n1:7700"]) for number in range(1, count + 1)]
 
     def crash(self, node: SimNode) -> None:
@@ -76,7 +76,7 @@ class SwimWorld:
         self._at(node.paused_until, lambda: self._resume(node))
 
     def _resume(self, node: SimNode) -> None:
-        """As a real process: the timer and what waits in the socket come in any order."""
+        """As in a real process: the timer and waiting datagrams are handled in any order."""
         if self.chance.randrange(2):
             self._tick(node)
         for source, datagram in node.inbox:
@@ -94,7 +94,7 @@ class SwimWorld:
         self.now = end
 
     def run_until(self, holds: Callable[[], bool], within_s: float) -> float:
-        """How long it took. Fails when it does not hold in time."""
+        """Returns the time that it took. Fails if it does not hold in time."""
         began = self.now
         while not holds():
             assert self._events, "nothing happens any more"
@@ -150,13 +150,13 @@ class SwimWorld:
         node.swim.receive(message, source, self.now)
         self._flush(node)
 
-    # What can be seen.
+    # State.
 
     def running(self) -> list[SimNode]:
         return [node for node in self.nodes.values() if node.running]
 
     def agreed(self) -> bool:
-        """All that run know all that run as alive, as they are now, and nobody else."""
+        """All running nodes know all running nodes as alive, with their current state, and no other node."""
         wanted = sorted((node.swim.own.name, node.swim.own.instance) for node in self.running())
         return all(self.view(node) == wanted for node in self.running())
 

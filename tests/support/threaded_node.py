@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 T = TypeVar("T")
 BLOCKED_S = 0.2
-"""Long enough for a thread to reach its wait. Where it has not, a test still holds, by another way."""
+"""Long enough for a thread to reach its wait. If it has not, a test still passes, by another path."""
 
 
 class ThreadedNode:
@@ -60,7 +60,7 @@ class ThreadedNode:
         self._thread.run(until(lambda: self.group.submitted >= count))
 
     def connections(self) -> int:
-        """How many clients have open now."""
+        """How many connections clients have open."""
         return self.do(lambda: len(self._server.connections) if self._server else 0)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ def later(function: Callable[[], object], delay_s: float = BLOCKED_S) -> threadi
 
 
 def interrupt() -> None:
-    """What Ctrl-C does to the main thread."""
+    """The effect of Ctrl-C on the main thread."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

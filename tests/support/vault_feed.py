@@ -1,4 +1,4 @@
-"""A meta storage and its change feed, cut as a vault wants it: for the tests of vault and recovery."""
+"""A metadata store and its change feed, in the form that a vault needs: for the tests of vault and recovery."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.meta_driver import Driver
 
 
 def revision_at(driver: Driver, number: int) -> Revision:
-    """Everything that a retained revision changed."""
+    """All changes of a retained revision."""
     rows = next(iter(driver.store._history.revisions(number, number)), (number, []))[1]
     return Revision(number, [row[LINK_BYTES:] for row, _ in rows], driver.store.chain_at(number) or b"")
 
@@ -24,12 +24,12 @@ def revisions(driver: Driver, first: int, last: int | None = None) -> list[Revis
 
 
 def follow(vault: Vault, driver: Driver, last: int | None = None) -> None:
-    """The vault gets everything that it has not seen yet."""
+    """The vault applies everything that it does not have yet."""
     vault.apply(revisions(driver, vault.revision + 1, last))
 
 
 def state_of(driver: Driver, revision: int = 0) -> list[tuple[object, ...]]:
-    """Every live key of the meta storage, as `items_of` gives those of a vault."""
+    """Every existing key of the metadata store, in the form of `items_of` of a vault."""
     return [tuple(kv) for kv in driver.store.range(Range(b"\0", b"\0", revision=revision)).kvs]
 
 
@@ -64,7 +64,7 @@ def compact(driver: Driver, revision: int) -> None:
 
 
 def full(writes: Iterable[tuple[bytes, bytes]]) -> Driver:
-    """A meta storage with these puts in it. Nothing is compacted but by `compact`."""
+    """A metadata store with these puts. Only `compact` compacts."""
     driver = Driver(limits=Limits(), retention=Retention())
     for key, value in writes:
         driver.do(Put(key, value))

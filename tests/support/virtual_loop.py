@@ -1,8 +1,9 @@
-"""An asyncio event loop without a selector and without a clock of its own: it is told the time and turned by hand.
+"""An asyncio event loop without a selector and without a clock of its own: the simulation sets its time and runs its
+turns.
 
-What runs on it is unmodified asyncio code; a run is a pure function of its inputs. Each simulated process has a loop
-of its own, so that it can be paused (nobody turns its loop) or killed (its loop is never turned again) at any await,
-as a real process can. `simulation.py` owns the time and decides whose turn it is.
+It runs unmodified asyncio code; a run is a pure function of its inputs. Each simulated process has a loop of its own,
+so that it can be paused (its loop has no turns) or killed (its loop never has a turn again) at any await, as a real
+process can. `simulation.py` owns the time and chooses the next turn.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = _NothingToSelect()
         self.set_exception_handler(self._on_exception)
         self.exceptions: list[dict[str, Any]] = []
-        """What tasks raised that nobody awaited; the simulation fails on it."""
+        """Errors of tasks that were never awaited; the simulation fails on them."""
         self._left: set[asyncio.Task[Any]] = set()
 
     def time(self) -> float:
         return self._clock()
 
     def next_due(self) -> float | None:
-        """The loop's time at which there is something to do; None while there is nothing at all."""
+        """The loop's time of its next timer or callback; None if there is none."""
         if self._ready:
             return self.time()
         scheduled = self._scheduled
@@ -60,15 +61,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             events._set_running_loop(before)
 
     def abandon(self) -> None:
-        """The process is gone: nothing of it runs again, not even a `finally`, and nobody is told."""
+        """The process is gone: none of its code runs again, not even a `finally`, and no task is notified."""
         self._left |= asyncio.all_tasks(self)
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda _loop, _context: None)
 
     def end(self) -> None:
-        """After the run: close the coroutines that are left, and what begins when they are closed, in a loop that never
-        turns again."""
+        """After the run: close the remaining coroutines, and tasks that start during that, in a loop that never turns
+        again."""
         self.abandon()
         before, closed = events._get_running_loop(), set[asyncio.Task[Any]]()
         events._set_running_loop(self)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 async def until(holds: Callable[[], object], within_s: float = 5.0) -> None:
-    """Return once `holds()`; fail when it does not in time."""
+    """Return once `holds()`; fail if it does not in time."""
     async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""What a wired cluster has in place of sockets, the log of the group and the topology (`wired_world.py`)."""
+"""Replacements in a wired cluster for sockets, the log of the group and the topology (`wired_world.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ DEADLINE_S = 3.0
 
 
 class Wire:
-    """One way between two nodes: in order, late; held back while they are cut off; what is broken arrives no more."""
+    """One direction between two nodes: in order, delayed; held while they are cut off; after a break nothing arrives
+    any more."""
 
     def __init__(self, cluster: Cluster, a: str, b: str, arrive: Callable[[Any], None]) -> None:
         self._cluster, self._ends, self._arrive = cluster, (a, b), arrive
@@ -110,7 +111,7 @@ class Visit:
             self._holder.deliver(message)
 
     def _close_soon(self) -> None:
-        """By the other end: what is under way arrives before."""
+        """By the other end: messages in flight arrive before."""
         self._cluster.simulation.after(self._cluster.latency() + 0.02, self.close)
 
     def close(self) -> None:
@@ -121,7 +122,7 @@ class Visit:
 
 
 class Entry:
-    """Of the log. `index` counts from 1."""
+    """An entry of the log. `index` counts from 1."""
 
     def __init__(self, index: int, term: int, stamp: Sequence[int], commands: Sequence[bytes], leader: str) -> None:
         self.index, self.term, self.stamp, self.commands, self.leader = index, term, stamp, commands, leader
@@ -129,7 +130,7 @@ class Entry:
 
 
 class SimulatedGroup:
-    """The face of the group at one node."""
+    """The interface of the group at one node."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster, self._name = cluster, name
@@ -165,7 +166,7 @@ class SimulatedGroup:
         return self.leads and self._node().process.now() < self.lease_until
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
-        """What the leader has committed by now, once it is applied here."""
+        """The leader's commit index, once it is applied here."""
         node, cluster = self._node(), self._cluster
         until = node.process.now() + timeout_s
         asked = cluster.committed
@@ -196,7 +197,7 @@ class SimulatedGroup:
 
 
 class Active:
-    """In place of `ActiveNodes`: what the logical topology says."""
+    """Replaces `ActiveNodes`: the state of the logical topology."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

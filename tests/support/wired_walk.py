@@ -1,10 +1,10 @@
-"""Walks of a wired cluster: clients, readers of each vault, and what goes wrong; and the check of what they were told.
+"""Walks of a wired cluster: clients, readers of each vault, and faults; and the check of all results.
 
-All writes of a key are ordered by their revisions. So the history of a key is linearizable if nobody is told a version
-older than one that was told, or answered, before the question began, and none that was not committed when it ended. A
-key that is gone may have gone by several deletes: the oldest that fits is what is known of it then.
+All writes of a key are ordered by their revisions. So the history of a key is linearizable if no result is older than
+one that was returned, or acknowledged, before the request began, and none was uncommitted when it ended. An absent key
+may have been deleted by several deletes: the oldest possible one is assumed.
 
-`python -m tests.support.wired_walk FIRST COUNT` walks on.
+`python -m tests.support.wired_walk FIRST COUNT` continues the walks.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SETTLE_S = 4.0
 
 
 class Violation(AssertionError):
-    """Somebody was told what must not be."""
+    """A client or reader got a result that must not occur."""
 
 
 class History:
-    """Of all keys, as it is committed; `floor`: what is known of each key by whoever asks next."""
+    """Of all keys, as committed; `floor`: the oldest acceptable version of each key for the next request."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -74,7 +74,7 @@ class History:
         self.floor[key] = max(self.floor.get(key, 0), version)
 
     def told(self, kind: str, who: str, key: bytes, version: int | None, floor: int) -> None:
-        """`version`: None where the key was said not to be there."""
+        """`version`: None if the key was reported as absent."""
         self.checked[kind] += 1
         if version is None:
             gone = [0, *(revision for revision, present in self.versions.get(key, []) if not present)]
@@ -101,14 +101,14 @@ class Walk:
         self.cluster.on_applied = self._applied
         self.simulation.after_turn = self._after_turn
         self.strict_since = 0
-        """The revision at which s/ became strict, once that was answered; 0 while it may not be strict."""
+        """The revision at which s/ became strict, once that was acknowledged; 0 while it may not be strict."""
         self.quiet = False
         self.resumed = dict.fromkeys(self.cluster.names, 0.0)
         self.seen: dict[tuple[int, str], int] = {}
         self.longest_wait = 0.0
         self.served: set[str] = set()
 
-    # What is watched
+    # Checks
 
     def _applied(self, node: Node, entry: Entry) -> None:
         self.history.committed(node)
@@ -197,7 +197,7 @@ class Walk:
         return key.startswith(b"t/")
 
     async def _reader(self, name: str) -> None:
-        """A process of its own beside the node's vault, with the clock of that machine."""
+        """A separate process beside the node's vault, with the clock of that machine."""
         clock_ns = lambda: int(self.cluster.nodes[name].process.now() * 1e9)  # noqa: E731
         reader = VaultReader.over(self.cluster.nodes[name].vault, clock_ns=clock_ns, wait_s=0.3)
         while True:
@@ -227,7 +227,7 @@ class Walk:
             if kind is Mode.STRICT:
                 self.strict_since = result.revision
 
-    # What goes wrong
+    # Faults
 
     async def _flushes(self) -> None:
         while True:
@@ -355,7 +355,7 @@ class Walk:
             self.cluster.watched.append((node, node.process.start(self._client(node.name))))
 
     async def _in_node(self, name: str, request: Command) -> Any:
-        """Asked for from outside. Raises Unavailable where the node does not answer."""
+        """A request from outside. Raises Unavailable if the node does not respond."""
         node, loop = self.cluster.nodes[name], asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
 
@@ -399,7 +399,7 @@ class Walk:
             self.cluster.elect(free)
 
     def _is_settled(self) -> None:
-        """When nothing goes wrong any more everything is released, and everybody serves."""
+        """Without faults every change is released, and every node serves."""
         for name, node in self.cluster.nodes.items():
             state = f"{node.holder.core.state}, {node.holder.why}, LV {node.vault.revision} of {self.history.revision}"
             if not node.holder.serves:

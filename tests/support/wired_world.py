@@ -1,9 +1,9 @@
-"""Nodes of a cluster with the fencing that they really have, in simulated time: what is simulated is round about it.
+"""Nodes of a cluster with their real fencing, in simulated time: only the surroundings are simulated.
 
-Real: the store, `MemberFencing` (strict log, answers, grantor, registry, holder, gate, link), `KeyValues`, the vault
-over memory with its fence page, recovery and the leaps of a member's vault, `VaultReader`. Simulated: the log of the
-group and who leads it, the network, clocks (within the bound), disks, pauses and deaths. A walk is a
-function of its seed.
+Real: the store, `MemberFencing` (strict log, responses, lease server, registry, lease client, gate, leader connection),
+`KeyValues`, the vault over memory with its fence page, recovery and the flush batches of a member's vault,
+`VaultReader`. Simulated: the log of the group and its leader, the network, clocks (within the bound), disks, pauses and
+kills. A walk is a function of its seed.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Node:
             )
 
     def flush(self) -> None:
-        """The store has been flushed: the vault may leap."""
+        """The store has been flushed: the vault may apply the batch."""
         keys = sorted(self.dirty)
         self.dirty.clear()
         self.tables.owner.saving()
@@ -177,7 +177,7 @@ class Node:
 
 
 class Dirty(StoreListener):
-    """Collects the keys that the next flush has."""
+    """Collects the keys of the next flush."""
 
     def __init__(self, keys: set[bytes]) -> None:
         self._keys = keys
@@ -187,7 +187,7 @@ class Dirty(StoreListener):
 
 
 class Silent:
-    """Listeners that listen to nothing."""
+    """Listeners without effect."""
 
     async def start(self) -> None: ...
 
@@ -197,7 +197,7 @@ class Silent:
 
 
 class Cluster:
-    """Three nodes. `followers`: whose vaults take every revision, with the gate of a node that keeps no log."""
+    """Three nodes. `followers`: nodes whose vaults apply every revision, with the gate of a node without a log."""
 
     def __init__(self, seed: int, *, calm: bool = False, node_class: type[Node] = Node) -> None:
         self.simulation = Simulation(seed)
@@ -278,7 +278,7 @@ class Cluster:
         self._boot(name, node.backend, node.buffer)
 
     def _pull(self, node: Node) -> None:
-        """What is committed arrives at a node some time, in order."""
+        """Committed entries arrive at a node some time, in order."""
         if node.process.dead:
             return
         if not (self.leader is None or self.is_cut(node.name, self.leader)) or node.name == self.leader:
@@ -345,7 +345,7 @@ class Cluster:
         node.fencing.led(True, term)
 
     def propose(self, node: Node, commands: Sequence[bytes], done: Callable[[Any], None], timeout_s: float) -> None:
-        """At the leader, or by way of it; exactly one end, in the process that asked."""
+        """At the leader, or forwarded to it; exactly one end, in the process that asked."""
         ended = False
 
         def end(outcome: Any) -> None:
@@ -407,7 +407,7 @@ class Cluster:
     # The end
 
     def check(self) -> None:
-        """Nothing has failed that must not."""
+        """No component has failed unexpectedly."""
         for node, task in self.watched:
             if task.done() and not task.cancelled() and not node.process.dead and task.exception() is not None:
                 raise AssertionError(f"seed {self.simulation.seed}: {node.name} failed") from task.exception()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from palisade.api.http.problems import problem_of
-from palisade.api.stream.frame_checks import told
+from palisade.api.stream.frame_checks import error_fields
 from palisade.metastore.errors import Compacted
 from palisade.wire.error_codes import error_of
 from palisade.wire.fencing_errors import ReleasePending
@@ -15,7 +15,7 @@ from palisade.wire.fencing_errors import ReleasePending
 
 @pytest.mark.parametrize("error", [ReleasePending.of(9, "; n3 has to stage it"), Compacted("gone", 9)])
 def test_the_revision_of_an_error_gets_over_the_stream(error: Exception) -> None:
-    heard = error_of(*told(error))
+    heard = error_of(*error_fields(error))
     assert (type(heard), str(heard), vars(heard)) == (type(error), str(error), vars(error))
 
 

@@ -1,17 +1,18 @@
 """Three fixes around aiohttp, for every HTTP server of a node. Each has a test that fails without it.
 
 1. *Memory of closed connections is freed at once* (docs/bugs-found.md; a node collects cycles rarely, `node/run.py`).
-   aiohttp leaves four cycles: the task of a connection whose client hangs up while the rest of a refused body is read
-   ends with an error whose traceback has the frame that names the task (the error is taken out of the task); the
-   request holds the error of a route that is not found (`problems.py` drops its traceback); an unknown `Expect` is an
-   error in a frame of its own traceback (answered earlier); a body that breaks off holds the error whose traceback has
-   the request (answered, too).
-2. *An `Expect` header is refused in words that can be sent*, whatever bytes it has. aiohttp quotes it in its 417; that
-   fails for what is not UTF-8: a 500 and a page in the log for each. It does so before any route or middleware, so
-   the header is made readable where requests are made.
-3. *The log has faults of the node only.* Errors of clients are answered, not logged: a client could fill the disk.
-   Nor is it logged that a request ended at the moment at which aiohttp, told to close, had stopped waiting for it:
-   aiohttp notifies a future that is gone and calls that an error. Errors of handlers never come to that place.
+   aiohttp leaves four cycles. (a) If a client disconnects while the rest of a refused body is read, the task of the
+   connection ends with an error whose traceback refers to the task: the error is removed from the task. (b) The request
+   holds the error of a route that is not found: `problems.py` drops its traceback. (c) An unknown `Expect` raises an
+   error in a frame of its own traceback: such requests are answered earlier. (d) A truncated body holds the error whose
+   traceback refers to the request: it is answered, too.
+2. *A refused `Expect` header gets a response that can be sent*, whatever bytes it contains. aiohttp quotes the header
+   in its 417, which fails if it is not UTF-8: a 500 and a traceback in the log for each request. This happens before
+   any route or middleware, so the header is made readable where requests are created.
+3. *The log contains faults of the node only.* Errors of clients are answered and not logged, since a client could fill
+   the disk. Also not logged: a request that ends at the moment at which aiohttp, while closing, has stopped waiting for
+   it; aiohttp then notifies a future that is gone and reports that as an error. Errors of handlers never reach this
+   place.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ EXPECT = "Expect"
 _OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 _OUTSIDE_OF_HANDLERS = "Unhandled exception"
 LINGERING_S = 2.0
-"""How long the rest of a refused body is read for, so that the client comes to read why it was refused. Where handlers
-do not end with their clients, the connection of one that has hung up is kept as long."""
+"""How long the rest of a refused body is read, so that the client reads the reason of the refusal. Where handlers do
+not end with their clients, a disconnected connection is kept as long."""
 
 
 def fix(server: Any) -> None:
@@ -72,7 +73,7 @@ def _with_readable_expect(message: Any) -> Any:
 
 
 def _forget_end(task: asyncio.Task[Any]) -> None:
-    """Asking a cancelled task for its end takes the error out of it."""
+    """Retrieving the result of a cancelled task removes the error from it."""
     if task.cancelled():
         with suppress(asyncio.CancelledError):
             task.exception()

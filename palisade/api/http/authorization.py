@@ -1,6 +1,6 @@
-"""The gate in front of every handler of HTTP: who asks, by the header Authorization, and whether that one may.
+"""The middleware that authenticates every HTTP request by its Authorization header and checks its permissions.
 
-A handler runs only behind it. What runs on afterwards, a watch, asks again before each thing that it tells.
+Handlers run only after it has passed. A handler that goes on afterwards, a watch, checks again before each event.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aiohttp import web
 from palisade.api.http.callers import HttpCallers, set_caller
 from palisade.api.http.etcd_api import refused
 from palisade.api.http.protobuf_json import BadJson
-from palisade.api.http.reauthorize import STILL
+from palisade.api.http.reauthorize import REAUTHORIZE
 from palisade.api.http.route_permissions import Rule, rule_of
 from palisade.api.permission_lookups import NOTHING, Lookups
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import Needs
 from palisade.wire.auth_errors import PermissionDenied
 
@@ -25,10 +25,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AuthorizationGate:
-    """The middleware of one server. `authorizer` None: every client may do everything. `callers`: for the front."""
+    """The middleware of one server. `authorizer` None: every client may do everything. `callers`: for the fast path."""
 
-    def __init__(self, authorizer: Authorizer | None, look: Lookups = NOTHING) -> None:
-        self._authorizer, self._look = authorizer, look
+    def __init__(self, authorizer: Authorizer | None, lookups: Lookups = NOTHING) -> None:
+        self._authorizer, self._lookups = authorizer, lookups
         self.callers = None if authorizer is None else HttpCallers(authorizer)
 
     @web.middleware
@@ -37,7 +37,7 @@ class AuthorizationGate:
         if authorizer is None or callers is None:
             return await handler(request)
         rule = rule_of(request.method, path_of(request))
-        if rule is Who.OPEN:
+        if rule is Access.OPEN:
             return await handler(request)
         try:
             await self._admit(authorizer, callers, request, rule)
@@ -51,23 +51,23 @@ class AuthorizationGate:
     async def _admit(
         self, authorizer: Authorizer, callers: HttpCallers, request: web.Request, rule: Rule | None
     ) -> None:
-        where, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
-        caller = await callers.later(request.headers.get("Authorization"), where, action)
+        address, action = request.remote or "", f"{request.method} {request.rel_url.raw_path}"
+        caller = await callers.authenticate(request.headers.get("Authorization"), address, action)
         if rule is None:
-            error = PermissionDenied("no rule says which callers may do this: a fault of this version; report it")
-            authorizer.refused(error, caller.rights.who, where, action)
+            error = PermissionDenied("this route has no permission rule: this is a bug, report it")
+            authorizer.refused(error, caller.rights.name, address, action)
             raise error
-        if isinstance(rule, Who):
-            caller.enter(rule)
+        if isinstance(rule, Access):
+            caller.require_access(rule)
         else:
-            caller.require(await rule(request, self._look))
+            caller.require(await rule(request, self._lookups))
         set_caller(request, caller)
         identity = caller.identity
 
-        async def still(needs: Needs) -> None:
+        async def reauthorize(needs: Needs) -> None:
             (await authorizer.rights(identity)).check(needs)
 
-        request[STILL] = still
+        request[REAUTHORIZE] = reauthorize
 
 
 def path_of(request: web.Request) -> str | None:

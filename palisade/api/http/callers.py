@@ -1,7 +1,7 @@
-"""The caller of a request over HTTP, by its header Authorization.
+"""Authenticates requests over HTTP by their Authorization header: the caller that `KeyValues` checks, on every path.
 
-Its rights are those at the time when the request is read. Usually they are known within that turn of the loop; if they
-have to be fetched, only this request waits.
+The rights are those at the moment at which the request is read. Usually they are known in the same turn of the event
+loop; if they have to be fetched, only this request waits.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from palisade.service.authorization.authorizer import Authorizer, who_shows
-from palisade.service.authorization.callers import KnownCaller, Who
+from palisade.service.authorization.authorizer import Authorizer, claimed_identity
+from palisade.service.authorization.callers import Access, AuthenticatedCaller
 from palisade.service.callers import EVERYBODY, Caller
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
@@ -24,7 +24,7 @@ _CALLER = "palisade.caller"
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Of a request that has passed the gate."""
+    """The caller of a request that has passed `AuthorizationGate`."""
     found: Caller = request.get(_CALLER, EVERYBODY)
     return found
 
@@ -39,10 +39,10 @@ class HttpCallers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
-        """Execute the plan for its caller, or refuse it."""
+        """Run the plan with the rights of the caller, or refuse the request."""
         authorizer, hot = self._authorizer, plan.hot
         try:
-            known = authorizer.known_now(plan.authorization)
+            known = authorizer.try_authenticate(plan.authorization)
         except AuthorizationError as error:
             self.refused(error, plan.authorization, where, plan)
             hot.refuse(error, reply)
@@ -51,36 +51,36 @@ class HttpCallers:
             hot.refuse(error, reply)
             return
         if known is None:
-            task = asyncio.get_running_loop().create_task(self._later(plan, body, reply, where))
+            task = asyncio.get_running_loop().create_task(self._authenticate_and_run(plan, body, reply, where))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        caller = KnownCaller(authorizer, *known, where, plan)
-        if hot.who is Who.BY_REQUEST:
+        caller = AuthenticatedCaller(authorizer, *known, where, plan)
+        if hot.access is Access.PER_REQUEST:
             plan.call(body, reply, caller)
         else:
-            self._enter(caller, plan, body, reply)
+            self._run_if_permitted(caller, plan, body, reply)
 
     @staticmethod
-    def _enter(caller: KnownCaller, plan: RequestPlan, body: bytes, reply: HttpReply) -> None:
+    def _run_if_permitted(caller: AuthenticatedCaller, plan: RequestPlan, body: bytes, reply: HttpReply) -> None:
         hot = plan.hot
         try:
-            caller.enter(hot.who)
+            caller.require_access(hot.access)
         except AuthorizationError as error:
             hot.refuse(error, reply)
         else:
             plan.call(body, reply, caller)
 
-    async def _later(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
+    async def _authenticate_and_run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
         try:
-            caller = await self.later(plan.authorization, where, plan)
+            caller = await self.authenticate(plan.authorization, where, plan)
         except Exception as error:
             plan.hot.refuse(error, reply)
         else:
-            self._enter(caller, plan, body, reply)
+            self._run_if_permitted(caller, plan, body, reply)
 
-    async def later(self, header: str | None, where: str, action: object) -> KnownCaller:
-        """Raises AuthorizationError, which is in the audit log then."""
+    async def authenticate(self, header: str | None, where: str, action: object) -> AuthenticatedCaller:
+        """Raises AuthorizationError, which is then in the audit log."""
         authorizer = self._authorizer
         try:
             identity = await authorizer.identify(from_header(header), where)
@@ -88,11 +88,11 @@ class HttpCallers:
         except AuthorizationError as error:
             self.refused(error, header, where, action)
             raise
-        return KnownCaller(authorizer, identity, rights, where, action)
+        return AuthenticatedCaller(authorizer, identity, rights, where, action)
 
     def refused(self, error: AuthorizationError, header: str | None, where: str, action: object) -> None:
         try:
-            who = who_shows(from_header(header))
+            caller = claimed_identity(from_header(header))
         except AuthorizationError:
-            who = "nobody"
-        self._authorizer.refused(error, who, where, str(action))
+            caller = "unauthenticated client"
+        self._authorizer.refused(error, caller, where, str(action))

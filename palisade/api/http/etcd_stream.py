@@ -20,7 +20,7 @@ from palisade.api.http.etcd_watch import WatchStream
 from palisade.api.http.json_objects import ObjectCutter
 from palisade.api.http.open_streams import endless
 from palisade.api.http.protobuf_json import BadJson, read_text, read_value
-from palisade.api.http.reauthorize import still_of
+from palisade.api.http.reauthorize import reauthorize_of
 from palisade.api.http.request_body import not_as_said
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import LeaseKeepAlive
@@ -46,7 +46,7 @@ class EtcdStreams:
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         lines = EtcdLines(request)
-        stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s, still_of(request))
+        stream = WatchStream(self._service, self._api.header, lines.write, self._progress_s, reauthorize_of(request))
         try:
             async for message in messages_of(request):
                 asked = decode_watch(message)
@@ -61,11 +61,11 @@ class EtcdStreams:
         return await lines.finish()
 
     async def keep_alive(self, request: web.Request) -> web.StreamResponse:
-        lines, still, lease_keys = EtcdLines(request), still_of(request), self._service.lease_keys
+        lines, reauthorize, lease_keys = EtcdLines(request), reauthorize_of(request), self._service.lease_keys
         try:
             async for message in messages_of(request):
                 lease_id = decode_lease_id(message)
-                await still(needs_of(LeaseKeepAlive(lease_id), lease_keys))
+                await reauthorize(needs_of(LeaseKeepAlive(lease_id), lease_keys))
                 await lines.write(await self._keep_alive(lease_id))
         except ConnectionResetError:
             raise

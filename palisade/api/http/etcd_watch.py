@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from palisade.api.http import etcd_encode as encode
 from palisade.api.http.etcd_decode import WatchCancel, WatchCreate, WatchProgress
-from palisade.api.http.reauthorize import Still, everybody
+from palisade.api.http.reauthorize import Reauthorize, permit_all
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import FROM_KEY, WatchRequest
 from palisade.metastore.results import RevisionEvents
@@ -46,13 +46,18 @@ class OneWatch:
 
 
 class WatchStream:
-    """`progress_s`: how long a watch that asked for progress notifications may be silent. `still`: asked when a watch
-    is made and before each thing that it tells; raises AuthorizationError."""
+    """`progress_s`: how long a watch that asked for progress notifications may be silent. `reauthorize`: called when
+    a watch is created and before each of its events; raises AuthorizationError."""
 
     def __init__(
-        self, service: KeyValues, header: encode.Header, write: Write, progress_s: float, still: Still = everybody
+        self,
+        service: KeyValues,
+        header: encode.Header,
+        write: Write,
+        progress_s: float,
+        reauthorize: Reauthorize = permit_all,
     ) -> None:
-        self._still = still
+        self._reauthorize = reauthorize
         self._service = service
         self._header = header
         self._write = write
@@ -107,7 +112,7 @@ class WatchStream:
 
     async def _denied(self, needs: Needs) -> str | None:
         try:
-            await self._still(needs)
+            await self._reauthorize(needs)
         except AuthorizationError:
             return DENIED
         return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from palisade.api.http.callers import HttpCallers
-from palisade.api.http.overload_reply import TurnedAway
+from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
     AUTHORIZATION,
@@ -214,7 +214,7 @@ class HttpConnection(asyncio.Protocol):
         if welcome is Admittance.IS_CLOSED:
             self._transport.abort()
         elif welcome is Admittance.IS_TOLD:
-            self._delegate = TurnedAway(self._server.room.reason)
+            self._delegate = OverloadReply(self._server.room.reason)
             self._delegate.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -15,7 +15,7 @@ from palisade.service.key_values import KeyValues
 
 
 class FeedRoutes:
-    """Any member of the Raft group answers."""
+    """Served by every member of the Raft group."""
 
     def __init__(self, service: KeyValues) -> None:
         self._answers = FeedAnswers(service)

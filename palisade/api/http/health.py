@@ -1,4 +1,4 @@
-"""/livez, /readyz, /metrics, /openapi.json: of any node, whatever it is."""
+"""/livez, /readyz, /metrics, /openapi.json: served by every kind of node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from palisade.topology.topology import nothing_to_refresh
 
 
 class Health:
-    """`not_ready`: the reasons why the node should not get requests now. `refresh`: before the metrics are read."""
+    """`not_ready`: the reasons why the node should not get requests now. `refresh`: called before the metrics are
+    read."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Health:
         ]
 
     async def live(self, request: web.Request) -> web.Response:
-        """The process answers; nothing is said about the cluster."""
+        """The process responds; independent of the cluster."""
         return answer({"live": True})
 
     async def ready(self, request: web.Request) -> web.Response:

@@ -1,8 +1,8 @@
-"""A stream of JSON objects, cut where each of them ends. Pure.
+"""Splits a stream of JSON objects. Pure.
 
-Every byte is looked at once, in whatever pieces it arrives: a client that sends a message byte by byte costs no more
-than one that sends it whole. Whether what was cut out is JSON is for whoever reads it to say; but what is nested deeper
-than any message is refused where it begins: to count 200 KB of braces takes 80 ms.
+Every byte is examined once, whatever the sizes of the pieces: a client that sends a message byte by byte costs no more
+than one that sends it whole. The reader of an object checks that it is JSON. Objects that are nested deeper than any
+message are refused where the nesting exceeds the limit: counting 200 KB of braces would take 80 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEPTH_MAX = 100
 
 
 class ObjectCutter:
-    """`rest` is what has come behind the last end: perhaps the beginning of an object, perhaps none at all."""
+    """`rest`: the bytes after the last complete object; perhaps the beginning of the next one."""
 
     def __init__(self) -> None:
         self.rest = bytearray()
@@ -26,8 +26,8 @@ class ObjectCutter:
         self._in_text = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The objects that end in this piece, each with whatever stands in front of it. Raises BadJson for one that is
-        nested too deeply."""
+        """The objects that end in this piece, each with the bytes in front of it. Raises BadJson for one that is nested
+        too deeply."""
         self.rest += piece
         found: list[bytes] = []
         while (end := self._next_end()) is not None:
@@ -37,7 +37,7 @@ class ObjectCutter:
         return found
 
     def _next_end(self) -> int | None:
-        """Where the object ends that is under way; None: not in what has come so far."""
+        """Where the object that has begun ends; None if it does not end in the bytes so far."""
         while (match := MARKS.search(self.rest, self._seen)) is not None:
             mark, self._seen = match[0][0], match.end()
             if self._in_text:

@@ -1,4 +1,4 @@
-"""What `/metrics` shows, made at the moment of asking from the state of the node and its counters."""
+"""The metrics of a member of the Raft group, computed at the time of each scrape from its state and counters."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ class Exposition(Collector):
         yield gauge("palisade_applied_index", "Index of the last applied entry.", status.applied_index)
         yield gauge("palisade_synced_index", "Index of the last entry that is on disk.", status.synced_index)
         yield gauge("palisade_log_entries", "Entries that the log holds.", status.last_index - status.first_index)
-        yield gauge("palisade_quorum_lease_seconds", "How long reads need no round.", status.lease_remaining_ms / 1000)
+        yield gauge(
+            "palisade_quorum_lease_seconds", "How long reads need no network round.", status.lease_remaining_ms / 1000
+        )
         yield gauge("palisade_members", "Members of the group.", len(status.members))
 
     def _authorization(self) -> Iterator[Metric]:
         authorizer = self._services.authorizer
-        yield gauge("palisade_authorization", "1 where users have to sign in.", authorizer is not None)
+        yield gauge("palisade_authorization", "1 where authorization is on.", authorizer is not None)
         if authorizer is not None:
             refusals, logins = sorted(authorizer.refusals.items()), sorted(authorizer.logins.items())
             yield counters("palisade_authorization_refusals", "Requests that were refused.", "reason", refusals)
@@ -64,7 +66,11 @@ class Exposition(Collector):
 
     def _store(self) -> Iterator[Metric]:
         store = self._service.store
-        yield gauge("palisade_generation", "How often history was broken, and one.", store.lineage.generation)
+        yield gauge(
+            "palisade_generation",
+            "Generation of the cluster; a restore or a forced cluster raises it.",
+            store.lineage.generation,
+        )
         yield gauge("palisade_revision", "LM: the latest revision.", store.revision)
         yield gauge("palisade_minimal_revision", "MM: the oldest readable revision.", store.minimal_revision)
         yield gauge("palisade_keys", "Keys that exist.", store.key_count)

@@ -1,4 +1,4 @@
-"""Families of metrics, in a word each. Pure."""
+"""Short constructors of metric families. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counter(name: str, text: str, value: float) -> Metric:
 
 
 def gauges(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
-    """One for each value of the label."""
+    """One metric for each value of the label."""
     family = GaugeMetricFamily(name, text, labels=[label])
     for each, value in values:
         family.add_metric([each], float(value))

@@ -1,4 +1,4 @@
-"""Answers that have no end of their own: known to the server, so that it can end them when it stops."""
+"""Responses without an end of their own: registered at the server, which ends them when it stops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STREAMS: web.AppKey[set[asyncio.Task[Any]]] = web.AppKey("streams", set)
 
 @contextmanager
 def endless(request: web.Request) -> Iterator[None]:
-    """Around the work of a handler that ends when its client hangs up, or when the server stops."""
+    """Wraps a handler that ends when its client disconnects or the server stops."""
     streams, task = request.app[STREAMS], asyncio.current_task()
     if task is not None:
         streams.add(task)

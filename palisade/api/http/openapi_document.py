@@ -1,7 +1,8 @@
-"""The OpenAPI document of each kind of node: which paths it serves is in `openapi.json`, and tested against its server.
+"""The OpenAPI document of each kind of node. `openapi.json` lists the paths of each kind; a test compares it with the
+servers.
 
-An operation says who serves it by `x-served-by`; without that it is a member of the Raft group alone. The document that
-a node gives out has the operations that it serves itself, so it never promises what would be refused.
+`x-served-by` of an operation names the kinds of node that serve it; without it, members of the Raft group alone do. The
+document that a node returns has only the operations that this node serves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class DocumentKind(enum.Enum):
 
 @cache
 def document_of(kind: DocumentKind) -> bytes:
-    """As JSON. That of a member is the whole one that is in the distribution."""
+    """As JSON. A member returns the complete document."""
     whole = resources.files("palisade.api").joinpath("openapi.json").read_bytes()
     if kind is DocumentKind.MEMBER:
         return whole
@@ -31,10 +32,12 @@ def document_of(kind: DocumentKind) -> bytes:
 
 
 def only(document: dict[str, Any], kind: DocumentKind) -> dict[str, Any]:
-    """What a node of this kind serves."""
+    """The document reduced to what a node of this kind serves."""
     paths = {path: serves(item, kind) for path, item in document["paths"].items()}
     info = document["info"]
-    said = f"This is a node of the kind `{kind.value}`: it serves these paths; for others ask a member of the cluster."
+    said = (
+        f"This is a node of the kind `{kind.value}`. It serves these paths; a member of the cluster serves the others."
+    )
     return {
         **document,
         "info": {**info, "description": said},

@@ -1,4 +1,5 @@
-"""A client for whom there is no room: its first request is answered with why, and its connection ends."""
+"""Refuses a client beyond the connection limit: its first request gets a 503 with the reason, then the connection is
+closed."""
 
 from __future__ import annotations
 
@@ -11,25 +12,25 @@ from palisade.api.http.request_head import make_head
 
 GRPC_UNAVAILABLE = 14
 REQUEST_LINE_BYTES = 64
-PATIENCE_S = 1.0
+REQUEST_WAIT_S = 1.0
 
 
-class TurnedAway(asyncio.Protocol):
-    """The answer comes after the request: whoever is answered earlier may never read it. Who asks nothing
-    goes without an answer, after a moment."""
+class OverloadReply(asyncio.Protocol):
+    """The response is sent after the request has arrived: a client may never read an earlier one. A client that sends
+    nothing is disconnected after a moment."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
         self._transport: asyncio.Transport | None = None
-        self._impatient: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._impatient = asyncio.get_running_loop().call_later(PATIENCE_S, self._transport.close)
+        self._timer = asyncio.get_running_loop().call_later(REQUEST_WAIT_S, self._transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._impatient is not None:
-            self._impatient.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():

@@ -1,4 +1,4 @@
-"""What `/metrics` shows of the partitions that a node keeps, and of those that are past their time (P6)."""
+"""Metrics of the partitions that a node stores and of those that are past their TTL (P6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palisade.segments.view import counts_of
 
 
 def partition_families(holder: PartitionHolder | None) -> Iterator[Metric]:
-    """Nothing on a node that keeps none."""
+    """Empty on a node that stores none."""
     if holder is None:
         return
     tally, retention = holder.tally, holder.retention_view()
@@ -23,5 +23,5 @@ def partition_families(holder: PartitionHolder | None) -> Iterator[Metric]:
     yield counter("palisade_partitions_purged", "Partitions past their TTL that were removed for good.", tally.purged)
     yield counter("palisade_partitions_restored", "Partitions that came back from the trash.", tally.restored)
     yield gauge("palisade_retention_works", "1 while TTL rules can be trusted and acted on.", retention["works"])
-    yield counter("palisade_retention_passes", "Looks for what is past its TTL.", retention["passes"])
-    yield counter("palisade_retention_refused", "Looks that the fence refused.", retention["refused"])
+    yield counter("palisade_retention_passes", "Checks for partitions past their TTL.", retention["passes"])
+    yield counter("palisade_retention_refused", "Checks that the fence refused.", retention["refused"])

@@ -1,7 +1,7 @@
-"""Every error of the HTTP API as a problem (RFC 9457), and on the /v3 paths in the words of etcd.
+"""Errors of the HTTP API as problem documents (RFC 9457), on the /v3 paths in etcd's form.
 
-What nobody foresaw is logged, and answered without its details. A request that a web page of another origin makes is
-refused: whoever opens a page in a browser must not have it read or change the store.
+Unexpected errors are logged with their traceback and answered without details. Requests from web pages of another
+origin are refused, so that a page that a user opens in a browser cannot read or change the store.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 
 PROBLEM_TYPE = "urn:palisade:problem:"
 CHALLENGE = 'Basic realm="palisade", charset="UTF-8", Bearer realm="palisade"'
-UNKNOWN_HINT = (
-    "; it may be applied or not. Read before you decide, or repeat the request with the Idempotency-Key that it had"
-)
+UNKNOWN_HINT = "; it may be applied or not. Read the key first, or repeat the request with the same Idempotency-Key"
 OF_EVERY_ANSWER = {"Content-Type", "Content-Length", "Retry-After"}
 GRPC_OF_STATUS = {403: 7, 404: 5, 405: 12, 408: 4, 413: 3, 415: 3, 501: 12}
 CODE_OF_STATUS = {
@@ -47,7 +45,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Forbidden(PalisadeError):
-    """A request that a web page of another origin made."""
+    """A request of a web page of another origin."""
 
     code = "forbidden"
 
@@ -67,11 +65,11 @@ def problem_response(
 
 
 def problem_of(error: Exception) -> web.Response:
-    """The answer to a request that came to `error`."""
+    """The response to a request that failed with `error`."""
     row = refusal_of(error)
     if row is INTERNAL:
-        log.error("a request failed", exc_info=error)
-        return problem_response(row.status, row.code, row.title, "the log of the node says more")
+        log.error("request failed", exc_info=error)
+        return problem_response(row.status, row.code, row.title, "unexpected error; see the log of the node")
     more: dict[str, Any] = {"retry": bool(getattr(error, "retry", False))}
     if isinstance(error, Compacted):
         more["minimal_revision"] = error.minimal_revision
@@ -128,15 +126,15 @@ async def errors_as_answers(request: web.Request, handler: Handler) -> web.Strea
 
 
 def http_error(request: web.Request, error: web.HTTPException, etcd: bool) -> web.Response:
-    """What aiohttp refuses by itself."""
+    """Refusals by aiohttp itself."""
     detail = error.text or error.reason
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
     if error.status == 404:
-        detail = f"there is nothing at {request.path}; /openapi.json lists what there is"
+        detail = f"unknown path {request.path}; /openapi.json lists the paths of this node"
     elif error.status == 405:
-        detail = f"{request.path} does not know {request.method}, but {error.headers.get('Allow', 'nothing')}"
+        detail = f"{request.path} does not support {request.method}; supported: {error.headers.get('Allow', 'none')}"
     elif error.status == 413:
-        detail = "the body is larger than the largest request: split it"
+        detail = "the body exceeds the size limit of requests: split it"
     if etcd:
         answer = etcd_error(error.status, detail)
         answer.headers.update(headers or {})
@@ -158,7 +156,7 @@ def late_body() -> bytes:
 
 
 def refuse_other_origins(request: web.Request) -> None:
-    """Raises Forbidden. Browsers send Origin with whatever a page asks of another host, or changes on its own."""
+    """Raises Forbidden. Browsers send Origin with every cross-origin request and every change that a page makes."""
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
-        raise Forbidden(f"a page of {origin[:100]} must not use this API: only pages of {request.host} may")
+        raise Forbidden(f"a web page of {origin[:100]} must not use this API: only pages of {request.host} may")

@@ -1,4 +1,4 @@
-"""May who asked still do this? For answers that go on: a watch asks before each thing that it tells."""
+"""Checks the caller's permissions again, for responses that go on: a watch does so before each event."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from aiohttp import web
 
 from palisade.service.authorization.needs import Needs
 
-Still = Callable[[Needs], Awaitable[None]]
-"""Raises AuthorizationError where who asked may not (any more)."""
+Reauthorize = Callable[[Needs], Awaitable[None]]
+"""Raises AuthorizationError if the caller does not have these rights, or has lost them."""
 _RequestKey: Any = getattr(web, "RequestKey", lambda name, _: f"palisade.{name}")
-"""What newer versions of aiohttp want as a key."""
-STILL: Any = _RequestKey("authorization", object)
+"""Newer versions of aiohttp want this as the type of a key."""
+REAUTHORIZE: Any = _RequestKey("authorization", object)
 
 
-async def everybody(_: Needs) -> None:
-    """Where nobody is asked who they are."""
+async def permit_all(_: Needs) -> None:
+    """Where authorization is off."""
 
 
-def still_of(request: web.Request) -> Still:
-    found: Still = request.get(STILL, everybody)
+def reauthorize_of(request: web.Request) -> Reauthorize:
+    found: Reauthorize = request.get(REAUTHORIZE, permit_all)
     return found

@@ -1,4 +1,4 @@
-"""Reading requests of /v1: bodies, JSON objects and query parameters. Every complaint names the field."""
+"""Reads requests of /v1: bodies, JSON objects and query parameters. Every error names the field."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Read = Callable[[Any, str], Any]
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The whole body. Raises TimeoutError, BadRequest for a body that is not encoded as its head says, or
-    HTTPRequestEntityTooLarge; for an announced size before it is read."""
+    """The whole body. Raises TimeoutError; BadRequest if the body is not encoded as its header says;
+    HTTPRequestEntityTooLarge, for a declared size before the body is read."""
     limits, announced = request.app[HTTP_LIMITS], request.content_length
     if announced is not None and announced > limits.body_bytes_max:
         raise web.HTTPRequestEntityTooLarge(limits.body_bytes_max, announced)
@@ -35,7 +35,7 @@ async def read_body(request: web.Request) -> bytes:
 
 
 def not_as_said(error: web.RequestPayloadError) -> str:
-    return f"the body is not encoded as its head says: {' '.join(str(error).split())[:200]}"
+    return f"the body is not encoded as its header says: {' '.join(str(error).split())[:200]}"
 
 
 async def read_json(request: web.Request) -> Any:
@@ -45,11 +45,11 @@ async def read_json(request: web.Request) -> Any:
     try:
         return read_single(await read_body(request))
     except BadJson as error:
-        raise BadRequest(f"the body can't be read: {error}") from None
+        raise BadRequest(f"the body cannot be read: {error}") from None
 
 
 def a_number(value: Any, name: str) -> int:
-    """A whole number of 64 bits, as a number or as text (also with 0x)."""
+    """A whole number of 64 bits, as a number or as text (also 0x...)."""
     try:
         if isinstance(value, str) and not isinstance(value, FloatText):
             number = int(value, 16) if value.lower().startswith("0x") else int(value)
@@ -113,9 +113,9 @@ Spec = Mapping[str, Read]
 
 
 def fields_of(value: Any, spec: Spec, place: str = "the body") -> dict[str, Any]:
-    """The fields of a JSON object. A field that is read by `content` may also be given as `<name>_base64`.
+    """The fields of a JSON object. A field that `content` reads may also be given as `<name>_base64`.
 
-    `place` stands in front of the names in complaints. Raises BadRequest for a field that is not in `spec`.
+    `place` is the prefix of field names in errors. Raises BadRequest for a field that is not in `spec`.
     """
     if type(value) is not dict:
         raise BadRequest(f"{place}: {shown(value)} is not an object")

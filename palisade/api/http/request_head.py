@@ -1,4 +1,5 @@
-"""Heads of HTTP messages on the fast path: which requests it takes, and how its responses begin. Pure."""
+"""Heads of HTTP messages on the fast path: which requests are simple enough for it, and the heads of responses.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
 
 END_OF_HEAD = b"\r\n\r\n"
@@ -32,18 +33,19 @@ OfKey = Callable[[bytes, bytes, HttpReply, Caller], None]
 
 
 class Hot(NamedTuple):
-    """A path without aiohttp. `action`: method and path, with `/` at the end if a key follows. `call`: an `OfKey` then.
-    `refuse` answers a caller that lacks the right; `v1`: errors are problems."""
+    """A path that is served without aiohttp. `action`: method and path, ending in `/` if a key follows; then `call`
+    is an `OfKey`. `refuse` answers callers without the permission; `v1`: errors are problems."""
 
     action: str
     call: Callable[..., None]
-    who: Who
+    access: Access
     refuse: Callable[[Exception, HttpReply], None]
     v1: bool = False
 
 
 class RequestPlan(NamedTuple):
-    """What a head asks for. `length`: of the body. `authorization`: the value of that header. `key`: as in the path."""
+    """The request in a head. `length`: of the body that it declares. `authorization`: the value of that header. `key`:
+    as in the path."""
 
     hot: Hot
     call: Unary
@@ -68,7 +70,7 @@ class KeyPaths:
         self._lengths: dict[bytes, int | None] = {}
 
     def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
-        """`head` without the header Authorization. None for a request that aiohttp has to handle."""
+        """`head` without the Authorization header. None for a request that aiohttp must handle."""
         end = head.find(b"\r\n")
         line = KEY_LINE.fullmatch(head, 0, end)
         hot = self._paths.get(line[1]) if line else None
@@ -115,8 +117,8 @@ def body_length(headers: Iterable[bytes]) -> int | None:
 
 
 def without_authorization(head: bytes) -> tuple[bytes, str | None]:
-    """The head without the header Authorization (in its usual spelling), and the value of that header: so no secret is
-    kept with the plans of heads."""
+    """The head without the Authorization header, if written in its usual form, and the value of that header. Cached
+    heads therefore contain no secrets."""
     at = head.find(AUTHORIZATION)
     if at < 0:
         return head, None
@@ -128,7 +130,7 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
-    """The plan of a POST, whose head has no header Authorization; None for a request that aiohttp has to handle."""
+    """Parses the head of a POST without the Authorization header; None for a request that aiohttp must handle."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
     hot = unary.get(line[1]) if line else None

@@ -1,8 +1,8 @@
-"""Scenarios that are asked for over HTTP: each in a process of its own, beside the node, one at a time.
+"""Runs scenarios on request over HTTP: each in a process of its own beside the node, one at a time.
 
-The node itself takes no part: the child is `palisade scenario run NAME --events`, with its own little cluster. It ends
-with the node in any case (`node/parent_pipe.py`), and is told to end when the node stops. A scenario starts processes,
-so by itself only a node that listens on loopback plays any.
+The node itself takes no part: the child is `palisade scenario run NAME --events` with a small cluster of its own. The
+child ends with the node in any case (`node/parent_pipe.py`), and is terminated when the node stops. Since a scenario
+starts processes, only a node that listens on loopback runs any by default.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Run:
     recovery: dict[str, Any] | None = None
     error: str | None = None
     seconds: float | None = None
-    said: str = ""
-    """The last line that is no event: why it broke, if it did."""
+    last_line: str = ""
+    """The last output line that is no event: why the run broke, if it did."""
     _end: str = ""
 
-    def hear(self, line: str) -> None:
-        """One line of the child."""
+    def on_line(self, line: str) -> None:
+        """One output line of the child."""
         try:
             event = json.loads(line)
             kind = event["event"]
         except (ValueError, TypeError, KeyError):
-            self.said = line.strip() or self.said
+            self.last_line = line.strip() or self.last_line
             return
         if kind == "step":
             self.steps.append(event["step"])
@@ -61,10 +61,10 @@ class Run:
             self.error, self.seconds = event["error"], event["seconds"]
 
     def ended(self, code: int) -> None:
-        """The child has gone, and has cleaned up behind itself: only now is the run over."""
+        """The child has exited and cleaned up: only now is the run over."""
         self.state = self._end or "broken"
         if not self._end:
-            self.error = self.said or f"the process of the scenario has ended with {code}"
+            self.error = self.last_line or f"the process of the scenario exited with code {code}"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class Run:
 
 
 class Playable(Protocol):
-    """A scenario, as far as a node that starts it needs to know it (`cli/scenarios/story.py`)."""
+    """A scenario as the node sees it (`cli/scenarios/story.py`)."""
 
     @property
     def name(self) -> str: ...
@@ -87,7 +87,7 @@ class Playable(Protocol):
 
 
 class ScenarioHost:
-    """Starts `scenarios` on request, if `allowed`: this node may start processes for its clients."""
+    """Starts `scenarios` on request if `allowed`: this node may start processes for its clients."""
 
     def __init__(self, scenarios: Sequence[Playable] = (), allowed: bool = False) -> None:
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
@@ -113,21 +113,23 @@ class ScenarioHost:
         return self._runs.get(scenario.name, Run(scenario.name))
 
     async def start(self, name: str) -> dict[str, Any]:
-        """Returns when the process is there. Raises NoSuchScenario, ScenariosOff, ScenarioRuns, OSError."""
+        """Returns when the process has started. Raises NoSuchScenario, ScenariosOff, ScenarioRuns, OSError."""
         scenario = self._known(name)
         if not self._allowed:
             raise ScenariosOff(
-                "this node listens beyond loopback, so it starts no scenarios for who asks: run 'palisade scenario run "
-                f"{name}' on a machine of yours, or start the node with --scenarios"
+                "this node listens beyond loopback and starts no scenarios for its clients: run 'palisade scenario run "
+                f"{name}' on your machine, or start the node with --scenarios"
             )
         if self._playing is not None and not self._playing.done():
-            under_way = next(run.scenario for run in self._runs.values() if run.state == "running")
-            raise ScenarioRuns(f"{under_way} is under way: GET /v1/scenarios/{under_way} follows it; ask again later")
+            running = next(run.scenario for run in self._runs.values() if run.state == "running")
+            raise ScenarioRuns(
+                f"scenario {running} is running: follow it with GET /v1/scenarios/{running}, retry when it has ended"
+            )
         run = self._runs[name] = Run(scenario.name, "running")
-        self._playing = asyncio.create_task(self._play(run), name=f"scenario {name}")
+        self._playing = asyncio.create_task(self._execute(run), name=f"scenario {name}")
         return run.as_dict()
 
-    async def _play(self, run: Run) -> None:
+    async def _execute(self, run: Run) -> None:
         read_end, write_end = os.pipe()
         code = -1
         try:
@@ -144,20 +146,20 @@ class ScenarioHost:
             )
             if process.stdout is not None:
                 async for line in process.stdout:
-                    run.hear(line.decode(errors="replace"))
+                    run.on_line(line.decode(errors="replace"))
             code = await process.wait()
         except (OSError, ValueError) as error:
-            run.said = str(error)
+            run.last_line = str(error)
         except Exception:
-            log.exception("the scenario %s could not be played", run.scenario)
-            run.said = "the node could not play it; its log says more"
+            log.exception("scenario %s could not be run", run.scenario)
+            run.last_line = "the node could not run it; see the log of the node"
         finally:
             os.close(read_end)
             os.close(write_end)
             run.ended(code)
 
     async def close(self) -> None:
-        """What is under way is told to end, and cleans up behind itself; at once if it does not."""
+        """Terminates the running scenario and lets it clean up; kills it if it does not exit in time."""
         if self._playing is None or self._playing.done():
             return
         with contextlib.suppress(ProcessLookupError, TimeoutError):

@@ -42,7 +42,7 @@ from palisade.api.permission_lookups import lookups_of
 from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import PartitionHolder
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.regions import RegionAdmin
 
 CLOSE_S = 2.0
@@ -90,7 +90,7 @@ class HttpServer:
         self._front: FrontServer | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the port can't be had."""
+        """Listen. Raises OSError if the port cannot be bound."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         fix(server)
@@ -110,7 +110,7 @@ class HttpServer:
         return self._front.port if self._front is not None else 0
 
     async def close(self) -> None:
-        """Stop listening, let answers under way leave, end streams."""
+        """Stop listening, finish pending responses, end streams."""
         if self._front is not None:
             await self._front.close(CLOSE_S)
         await self.api.close()
@@ -152,7 +152,7 @@ class HttpServer:
 
     @web.middleware
     async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tells the front that a head is complete, and counts answers."""
+        """Notifies the fast path that a head is complete, and counts responses."""
         front, transport = self._front, request.transport
         if front is not None:
             front.handling(transport)
@@ -166,16 +166,17 @@ class HttpServer:
 
 
 def body_bytes_for(request_bytes_max: int) -> int:
-    """How large a body may be so that the largest request fits as base64 in JSON."""
+    """How large a body must be allowed to be so that the largest request fits as base64 in JSON."""
     return request_bytes_max * 3 // 2 + 64 * 1024
 
 
 def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
-    """The unary paths of etcd without aiohttp; those whose rule is in `route_permissions.py`, as a word."""
+    """The unary paths of etcd that are served without aiohttp: those whose rule in `route_permissions.py` is an
+    `Access`."""
     found = {}
     for path, call in unary.items():
         rule = RULES.get(("POST", path))
-        if isinstance(rule, Who):
+        if isinstance(rule, Access):
             found[path] = Hot(f"POST {path}", call, rule, refuse)
     return found
 
@@ -185,7 +186,7 @@ def refuse(error: Exception, reply: HttpReply) -> None:
 
 
 def unary_handler(call: Unary) -> Handler:
-    """A unary path of etcd for connections that aiohttp has."""
+    """A unary path of etcd, for connections that aiohttp handles."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         body = await read_body(request)

@@ -1,9 +1,9 @@
 """/v1/backup: the whole store at one revision as a stream of bytes, while writes go on.
 
-The state is a read transaction of the store's file, opened after a read barrier (or where this node stands, with
-`serializable`). One piece is read in a turn of the loop, about 4 ms, and then the loop has as long for everything
-else. What breaks off after the first byte can't be said by a status any more: the stream then ends with a frame that
-says why, or without its end; both are refused by whoever reads the backup.
+The state is a read transaction of the store's file, opened after a read barrier (with `serializable`, without one).
+Each turn of the event loop reads one piece, about 4 ms; then the loop has as much time for everything else. An error
+after the first byte cannot be reported by a status any more: the stream then ends with a frame that names the error, or
+without its end frame. Readers of backups refuse both.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/vnd.palisade.backup"
 BACKUPS_MAX = 2
-"""At a time: each keeps the file from using its free pages again."""
+"""Concurrent backups: each prevents the file from reusing its free pages."""
 STALLED_S = 60.0
-"""A client that takes nothing for so long is given up."""
+"""A client that accepts no data for so long is disconnected."""
 
 
 class Backups:
@@ -46,7 +46,7 @@ class Backups:
     async def backup(self, request: web.Request) -> web.StreamResponse:
         found = query_of(request, {"serializable": a_flag})
         if self._running >= BACKUPS_MAX:
-            raise Unavailable(f"{BACKUPS_MAX} backups of this node are under way: ask another node, or try again later")
+            raise Unavailable(f"this node already sends {BACKUPS_MAX} backups: use another node, or retry later")
         self._running += 1
         try:
             serializable = found.get("serializable", False)
@@ -65,7 +65,7 @@ class Backups:
         header = opened.header
         response = web.StreamResponse(headers=headers_of(header))
         await response.prepare(request)
-        log.info("backup of revision %d begins", header.revision)
+        log.info("backup of revision %d started", header.revision)
         began = time.perf_counter()
         try:
             for data in opened.frames:
@@ -74,19 +74,19 @@ class Backups:
                 await asyncio.sleep(took_s)
                 began = time.perf_counter()
         except (SnapshotGone, StoreCorrupt) as error:
-            log.warning("backup of revision %d is broken off: %s", header.revision, error)
+            log.warning("backup of revision %d failed: %s", header.revision, error)
             return response
-        log.info("backup of revision %d has been sent", header.revision)
+        log.info("backup of revision %d completed", header.revision)
         return response
 
 
 async def write(response: web.StreamResponse, data: bytes) -> None:
-    """Raises ConnectionResetError when the client takes nothing any more."""
+    """Raises ConnectionResetError if the client accepts no more data."""
     try:
         async with asyncio.timeout(STALLED_S):
             await response.write(data)
     except TimeoutError:
-        raise ConnectionResetError(f"the client of a backup took nothing for {STALLED_S:g} s") from None
+        raise ConnectionResetError(f"the client of a backup accepted no data for {STALLED_S:g} s") from None
 
 
 def headers_of(header: BackupHeader) -> dict[str, str]:

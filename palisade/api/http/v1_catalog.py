@@ -1,4 +1,4 @@
-"""/v1/catalog and /v1/procedures: what users keep, the operations that change it, and how far each of them is."""
+"""/v1/catalog and /v1/procedures: catalog objects, the operations that change them, and the progress of procedures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CatalogRoutes:
     def _catalog(self) -> Catalog:
         found = self._services.catalog
         if found is None:
-            raise InvalidRequest("this node keeps no catalog: ask a member of the cluster, GET /v1/topology has them")
+            raise InvalidRequest("this node keeps no catalog: ask a member of the cluster, listed by GET /v1/topology")
         return found
 
     async def overview(self, request: web.Request) -> web.Response:
@@ -93,7 +93,7 @@ class CatalogRoutes:
         return self._answer(outcome)
 
     def _answer(self, outcome: CatalogOutcome) -> web.Response:
-        """202 while it is not done, or not released to every node: Location says where to look."""
+        """202 while it is not finished, or not released to every node: Location names the procedure."""
         procedure = outcome.procedure
         headers = {"Location": f"/v1/procedures/{procedure.id}"}
         shape = self._catalog.view(procedure, released=outcome.released)
@@ -109,7 +109,7 @@ class CatalogRoutes:
         return answer({"procedures": await self._catalog.procedures(open_only=found.get("open", False), limit=limit)})
 
     async def procedure(self, request: web.Request) -> web.Response:
-        """At once, or with `wait_s` when it has ended and is released."""
+        """Immediately, or with `wait_s` when it has ended and is released."""
         id_, wait_s = request.match_info["id"], query_of(request, WAIT).get("wait_s", 0)
         return answer(await self._catalog.procedure(id_, wait_s))
 
@@ -118,17 +118,17 @@ class CatalogRoutes:
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
-    """The fields of an operation; none is the same as an empty object."""
+    """The fields of an operation; an empty body is an empty object."""
     found = plain(await read_json(request))
     if found is None:
         return {}
     if type(found) is not dict:
-        raise BadRequest("the body: is not an object of fields")
+        raise BadRequest("the body: is not a JSON object")
     return found
 
 
 def plain(value: Any) -> Any:
-    """With numbers that are not whole as numbers: the reader of the API keeps their text."""
+    """Converts numbers that are not whole to floats: the reader of the API keeps their text."""
     if isinstance(value, FloatText):
         return float(value)
     if type(value) is list:
@@ -147,5 +147,5 @@ def needed(kind: str, collection: Collection) -> str:
 def with_name(collection: Collection, request: web.Request, fields: dict[str, Any]) -> dict[str, Any]:
     name = request.match_info["name"]
     if fields.setdefault(collection.field, name) != name:
-        raise BadRequest(f"{collection.field}: the body has another one than the path")
+        raise BadRequest(f"{collection.field}: differs between body and path")
     return fields

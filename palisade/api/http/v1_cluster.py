@@ -23,7 +23,7 @@ TRANSFER = {"target": a_text}
 
 
 def anything(value: Any, name: str) -> Any:
-    """`new_member` looks at it."""
+    """Parsed by `new_member`."""
     return value
 
 
@@ -61,7 +61,7 @@ class ClusterRoutes:
     async def grant(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), GRANT)
         if "ttl_s" not in found:
-            raise BadRequest("the body: ttl_s is missing, the seconds that the lease lives without a keep-alive")
+            raise BadRequest("the body: ttl_s is missing: the seconds that the lease lives without a keep-alive")
         result = await self._write(request, LeaseGrant(**found))
         return answer(shapes.lease_shape(result), 201, {"Location": f"/v1/leases/{result.id}"})
 
@@ -87,7 +87,7 @@ class ClusterRoutes:
     async def compact(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), COMPACT)
         if "revision" not in found:
-            raise BadRequest("the body: revision is missing, the oldest one that stays readable")
+            raise BadRequest("the body: revision is missing: the oldest revision that stays readable")
         result = await self._write(request, Compact(found["revision"]))
         return answer(shapes.compact_shape(result))
 
@@ -144,7 +144,7 @@ def lease_id_of(request: web.Request) -> int:
 
 
 async def nothing_in(request: web.Request) -> None:
-    """Raises BadRequest for a body that says something."""
+    """Raises BadRequest for a body that is not empty."""
     given = await read_json(request)
     if given is not None:
         fields_of(given, {})

@@ -1,8 +1,8 @@
-"""/v1/fenced: linearizable reads of strict keys from the vault of whichever node is asked (N6 over HTTP).
+"""/v1/fenced: linearizable reads of strict keys from the local vault of any node (N6 over HTTP).
 
-The front answers a plain GET of a key without aiohttp, where it takes no waiting; here are both ways, and they answer
-alike. What a fenced node answers is what the policy of the region says (F7), and `Palisade-Answered-By` says whose
-word it is: `vault`, `quorum` (the cluster was asked) or `default` (of the region).
+The fast path serves a plain GET of a key without aiohttp if that requires no waiting; both ways are implemented here
+and give the same responses. A fenced node responds according to the policy of the region (F7). `Palisade-Answered-By`
+names the source: `vault`, `quorum` (the cluster was asked) or `default` (of the region).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from palisade.api.http.v1_keys import interval_of, prefix_parameter
 from palisade.base.key_text import key_text
 from palisade.metastore.errors import KeyNotFound, MetastoreError
 from palisade.metastore.requests import FROM_KEY
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import reading
 from palisade.service.callers import Caller
 from palisade.service.fenced_reads import FencedReads
@@ -37,7 +37,7 @@ PATH = "/v1/fenced/"
 ANSWERED_BY = "Palisade-Answered-By"
 WAIT_MS, WAIT_MS_MAX = 1000, 60_000
 SLICE_ROWS = 500
-"""Of a large answer: then others have a turn."""
+"""Bytes of a large response after which other tasks get a turn."""
 
 NOT_OLDER: Spec = {"revision": a_number, "timeout_ms": a_number}
 RANGE: Spec = {
@@ -58,7 +58,7 @@ def fenced_key_of(request: web.Request) -> bytes:
 
 
 def fenced_range_of(request: web.Request) -> dict[str, Any]:
-    """`key` and `range_end` (FROM_KEY: to the last; absent: the key alone), and what else is asked for."""
+    """`key` and `range_end` (FROM_KEY: to the last; absent: the key alone), and the other parameters."""
     found = interval_of(query_of(request, RANGE))
     if found.get("limit", 0) < 0:
         raise BadRequest(f"limit: {found['limit']} is negative; 0 is no limit")
@@ -69,7 +69,7 @@ class FencedRoutes:
     def __init__(self, reads: FencedReads) -> None:
         self._reads = reads
         self._tasks: set[asyncio.Task[None]] = set()
-        self.hot = Hot(f"GET {PATH}", self.get_plain, Who.BY_REQUEST, refuse, v1=True)
+        self.hot = Hot(f"GET {PATH}", self.get_plain, Access.PER_REQUEST, refuse, v1=True)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -97,10 +97,10 @@ class FencedRoutes:
         return response(await body_of_range(rows, keys_only=found.get("keys_only", False)), rows.origin)
 
     async def _reach(self, found: Mapping[str, Any]) -> None:
-        """Wait for the vault to have applied `revision`. Raises NotReached, BadRequest."""
+        """Waits until the vault has applied `revision`. Raises NotReached, BadRequest."""
         if "revision" not in found:
             if "timeout_ms" in found:
-                raise BadRequest("timeout_ms: is how long to wait for a revision; give revision, too")
+                raise BadRequest("timeout_ms: needs revision, for which the request waits")
             return
         timeout_ms = found.get("timeout_ms", WAIT_MS)
         if not 0 <= timeout_ms <= WAIT_MS_MAX:
@@ -147,7 +147,7 @@ def body_of(key: bytes, shown: ShownPage) -> bytes:
 
 
 async def body_of_range(rows: Rows, *, keys_only: bool) -> bytes:
-    """Others have a turn while it is made."""
+    """Yields to other tasks while it is built."""
     pieces = []
     for start in range(0, len(rows.items), SLICE_ROWS):
         items = rows.items[start : start + SLICE_ROWS]

@@ -1,4 +1,5 @@
-"""/v1/fencing: who may serve from its vault, and which change waits for whom. /v1/regions: what is strict."""
+"""/v1/fencing: which nodes may serve from their vaults, and which changes wait for which nodes. /v1/regions: what is
+strict."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class FencingRoutes:
     async def fencing(self, request: web.Request) -> web.Response:
         query_of(request, {})
         if self._view is None:
-            raise BadRequest("this node stands alone: nobody fences it")
+            raise BadRequest("this node runs without a cluster: it has no leases")
         return answer(self._view())
 
 
@@ -67,7 +68,7 @@ class RegionRoutes(RegionReads):
         ]
 
     async def put(self, request: web.Request) -> web.Response:
-        """Answered once every node treats the prefix so."""
+        """Responds once every node treats the prefix accordingly."""
         fields = fields_of(await read_json(request), BODY)
         if "prefix" not in fields:
             raise BadRequest("the body: give prefix, or prefix_base64; an empty one stands for every key")
@@ -76,10 +77,10 @@ class RegionRoutes(RegionReads):
         return answer({"revision": revision, "region": region_shape(region)})
 
     async def change(self, request: web.Request) -> web.Response:
-        """What the body does not name stays. Answered as `put`."""
+        """Fields that the body does not name keep their values. Responds as `put`."""
         fields = fields_of(await read_json(request), BODY)
         if not fields:
-            raise BadRequest(f"the body: names nothing to change; known are {', '.join(BODY)}")
+            raise BadRequest(f"the body: names no field to change; known are {', '.join(BODY)}")
         revision, region = await self._book.change(request.match_info["name"], fields)
         return answer({"revision": revision, "region": region_shape(region)})
 

@@ -1,7 +1,7 @@
-"""The JSON forms of /v1 as requests of the meta storage. Pure.
+"""The JSON forms of /v1 as requests of the metadata store. Pure.
 
 A key or value is text in `key`, `value`, or base64 in `key_base64`, `value_base64`. Transactions have the form that the
-command line reads as well (docs/cli.md), with every option of the operations.
+command line also reads (docs/cli.md), with every option of the operations.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from palisade.metastore.requests import (
 )
 from palisade.metastore.results import KeyValue, RangeResult
 from palisade.raftgroup.errors import RaftError
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
 from palisade.service.key_values import KeyValues
 from palisade.wire import json_results as shapes
@@ -121,7 +121,7 @@ class Keys:
         return answer(shapes.delete_shape(await self._conditionally(request, delete.key, delete)))
 
     async def _conditionally(self, request: web.Request, key: bytes, write: Put | DeleteRange) -> Any:
-        """If-Match: "<mod_revision>" or If-None-Match: *, both in one transaction with the write."""
+        """If-Match: "<mod_revision>" or If-None-Match: *, checked in one transaction with the write."""
         compare = condition_of(request, key)
         if compare is None:
             return await self._write(request, write)
@@ -132,7 +132,7 @@ class Keys:
             )
         return result.results[0]
 
-    # Many keys.
+    # Ranges and JSON forms.
 
     async def list_keys(self, request: web.Request) -> web.Response:
         found = query_of(request, {**RANGE, "prefix": prefix_parameter})
@@ -160,12 +160,12 @@ class Keys:
     async def _range(self, request: web.Request, read: Range) -> RangeResult:
         return await self._service.range(read, caller=caller_of(request))
 
-    # Everything.
+    # Export.
 
     async def export(self, request: web.Request) -> web.StreamResponse:
-        """Every key of one revision, a line of JSON each; the first line has the revision and the count.
+        """Every key at one revision, one line of JSON each; the first line has the revision and the count.
 
-        A last line `{"problem": ...}` says that what came before is not all.
+        A last line `{"problem": ...}` means that the preceding lines are incomplete.
         """
         found = query_of(request, EXPORT_QUERY)
         prefix = found.get("prefix", b"")
@@ -197,7 +197,7 @@ class KeyPuts:
 
     def __init__(self, service: KeyValues) -> None:
         self._service = service
-        self.hot = Hot(f"PUT {PATH}", self.put, Who.BY_REQUEST, refuse, v1=True)
+        self.hot = Hot(f"PUT {PATH}", self.put, Access.PER_REQUEST, refuse, v1=True)
 
     def put(self, escaped: bytes, body: bytes, reply: HttpReply, caller: Caller) -> None:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
@@ -227,7 +227,9 @@ def prefix_parameter(value: Any, name: str) -> bytes:
 def interval_of(found: dict[str, Any]) -> dict[str, Any]:
     if "prefix" not in found:
         if "key" not in found:
-            raise BadRequest("the query: give prefix, or key and perhaps range_end; prefix= stands for every key")
+            raise BadRequest(
+                "the query: give prefix, or key and optionally range_end; an empty prefix= selects every key"
+            )
         return found
     if "key" in found:
         raise BadRequest("the query: give either prefix or key")
@@ -254,7 +256,9 @@ def condition_of(request: web.Request, key: bytes) -> Compare | None:
     match, none_match = request.headers.get("If-Match"), request.headers.get("If-None-Match")
     if none_match is not None:
         if match is not None or none_match.strip() != "*":
-            raise BadRequest("If-None-Match: only * is understood (the key must not exist), and not with If-Match")
+            raise BadRequest(
+                "If-None-Match: only * is supported (the key must not exist), and not together with If-Match"
+            )
         return Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     if match is None:
         return None

@@ -1,5 +1,5 @@
-"""GET /v1/login: the cluster that a client would sign in to. POST /v1/login: a token for user and password. POST
-/v3/auth/authenticate: the same as etcd has it."""
+"""GET /v1/login: the cluster that a client would sign in to. POST /v1/login: a token for a user name and password. POST
+/v3/auth/authenticate: the same in etcd's form."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LoginRoutes:
     async def login(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), LOGIN)
         if not found.keys() >= {"user", "password"}:
-            raise BadRequest("the body: give user and password")
+            raise BadRequest("the body: user and password are required")
         ttl_s = found.get("ttl_s", TTL_S)
         if not 1 <= ttl_s <= TTL_S_MAX:
             raise BadRequest(f"ttl_s: {ttl_s} is not between 1 and {TTL_S_MAX}")

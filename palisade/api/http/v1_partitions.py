@@ -1,4 +1,5 @@
-"""/v1/partitions: which partitions this node keeps copies of, and their content, for other nodes as for anyone."""
+"""/v1/partitions: the partitions of which this node stores copies, and their content, for other nodes and for
+clients."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LIMIT_MAX = 100_000
 
 
 class PartitionRoutes:
-    """`holder` None: this node keeps none."""
+    """`holder` None: this node stores none."""
 
     def __init__(self, node: str, holder: PartitionHolder | None) -> None:
         self._node, self._holder = node, holder
@@ -35,10 +36,10 @@ class PartitionRoutes:
         return answer(partitions_view(self._node, self._holder, limit))
 
     async def content(self, request: web.Request) -> web.Response:
-        """`digest`: in this version only. The rows, as `palisade/catalog/demo/entries.py` says."""
+        """`digest`: only if the partition has this version. The rows: see `palisade/catalog/demo/entries.py`."""
         digest = query_of(request, {"digest": a_text}).get("digest")
         name = checked_name(f"{request.match_info['table']}/{request.match_info['day']}")
         if self._holder is None:
-            raise NoSuchPartition(f"node {self._node} keeps no partitions: it runs without --partitions")
+            raise NoSuchPartition(f"node {self._node} stores no partitions: it runs without --partitions")
         content, held = await self._holder.read(name, digest)
         return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})

@@ -1,4 +1,5 @@
-"""/v1/recovery: what the recoveries of this node did, how far one is, and the difference at which it has caught up."""
+"""/v1/recovery: reports of the recoveries of this node, their progress, and the difference at which the node has caught
+up."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ CHANGE = {"revisions": a_number}
 
 
 class RecoveryRoutes:
-    """`face`: asked for again for every request, since a node makes its vault after its server."""
+    """`face`: evaluated for every request, since a node opens its vault after its server."""
 
     def __init__(self, face: Callable[[], RecoveryFace | None]) -> None:
         self._face = face
@@ -31,14 +32,14 @@ class RecoveryRoutes:
         return answer(recoveries_view(self._face()))
 
     async def change(self, request: web.Request) -> web.Response:
-        """R4, "changeable at run time": of this process, also for a recovery that is under way."""
+        """R4, "changeable at run time": for this process, including a running recovery."""
         found = fields_of(await read_json(request), CHANGE)
         if "revisions" not in found:
-            raise BadRequest("the body: revisions is missing, how far LV may be behind LM when a node has caught up")
+            raise BadRequest("the body: revisions is missing: the largest LM - LV at which a node has caught up")
         face = self._face()
         difference = face.difference if face is not None else None
         if difference is None:
-            raise InvalidRequest("this node keeps no vault that catches up with a cluster: ask another one")
+            raise InvalidRequest("this node has no vault that follows a cluster: ask another node")
         before = difference.chosen
         try:
             difference.value = found["revisions"]

@@ -1,4 +1,4 @@
-"""/v1/scenarios: which ways of coming back there are to be seen; starting one, and following it (R12)."""
+"""/v1/scenarios: the recovery scenarios that can be run; starts one and reports its progress (R12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/topology and /v1/cluster: which nodes are there, which may serve, and how a node becomes one of them."""
+"""/v1/topology and /v1/cluster: the nodes of the cluster, which of them may serve, and how a node joins."""
 
 from __future__ import annotations
 
@@ -57,31 +57,31 @@ class TopologyRoutes:
     def _topology(self) -> Topology:
         topology = self._services.topology
         if topology is None:
-            raise InvalidRequest("this node stands alone: it belongs to no topology")
+            raise InvalidRequest("this node runs without a cluster: it has no topology")
         return topology
 
     @property
     def _registrar(self) -> Registrar:
         registrar = self._topology.registrar
         if registrar is None:
-            raise InvalidRequest("this node is no member of the Raft group: ask one that is, GET /v1/topology has them")
+            raise InvalidRequest("this node is no member of the Raft group: ask a member, listed by GET /v1/topology")
         return registrar
 
     async def cluster(self, request: web.Request) -> web.Response:
         return answer(cluster_view(await self._registrar.state()))
 
     async def init(self, request: web.Request) -> web.Response:
-        """How this node came to its cluster: for one that still initializes it."""
+        """How this node came to its cluster; read by nodes that still initialize it."""
         return answer(self._services.participant().to_json())
 
     async def initialize(self, request: web.Request) -> web.Response:
-        """Repeats the answer of a completed initialization, or rejects another one. Linearizable."""
+        """Repeats the response of a completed initialization, or rejects a different one. Linearizable."""
         found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
         await self._services.key_values.barrier()
         rules = rules_of(self._services.key_values.store.system)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
         if rules is None:
-            raise Unavailable("the cluster is being founded: its members are waiting for each other; try again")
+            raise Unavailable("the cluster is being initialized: its members wait for each other; retry")
         if list(rules.members) != members or found.get("cancel"):
             raise AlreadyInitialized(
                 f"this cluster is initialized, with {', '.join(rules.members)}: other nodes join it with --join"
@@ -92,12 +92,12 @@ class TopologyRoutes:
         return answer(self._topology.view())
 
     async def nodes(self, request: web.Request) -> web.Response:
-        """Linearizable: what nodes that are no members show of the logical topology."""
+        """Linearizable: the copy of the logical topology that nodes that are no members show."""
         records, version = await self._registrar.nodes()
         return answer({"nodes": [full_row(record) for record in records], "version": version})
 
     async def node(self, request: web.Request) -> web.Response:
-        """Linearizable: a node looks here whether it is still in."""
+        """Linearizable: a node checks here whether it is still part of the topology."""
         record = await self._registrar.look(request.match_info["id"])
         return answer({"node": full_row(record) if record is not None else None})
 
@@ -124,7 +124,7 @@ class TopologyRoutes:
 
 
 def full_row(record: NodeRecord) -> dict[str, Any]:
-    """With what the node itself needs to see whether it is meant."""
+    """With the fields by which a node checks that the row is its own."""
     return {**logical_row(record), "attempt": record.attempt, "reason": record.reason or None}
 
 

@@ -1,8 +1,8 @@
-"""/v1/watch: changes as they happen, as lines of JSON or as server-sent events.
+"""/v1/watch: changes as they are committed, as lines of JSON or as server-sent events.
 
-One line or event per revision, in order, none missing, none twice. `{"progress": revision, "leader": "n1"}` says that
-nothing was missed up to it; where the leader is null, nothing new can come to this node at the moment. A watch that
-compaction overtakes ends with `{"problem": {...}}`, which names the oldest revision.
+One line or event per revision, in order, without gaps or duplicates. `{"progress": revision, "leader": "n1"}` means
+that every change up to that revision was sent; if the leader is null, this node currently receives no new changes. A
+watch that compaction overtakes ends with `{"problem": {...}}`, which names the oldest readable revision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import web
 
 from palisade.api.http.open_streams import endless
 from palisade.api.http.problems import problem_of
-from palisade.api.http.reauthorize import still_of
+from palisade.api.http.reauthorize import reauthorize_of
 from palisade.api.http.request_body import a_flag, a_number, a_text, content, query_of
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest, prefix_end
@@ -58,8 +58,8 @@ class Watches:
             watching.close()
 
     async def _stream(self, request: web.Request, watching: Watching, wanted: WatchRequest) -> web.StreamResponse:
-        """Who may not read the range any more hears that, and nothing else."""
-        still, needs = still_of(request), (reading(wanted.key, wanted.range_end),)
+        """A caller that has lost READ on the range gets that as an error, and no further events."""
+        reauthorize, needs = reauthorize_of(request), (reading(wanted.key, wanted.range_end),)
         as_events = EVENT_STREAM in request.headers.get("Accept", "")
         response = web.StreamResponse(
             headers={"Content-Type": EVENT_STREAM if as_events else "application/x-ndjson", "Cache-Control": "no-store"}
@@ -70,7 +70,7 @@ class Watches:
         while True:
             try:
                 found = await watching.next()
-                await still(needs)
+                await reauthorize(needs)
             except (Compacted, AuthorizationError) as error:
                 await response.write(line({"problem": json.loads(problem_of(error).text or "{}")}, None))
                 return response
@@ -89,7 +89,7 @@ def json_line(shape: Any, _: int | None) -> bytes:
 
 
 def server_sent(shape: Any, revision: int | None) -> bytes:
-    """The id is the revision: a browser that reconnects sends it back as Last-Event-ID."""
+    """The id is the revision: a browser that reconnects sends it as Last-Event-ID."""
     number = f"id: {revision}\n" if revision is not None else ""
     return f"{number}data: {json.dumps(shape)}\n\n".encode()
 
@@ -97,7 +97,9 @@ def server_sent(shape: Any, revision: int | None) -> bytes:
 def watch_of(request: web.Request) -> WatchRequest:
     found = query_of(request, QUERY)
     if ("prefix" in found) == ("key" in found) or ("prefix" in found and "range_end" in found):
-        raise BadRequest("the query: give either prefix, or key and perhaps range_end; prefix= stands for every key")
+        raise BadRequest(
+            "the query: give either prefix, or key and optionally range_end; an empty prefix= selects every key"
+        )
     key, end = found.get("key", b""), found.get("range_end", b"")
     if "prefix" in found:
         key, end = found["prefix"] or b"\0", prefix_end(found["prefix"])

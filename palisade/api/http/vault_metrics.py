@@ -1,4 +1,4 @@
-"""What `/metrics` shows of the topology and of recoveries on any node; all of it on a node that is no member."""
+"""Metrics of the topology and of recoveries, on every kind of node; the only ones on a node that is no member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from palisade.topology.view import standings_of, states_of
 
 
 class VaultExposition(Collector):
-    """`ready`: whether the node is. `topology`: None on a node that speaks to nobody."""
+    """`ready`: whether the node is. `topology`: None on a node without a cluster."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class VaultExposition(Collector):
         topology: Topology | None = None,
         more: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
-        """`more`: further families, each time."""
+        """`more`: further families, computed for each scrape."""
         self._member, self._ready, self._face, self._topology, self._more = member, ready, face, topology, more
 
     def collect(self) -> Iterator[Metric]:
@@ -61,14 +61,14 @@ def topology_families(topology: Topology) -> Iterator[Metric]:
     if topology.registrar is not None:
         yield counter("palisade_joins_rejected", "Nodes that were refused for good.", topology.registrar.rejected)
         yield counter("palisade_nodes_dropped", "Nodes dropped from the topology.", topology.registrar.drops)
-    yield counter("palisade_swim_received", "Datagrams that came.", socket.received)
-    yield counter("palisade_swim_sent", "Datagrams that went out.", socket.sent)
+    yield counter("palisade_swim_received", "Datagrams received.", socket.received)
+    yield counter("palisade_swim_sent", "Datagrams sent.", socket.sent)
     drops = ((reason.value, socket.dropped[reason]) for reason in DropReason)
-    yield counters("palisade_swim_dropped", "Datagrams that counted for nothing.", "reason", drops)
+    yield counters("palisade_swim_dropped", "Datagrams dropped as invalid.", "reason", drops)
 
 
 def recovery_families(face: RecoveryFace | None) -> Iterator[Metric]:
-    """R12. Of the last recovery, which is perhaps under way."""
+    """R12. Of the last recovery, which may still be running."""
     if face is None:
         return
     reports = face.reports
@@ -84,25 +84,25 @@ def recovery_families(face: RecoveryFace | None) -> Iterator[Metric]:
 
 def progress_families(face: RecoveryFace) -> Iterator[Metric]:
     progress = face.progress
-    yield gauge("palisade_recovery_running", "1 while a recovery is under way.", progress is not None)
+    yield gauge("palisade_recovery_running", "1 while a recovery runs.", progress is not None)
     present = progress.phase if progress is not None else None
     phases = ((phase.value, phase is present) for phase in RecoveryPhase)
-    yield gauges("palisade_recovery_phase", "1 for the phase that is under way.", "phase", phases)
+    yield gauges("palisade_recovery_phase", "1 for the running phase.", "phase", phases)
     done, expected = (progress.done, progress.total) if progress is not None else (0, 0)
-    yield gauge("palisade_recovery_done", "What the phase under way has done, in its unit.", done)
-    yield gauge("palisade_recovery_expected", "What it has to do, in its unit; 0 where nobody knows.", expected)
+    yield gauge("palisade_recovery_done", "Progress of the running phase, in its unit.", done)
+    yield gauge("palisade_recovery_expected", "Total of the running phase, in its unit; 0 if unknown.", expected)
 
 
 def report_families(last: RecoveryReport) -> Iterator[Metric]:
     cases = ((case.value, case is last.case) for case in Case)
     yield gauges("palisade_recovery_case", "1 for the case of the last recovery.", "case", cases)
-    yield gauge("palisade_recovery_seconds", "How long the last recovery took, or has taken yet.", last.seconds)
+    yield gauge("palisade_recovery_seconds", "How long the last recovery took, or has taken so far.", last.seconds)
     phases = ((phase.value, seconds) for phase, seconds in last.phases)
     yield gauges("palisade_recovery_phase_seconds", "How long each phase of it took.", "phase", phases)
     yield gauge("palisade_recovery_replayed", "Revisions that the last recovery replayed.", last.revisions_replayed)
     yield gauge("palisade_recovery_bytes", "Bytes that the last recovery fetched.", last.bytes_fetched)
     yield gauge("palisade_recovery_snapshots", "Snapshots that the last recovery took.", last.snapshots)
-    yield gauge("palisade_recovery_waits", "How often it could not reach the meta storage.", last.waits)
+    yield gauge("palisade_recovery_waits", "How often it could not reach the metadata store.", last.waits)
     keys, resources = asdict(last.keys).items(), asdict(last.resources).items()
-    yield gauges("palisade_recovery_keys", "Keys of the vault, by what a snapshot did with them.", "what", keys)
-    yield gauges("palisade_recovery_resources", "Local data, by what an eviction did with them.", "what", resources)
+    yield gauges("palisade_recovery_keys", "Keys of the vault by the effect of snapshots on them.", "what", keys)
+    yield gauges("palisade_recovery_resources", "Local data by the effect of evictions on them.", "what", resources)

@@ -1,6 +1,5 @@
-"""The HTTP server of a node that is no member of the Raft group: its health, its state, its recoveries, and what more
-the kind of node serves. Everything else of /v1 and /v3 is refused, and says who can be asked for it.
-"""
+"""The HTTP server of a node that is no member of the Raft group: health, state, recoveries, and the routes of the kind
+of node. All other paths of /v1 and /v3 are refused; the error names the nodes that serve them."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 
 
 class VaultServer:
-    """`routes`: what this kind of node serves beside the common ones. `refused`: the error for all else, by path.
+    """`routes`: served in addition to the common ones. `refused`: the error for every other path.
 
     `keys`: paths of one key on the fast path. `authorizer` None: every client may do everything.
     """
@@ -65,7 +64,7 @@ class VaultServer:
         )
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the port can't be had."""
+        """Listen. Raises OSError if the port cannot be bound."""
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
         fix(server)
@@ -85,7 +84,7 @@ class VaultServer:
 
     @web.middleware
     async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tells the front when a head is complete, and when its request is over."""
+        """Notifies the fast path when a head is complete and when its request has ended."""
         front, transport = self._front, request.transport
         if front is not None:
             front.handling(transport)

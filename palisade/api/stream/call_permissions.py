@@ -1,4 +1,5 @@
-"""What each call of the stream needs: one line per call. A call without a line needs everything, and a test fails."""
+"""Rights that each call of the stream needs: one line per call. A call that is not listed needs every right, and a test
+fails."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from palisade.api.permission_lookups import Lookups
-from palisade.service.authorization.callers import Who
+from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import EVERYTHING, Needs, reading
 from palisade.service.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX
 
 Reads = Callable[[Sequence[Any], Lookups], Awaitable[Needs]]
-"""(arguments, lookups) -> needs. Raises IndexError, TypeError for arguments that a call does not have."""
+"""(arguments, lookups) -> needs. Raises IndexError, TypeError for wrong arguments."""
 
 
 async def regions(_: Sequence[Any], __: Lookups) -> Needs:
@@ -41,18 +42,18 @@ async def procedure(arguments: Sequence[Any], look: Lookups) -> Needs:
 
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
+        raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
     return value
 
 
-CALL_RULES: dict[str, Who | Reads] = {
-    "ping": Who.SIGNED_IN,
-    "status": Who.SIGNED_IN,
-    "members": Who.SIGNED_IN,
-    "topology": Who.SIGNED_IN,
-    "leases": Who.SIGNED_IN,
-    "digest": Who.SIGNED_IN,
-    "fencing": Who.SIGNED_IN,
+CALL_RULES: dict[str, Access | Reads] = {
+    "ping": Access.AUTHENTICATED,
+    "status": Access.AUTHENTICATED,
+    "members": Access.AUTHENTICATED,
+    "topology": Access.AUTHENTICATED,
+    "leases": Access.AUTHENTICATED,
+    "digest": Access.AUTHENTICATED,
+    "fencing": Access.AUTHENTICATED,
     "regions": regions,
     "lease_info": lease_info,
     "catalog_do": catalog_do,
@@ -60,23 +61,23 @@ CALL_RULES: dict[str, Who | Reads] = {
     "catalog_object": catalog_object,
     "procedure": procedure,
     "procedure_cancel": procedure,
-    "procedures": Who.ADMINS,
-    "member_add": Who.ADMINS,
-    "member_promote": Who.ADMINS,
-    "member_remove": Who.ADMINS,
-    "transfer": Who.ADMINS,
-    "region_set": Who.ADMINS,
-    "region_change": Who.ADMINS,
-    "region_delete": Who.ADMINS,
+    "procedures": Access.ADMINS,
+    "member_add": Access.ADMINS,
+    "member_promote": Access.ADMINS,
+    "member_remove": Access.ADMINS,
+    "transfer": Access.ADMINS,
+    "region_set": Access.ADMINS,
+    "region_change": Access.ADMINS,
+    "region_delete": Access.ADMINS,
 }
 
 
 async def needs_of_call(name: Any, arguments: Any, look: Lookups) -> Needs:
-    """Raises what the lookup of a procedure and an unknown collection raise."""
+    """Raises the errors of the lookup of a procedure, and NotThere for an unknown collection."""
     rule = CALL_RULES.get(name) if type(name) is str else None
-    if rule is Who.SIGNED_IN:
+    if rule is Access.AUTHENTICATED:
         return ()
-    if rule is None or isinstance(rule, Who):
+    if rule is None or isinstance(rule, Access):
         return (EVERYTHING,)
     try:
         return await rule(arguments if type(arguments) is list else (), look)

@@ -1,4 +1,4 @@
-"""The requests of the stream that are rare: name -> what it does. Arguments and answers are msgpack values."""
+"""The rare requests of the stream: name -> function. Arguments and results are msgpack values."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Calls:
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
-        """Raises InvalidRequest for an unknown name or wrong arguments, and what the call itself raises."""
+        """Raises InvalidRequest for an unknown name or wrong arguments, and the errors of the call itself."""
         call = self._by_name.get(name) if type(name) is str else None
         if call is None or type(arguments) is not list:
-            raise InvalidRequest(f"there is no call {str(name)[:64]!r}; known are {', '.join(self._by_name)}")
+            raise InvalidRequest(f"unknown call {str(name)[:64]!r}; known are {', '.join(self._by_name)}")
         try:
             return await call(*arguments)
         except TypeError as error:
@@ -64,7 +64,7 @@ class Calls:
 
     async def _topology(self) -> dict[str, Any]:
         if self._services.topology is None:
-            raise InvalidRequest("this node stands alone: it belongs to no topology")
+            raise InvalidRequest("this node runs without a cluster: it has no topology")
         return self._services.topology.view()
 
     async def _lease_info(self, lease_id: Any) -> list[Any]:
@@ -94,17 +94,17 @@ class Calls:
 
     async def _fencing(self) -> dict[str, Any]:
         if self._services.fencing_view is None:
-            raise InvalidRequest("this node stands alone: nobody fences it")
+            raise InvalidRequest("this node runs without a cluster: it has no leases")
         return self._services.fencing_view()
 
     async def _region_set(self, name: str, packed: bytes) -> int:
         if type(name) is not str or type(packed) is not bytes:
-            raise InvalidRequest("a region is set by its name and its record")
+            raise InvalidRequest("region_set takes the name and the record of a region")
         return await self._book.put_packed(name, packed)
 
     async def _region_change(self, name: str, fields: Any) -> int:
         if type(name) is not str:
-            raise InvalidRequest("a region is changed by its name")
+            raise InvalidRequest("region_change takes the name of a region")
         try:
             return (await self._book.change(name, fields_from(fields)))[0]
         except ValueError as error:
@@ -112,7 +112,7 @@ class Calls:
 
     async def _region_delete(self, name: str) -> int:
         if type(name) is not str:
-            raise InvalidRequest("a region is deleted by its name")
+            raise InvalidRequest("region_delete takes the name of a region")
         return await self._book.delete(name)
 
 

@@ -1,4 +1,4 @@
-"""The calls of the stream about the catalog: name -> what it does. Arguments and answers are msgpack values."""
+"""The calls of the stream about the catalog: name -> function. Arguments and results are msgpack values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CatalogCalls:
         return found
 
     async def _do(self, kind: str, fields: Any, procedure: str, wait_s: float) -> dict[str, Any]:
-        """Never raises for what was begun: the answer says how far it is."""
+        """Never raises after the operation has begun: the result shows its progress."""
         outcome = await self._catalog.do(kind, fields, procedure, a_number(wait_s))
         return self._catalog.view(outcome.procedure, released=outcome.released)
 

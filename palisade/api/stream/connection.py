@@ -1,8 +1,8 @@
-"""One client of the stream, on the side of the node.
+"""The node's side of one connection of the stream protocol.
 
-All frames of one read are handled in one go; all answers of one turn of the loop leave in one write. What a client
-can make the node keep is bounded: see `IN_FLIGHT_MAX`; a client that does not read is not read from either. What a
-connection had kept goes with it: when it is over it is part of no cycle, since a node looks for cycles rarely.
+All frames of one read are handled together; all results of one turn of the event loop leave in one write. The memory
+that a client can occupy is bounded (`IN_FLIGHT_MAX`), and the node does not read from a client that does not read. A
+closed connection is part of no reference cycle, since a node collects cycles rarely: its memory is freed at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, pairs_of, told
+from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, error_fields, pairs_of
 from palisade.api.stream.lease_port import LeaseConnection
-from palisade.api.stream.session_auth import Guard
+from palisade.api.stream.session_auth import SessionAuth
 from palisade.api.stream.tasks import Tasks
-from palisade.api.stream.watches import Pump, read_watch
+from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admittance
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 WATCHES_MAX = 10_000
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
-"""Where an answer to a range ends, with `more`; the client asks for the rest."""
+"""The result of a range ends here, with `more`; the client requests the rest."""
 RESULTS_BYTES_MAX = 1024 * 1024
-"""About how much is gathered before it is written: then it shows whether the client reads."""
-PATIENCE = 0.9
-"""The part of a client's patience that the node uses up at most."""
+"""About how many bytes are gathered before they are written, to detect a client that does not read."""
+TIMEOUT_SHARE = 0.9
+"""The largest part of a client's timeout that the node uses."""
 DEADLINE_S_MIN = 0.01
 
 
 class StreamConnection(asyncio.Protocol):
-    """Numbers in `_results` and `_failures` alternate with what is answered to them, as the frames have it."""
+    """In `_results` and `_failures` request numbers alternate with their results, as in the frames."""
 
     def __init__(self, server: ServerPort) -> None:
         self._server = server
@@ -62,16 +62,16 @@ class StreamConnection(asyncio.Protocol):
         self._flushing = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._calm = asyncio.Event()
-        self._pumps: dict[int, Pump] = {}
+        self._flushed = asyncio.Event()
+        self._watches: dict[int, StreamWatch] = {}
         self._tasks = Tasks(server.loop)
-        self._gate: Guard | None = None
-        """Asked before anything is done; None where nobody is asked who they are."""
-        self._enters = False
+        self._session_auth: SessionAuth | None = None
+        """Authorizes every frame; None where authorization is off."""
+        self._authenticating = False
         self.since = server.now()
-        self._visit: LeaseConnection | None = None
+        self._lease_connection: LeaseConnection | None = None
 
-    # What the transport tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -86,10 +86,10 @@ class StreamConnection(asyncio.Protocol):
         self._service.metrics.stream_connections -= 1
         self._writable.set()
         self._tasks.cancel()
-        self._pumps.clear()
-        visit, self._visit = self._visit, None
-        if visit is not None:
-            visit.lost()
+        self._watches.clear()
+        connection, self._lease_connection = self._lease_connection, None
+        if connection is not None:
+            connection.lost()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -107,7 +107,7 @@ class StreamConnection(asyncio.Protocol):
             self.refuse(str(error))
             return
         except AuthorizationError as error:
-            self.refuse(str(error), told(error)[0])
+            self.refuse(str(error), error_fields(error)[0])
             return
         if self._in_flight >= IN_FLIGHT_MAX:
             self._regulate()
@@ -115,69 +115,71 @@ class StreamConnection(asyncio.Protocol):
     def _on_frame(self, kind: int, body: Any) -> None:
         if not self._greeted:
             self._on_hello(kind, body)
-        elif self._gate is None:
+        elif self._session_auth is None:
             self._handle(kind, body)
         else:
-            self._gate.admit(kind, body, self._handle, self._caught_up)
+            self._session_auth.admit(kind, body, self._handle, self._caught_up)
             self._regulate()
 
     def _handle(self, kind: int, body: Any) -> None:
         handler = _HANDLERS.get(kind)
         if handler is None:
-            raise ProtocolError(f"a client does not send frames of kind {kind}")
+            raise ProtocolError(f"frames of kind {kind} are not sent by clients")
         handler(self, body)
 
     def _on_hello(self, kind: int, body: Any) -> None:
-        if self._enters:
-            raise ProtocolError("wait for WELCOME before you ask for anything")
+        if self._authenticating:
+            raise ProtocolError("a frame before WELCOME: wait for WELCOME first")
         if kind != FrameKind.HELLO or type(body) is not dict:
-            raise ProtocolError("the first frame has to be HELLO: this is the port of the palisade stream")
+            raise ProtocolError("the first frame must be HELLO: this is a palisade stream port")
         if body.get("protocol") != PROTOCOL:
             spoken = str(body.get("protocol"))[:32]
-            raise ProtocolError(f"protocol {spoken} is not spoken here, but {PROTOCOL}: use a client of this version")
+            raise ProtocolError(
+                f"protocol {spoken} is not supported, this node speaks {PROTOCOL}: use a client of this version"
+            )
         if body.get("identify") is True:
             self._write(FrameKind.WELCOME, self._server.identity())
             self.close()
             return
         self._follows = body.get("follows") is True
         self._timeout_s = self._deadline(body.get("timeout_ms"))
-        guard = self._server.guard(self._transport, self._tasks.spawn)
-        if guard is None:
+        session_auth = self._server.session_auth(self._transport, self._tasks.spawn)
+        if session_auth is None:
             self._welcome()
         else:
-            self._enters = True
-            self._tasks.spawn(self._enter(guard, body))
+            self._authenticating = True
+            self._tasks.spawn(self._authenticate(session_auth, body))
 
     def _welcome(self) -> None:
         self._greeted = True
         self._write(FrameKind.WELCOME, self._server.welcome())
 
-    async def _enter(self, guard: Guard, hello: dict[str, Any]) -> None:
+    async def _authenticate(self, session_auth: SessionAuth, hello: dict[str, Any]) -> None:
         try:
-            await guard.enter(hello)
+            await session_auth.authenticate(hello)
         except AuthorizationError as error:
-            self.refuse(str(error), told(error)[0])
+            self.refuse(str(error), error_fields(error)[0])
             return
-        self._gate = guard
+        self._session_auth = session_auth
         self._welcome()
 
     def _caught_up(self, failed: Exception | None) -> None:
-        """Nothing waits for the rights of this connection any more, or it has none."""
+        """No frame waits for the rights of this connection any more, or they could not be determined (`failed`)."""
         if isinstance(failed, FrameError | ProtocolError):
             self.refuse(str(failed))
         elif failed is not None:
-            self.refuse(str(failed), told(failed)[0])
+            self.refuse(str(failed), error_fields(failed)[0])
         self._regulate()
 
     def _deadline(self, client_ms: Any) -> float:
-        """How long a write of this client may take, in seconds."""
+        """The deadline of this client's writes, in seconds."""
         known_s = client_ms / 1000 if type(client_ms) is int and client_ms > 0 else self._service.deadline_s
-        return max(DEADLINE_S_MIN, min(self._service.deadline_s, PATIENCE * known_s))
+        return max(DEADLINE_S_MIN, min(self._service.deadline_s, TIMEOUT_SHARE * known_s))
 
     # Requests.
 
     def _on_writes(self, body: Any) -> None:
-        """What can be refused at once is; the rest of the frame is proposed together."""
+        """Invalid writes are refused at once; the rest of the frame is proposed together."""
         try:
             self._in_flight += self._service.submit_frame(
                 pairs_of(body), self, ITEMS_MAX, caller=self._caller("a write"), timeout_s=self._timeout_s
@@ -188,7 +190,7 @@ class StreamConnection(asyncio.Protocol):
     def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
         for write in writes:
             for number in range(write.number, write.number + write.puts):
-                self._tell_failure(number, error)
+                self._send_failure(number, error)
 
     def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
         self._in_flight -= sum([write.puts for write in writes])
@@ -202,7 +204,7 @@ class StreamConnection(asyncio.Protocol):
         self._flush_soon()
 
     def _caller(self, action: str) -> Caller:
-        return EVERYBODY if self._gate is None else self._gate.caller(action)
+        return EVERYBODY if self._session_auth is None else self._session_auth.caller(action)
 
     def _on_reads(self, body: Any) -> None:
         caller = self._caller("a read")
@@ -215,12 +217,12 @@ class StreamConnection(asyncio.Protocol):
                     self._service.authorize(request, caller)
                     result = None
             except Exception as error:
-                self._tell_failure(number, error)
+                self._send_failure(number, error)
                 continue
             if result is not None:
-                self._tell_range(number, result)
+                self._send_range(number, result)
             else:
-                self._later(number, partial(self._read, number, request))
+                self._run(number, partial(self._read, number, request))
 
     async def _read(self, number: int, request: Range) -> None:
         """`_on_reads` has authorized it."""
@@ -230,10 +232,10 @@ class StreamConnection(asyncio.Protocol):
             request, caller=EVERYBODY, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
         )
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
-            raise RequestTooLarge(f"the answer has more than {FRAME_BYTES_MAX // 2} bytes: ask with a limit")
-        self._tell_range(number, result)
+            raise RequestTooLarge(f"the result exceeds {FRAME_BYTES_MAX // 2} bytes: read with a limit")
+        self._send_range(number, result)
 
-    def _tell_range(self, number: int, result: RangeResult) -> None:
+    def _send_range(self, number: int, result: RangeResult) -> None:
         self._results += (number, encode_result(result))
         self._results_bytes += size_of(result.kvs)
         if self._results_bytes > RESULTS_BYTES_MAX:
@@ -243,26 +245,26 @@ class StreamConnection(asyncio.Protocol):
 
     def _on_call(self, body: Any) -> None:
         if type(body) is not list or len(body) != 3:
-            raise ProtocolError("a CALL has a number, a name and arguments")
+            raise ProtocolError("a CALL frame must have a number, a name and arguments")
         number = a_number(body[0])
-        self._later(number, partial(self._call, number, body[1], body[2]))
+        self._run(number, partial(self._call, number, body[1], body[2]))
 
     async def _call(self, number: int, name: Any, arguments: Any) -> None:
-        if self._gate is not None:
-            await self._gate.call(name, arguments)
+        if self._session_auth is not None:
+            await self._session_auth.call(name, arguments)
         answer = await self._server.calls.run(name, arguments)
         self._write(FrameKind.ANSWER, [number, answer])
 
-    def _later(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """The connection may break before it begins, and then it never does."""
+    def _run(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """The connection may break before the task starts; then it never starts."""
         self._in_flight += 1
-        self._tasks.spawn(self._guard(number, work))
+        self._tasks.spawn(self._run_guarded(number, work))
 
-    async def _guard(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _run_guarded(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
         except Exception as error:
-            self._tell_failure(number, error)
+            self._send_failure(number, error)
         finally:
             self._in_flight -= 1
             if not self._reading:
@@ -275,51 +277,51 @@ class StreamConnection(asyncio.Protocol):
             number, request, progress_s, credit = read_watch(body)
         except InvalidRequest as error:
             raise ProtocolError(str(error)) from None
-        if number in self._pumps or len(self._pumps) >= WATCHES_MAX:
-            raise ProtocolError(f"watch {number}: its number is in use, or there are {WATCHES_MAX} watches already")
+        if number in self._watches or len(self._watches) >= WATCHES_MAX:
+            raise ProtocolError(f"watch {number}: its number is in use, or {WATCHES_MAX} watches are open")
         if credit < 0:
-            raise ProtocolError(f"watch {number}: a credit of {credit} batches makes no sense")
-        self._pumps[number] = pump = Pump(number, credit)
-        pump.task = self._tasks.spawn(self._watch(pump, request, progress_s))
+            raise ProtocolError(f"watch {number}: invalid credit of {credit} batches; it must be 0 or more")
+        self._watches[number] = watch = StreamWatch(number, credit)
+        watch.task = self._tasks.spawn(self._watch(watch, request, progress_s))
 
-    async def _watch(self, pump: Pump, request: Any, progress_s: float | None) -> None:
+    async def _watch(self, watch: StreamWatch, request: Any, progress_s: float | None) -> None:
         try:
-            still = None if self._gate is None else partial(self._gate.still, request)
-            await pump.run(self._service, request, progress_s, self._write, self._writable, still)
+            reauthorize = None if self._session_auth is None else partial(self._session_auth.reauthorize, request)
+            await watch.run(self._service, request, progress_s, self._write, self._writable, reauthorize)
         except Exception as error:
-            code, text, minimal = told(error)
-            self._write(FrameKind.WATCH_ENDED, [pump.number, code, text, minimal])
+            code, text, minimal = error_fields(error)
+            self._write(FrameKind.WATCH_ENDED, [watch.number, code, text, minimal])
         finally:
-            if self._pumps.get(pump.number) is pump:
-                del self._pumps[pump.number]
-            pump.task = None
+            if self._watches.get(watch.number) is watch:
+                del self._watches[watch.number]
+            watch.task = None
 
     def _on_more(self, body: Any) -> None:
         if type(body) is not list or len(body) != 2 or not 0 < a_number(body[1]) < NUMBER_MAX:
-            raise ProtocolError("MORE has the number of a watch and of batches")
-        pump = self._pumps.get(a_number(body[0]))
-        if pump is not None:
-            pump.grant(body[1])
+            raise ProtocolError("a MORE frame must have the number of a watch and a number of batches")
+        watch = self._watches.get(a_number(body[0]))
+        if watch is not None:
+            watch.grant(body[1])
 
     def _on_unwatch(self, body: Any) -> None:
         if type(body) is not list or len(body) != 1:
-            raise ProtocolError("UNWATCH has the number of a watch")
-        pump = self._pumps.pop(a_number(body[0]), None)
-        if pump is not None and pump.task is not None:
-            pump.task.cancel()
+            raise ProtocolError("an UNWATCH frame must have the number of a watch")
+        watch = self._watches.pop(a_number(body[0]), None)
+        if watch is not None and watch.task is not None:
+            watch.task.cancel()
 
     # Fencing.
 
     def _on_fence(self, body: Any) -> None:
-        if self._gate is not None:
-            self._gate.node()
-        door = self._server.door
-        if self._visit is None:
-            if door is None:
+        if self._session_auth is not None:
+            self._session_auth.require_node()
+        lease_port = self._server.lease_port
+        if self._lease_connection is None:
+            if lease_port is None:
                 raise ProtocolError("this node grants no leases")
-            self._visit = door.open(self._write_bytes, self._unsent, self.close, self.abort)
+            self._lease_connection = lease_port.open(self._write_bytes, self._unsent, self.close, self.abort)
         try:
-            self._visit.receive(body)
+            self._lease_connection.receive(body)
         except ValueError as error:
             raise ProtocolError(str(error)) from None
 
@@ -330,10 +332,10 @@ class StreamConnection(asyncio.Protocol):
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    # Answers.
+    # Results.
 
-    def _tell_failure(self, number: int, error: Exception) -> None:
-        self._failures += (number, told(error))
+    def _send_failure(self, number: int, error: Exception) -> None:
+        self._failures += (number, error_fields(error))
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -343,8 +345,8 @@ class StreamConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        self._calm.set()
-        self._calm.clear()
+        self._flushed.set()
+        self._flushed.clear()
         self._flush_results()
         if self._failures:
             items, self._failures = self._failures, []
@@ -368,21 +370,21 @@ class StreamConnection(asyncio.Protocol):
             self._transport.write(self._encode(kind, body))
 
     def refuse(self, reason: str, code: str = "") -> None:
-        """Say why, and end the connection. `code`: of `wire.error_codes`, where it is one of those."""
+        """Send the reason, then close the connection. `code`: of `wire.error_codes`, if there is one."""
         self._write(FrameKind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
         if self._transport is not None:
             self._transport.close()
 
-    def tell_leader(self, body: list[Any]) -> None:
+    def send_leader(self, body: list[Any]) -> None:
         if self._follows:
             self._write(FrameKind.LEADER, body)
 
     # Bounds.
 
     def _regulate(self) -> None:
-        """Read on only while there is room for what would be read."""
+        """Read only while there is room for more requests."""
         room = IN_FLIGHT_MAX if self._reading else IN_FLIGHT_MAX // 2
-        waits = self._gate is not None and self._gate.waits
+        waits = self._session_auth is not None and self._session_auth.is_waiting
         wanted = self._writable.is_set() and self._in_flight < room and not waits
         if wanted == self._reading or self._transport is None:
             return
@@ -394,7 +396,7 @@ class StreamConnection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing is asked for that is not answered."""
+        """Every request has its result."""
         return not (self._in_flight or self._flushing)
 
     @property
@@ -402,9 +404,9 @@ class StreamConnection(asyncio.Protocol):
         return self._greeted
 
     async def wait_idle(self) -> None:
-        """Return once every request that has arrived is answered."""
+        """Return once every request that has arrived has its result."""
         while self._transport is not None and not self.idle:
-            await self._calm.wait()
+            await self._flushed.wait()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -1,4 +1,4 @@
-"""The shapes of frames: what a client sends is checked before it is looked at, what went wrong is told to it."""
+"""Checks the shapes of frames from clients, and encodes errors for them."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from palisade.wire.stream_frames import ITEMS_MAX
 log = logging.getLogger(__name__)
 
 NUMBER_MAX = (1 << 63) - 1
-TOLD_CHARACTERS_MAX = 1500
-NOT_A_NUMBER = "the number of a request is a whole number of 63 bits"
+TEXT_CHARACTERS_MAX = 1500
+NOT_A_NUMBER = "the number of a request must be a whole number of 63 bits"
 
 
 class ProtocolError(PalisadeError):
-    """The client does not speak this protocol; the text goes to it, and the connection ends."""
+    """The client violates the protocol; the text is sent to it, and the connection is closed."""
 
     code = "protocol-error"
 
 
-def told(error: Exception) -> tuple[str, str, int]:
-    """(code, text, revision that it names) of an error, as it travels; what nobody foresaw is logged, and not told."""
+def error_fields(error: Exception) -> tuple[str, str, int]:
+    """(code, text, revision named by it or 0) of an error as it is sent; details of unexpected errors are logged and
+    not sent."""
     row = refusal_of(error)
     if row is INTERNAL:
-        log.error("a request of the stream failed", exc_info=error)
-        return row.code, "the node has a fault; its log says more", 0
-    return row.code, in_short(str(error)), named_revision(error)
+        log.error("stream request failed", exc_info=error)
+        return row.code, "unexpected error; see the log of the node", 0
+    return row.code, truncated(str(error)), named_revision(error)
 
 
-def in_short(text: str) -> str:
-    """It may quote what was asked for, at any length."""
-    return text if len(text) <= TOLD_CHARACTERS_MAX else text[:TOLD_CHARACTERS_MAX] + "..."
+def truncated(text: str) -> str:
+    """Truncates: the text may quote a request of any length."""
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "..."
 
 
 def pairs_of(body: Any) -> list[tuple[int, Any]]:
     """[number, content, ...] as pairs. Raises ProtocolError."""
     if type(body) is not list or len(body) % 2 or len(body) > 2 * ITEMS_MAX:
-        raise ProtocolError(f"the frame needs to be a list of up to {ITEMS_MAX} numbers, each with its content")
+        raise ProtocolError(f"the frame must be a list of up to {ITEMS_MAX} numbers, each with its content")
     numbers = body[::2]
     if numbers and (set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > NUMBER_MAX):
         raise ProtocolError(NOT_A_NUMBER)

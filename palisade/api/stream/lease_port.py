@@ -1,4 +1,4 @@
-"""What the stream port needs of the lease server: where the FENCE frames of a connection go."""
+"""The interface between the stream port and the lease server, which handles the FENCE frames of a connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class LeaseConnection(Protocol):
-    """One holder's connection."""
+    """The connection of one lease holder."""
 
     def receive(self, body: Any) -> None:
         """Raises BadMessage."""

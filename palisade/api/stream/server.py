@@ -1,4 +1,4 @@
-"""The port of the stream: accepts clients, greets them, and ends what never says HELLO."""
+"""The stream port: accepts connections, sends WELCOME, and closes connections that send no HELLO."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from palisade.api.services import NodeServices
 from palisade.api.stream.calls import Calls
 from palisade.api.stream.connection import StreamConnection
 from palisade.api.stream.lease_port import LeasePort
-from palisade.api.stream.session_auth import Guard
+from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.wire.stream_frames import FRAME_BYTES_EXTRA, PROTOCOL
 
 HELLO_TIMEOUT_S = 10.0
 SWEEP_S = 1.0
-LOOK_S = 0.1
+LEADER_POLL_S = 0.1
 DRAIN_S = 2.0
 
 
@@ -31,31 +31,31 @@ class StreamServer:
         *,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
         room: ConnectionLimit | None = None,
-        door: LeasePort | None = None,
+        lease_port: LeasePort | None = None,
     ) -> None:
-        """`door`: of a member that grants leases when it leads."""
+        """`lease_port`: of a member, which grants leases while it leads."""
         self._authorizer = services.authorizer
         self._lookups: Lookups = lookups_of(services)
         self.service = services.key_values
-        self.door = door
+        self.lease_port = lease_port
         self.room = room or ConnectionLimit(self.service.metrics)
         self.calls = Calls(services, cluster)
         self.connections: dict[StreamConnection, None] = {}
-        """In the order in which they began, and so closed."""
+        """In the order in which they were accepted, which is the order in which they are closed."""
         self.frame_bytes_max = self.service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
         self._cluster = cluster
         self._hello_timeout_s = hello_timeout_s
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._leader: str | None = None
-        self._looker: asyncio.TimerHandle | None = None
+        self._poller: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the port can't be had."""
+        """Listen. Raises OSError if the port cannot be bound."""
         self.loop = asyncio.get_running_loop()
         self._server = await self.loop.create_server(lambda: StreamConnection(self), host, port, backlog=1024)
         self._sweep()
-        self._look()
+        self._poll_leader()
 
     @property
     def port(self) -> int:
@@ -65,16 +65,16 @@ class StreamServer:
     def now(self) -> float:
         return self.loop.time()
 
-    def guard(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> Guard | None:
-        """For a connection that has said HELLO."""
+    def session_auth(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> SessionAuth | None:
+        """For a connection that has sent HELLO; None where authorization is off."""
         if self._authorizer is None:
             return None
         peer = transport.get_extra_info("peername") if transport is not None else None
-        where = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        return Guard(self._authorizer, self._lookups, where, run)
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        return SessionAuth(self._authorizer, self._lookups, address, run)
 
     def welcome(self) -> dict[str, Any]:
-        self._tell_leader()
+        self._announce_leader()
         member, leader, streams = self._leadership()
         return {
             "protocol": PROTOCOL,
@@ -94,22 +94,22 @@ class StreamServer:
         streams = {each.id: each.addresses["stream"] for each in group.members.members if "stream" in each.addresses}
         return [group.status().member, group.leader, streams]
 
-    def _look(self) -> None:
-        self._tell_leader()
-        self._looker = self.loop.call_later(LOOK_S, self._look)
+    def _poll_leader(self) -> None:
+        self._announce_leader()
+        self._poller = self.loop.call_later(LEADER_POLL_S, self._poll_leader)
 
-    def _tell_leader(self) -> None:
-        """Tell the clients who leads now, if that has changed: they follow the leader, or leave a node without one."""
+    def _announce_leader(self) -> None:
+        """If the leader has changed, notify clients: they follow the leader, or leave a node without one."""
         leader = self.service.group.leader
         if leader != self._leader:
             self._leader = leader
-            told = self._leadership()
+            leadership = self._leadership()
             for connection in list(self.connections):
-                connection.tell_leader(told)
+                connection.send_leader(leadership)
 
     async def close(self) -> None:
-        """Accept nobody any more, let what is under way end, then close every connection."""
-        for timer in (self._sweeper, self._looker):
+        """Stop listening, finish pending requests, then close every connection."""
+        for timer in (self._sweeper, self._poller):
             if timer is not None:
                 timer.cancel()
         if self._server is not None:

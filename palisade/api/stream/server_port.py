@@ -1,4 +1,4 @@
-"""What a stream connection needs of the server that accepted it (`server.StreamServer`)."""
+"""The interface of the server (`server.StreamServer`) as its connections use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from palisade.api.stream.calls import Calls
 from palisade.api.stream.lease_port import LeasePort
-from palisade.api.stream.session_auth import Guard
+from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.service.key_values import KeyValues
 
@@ -17,7 +17,7 @@ class ServerPort(Protocol):
     """`connections`: the open ones, in the order in which they were accepted."""
 
     service: KeyValues
-    door: LeasePort | None
+    lease_port: LeasePort | None
     room: ConnectionLimit
     calls: Calls
     connections: dict[Any, None]
@@ -27,4 +27,4 @@ class ServerPort(Protocol):
     def now(self) -> float: ...
     def welcome(self) -> Any: ...
     def identity(self) -> Any: ...
-    def guard(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> Guard | None: ...
+    def session_auth(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> SessionAuth | None: ...

@@ -1,7 +1,7 @@
-"""The gate of one connection of the stream: who it is, by HELLO, and whether that one may do what a frame asks for.
+"""Authentication of a stream connection by its HELLO, and authorization of each of its frames.
 
-The rights of a frame are those at its arrival (`service.authorization`). They are mostly known in the same turn of the
-loop; while they are fetched, later frames of the connection wait in order, and no more are read.
+A frame is checked against the rights at its arrival (`service.authorization`). Usually they are known in the same turn
+of the event loop; while they are fetched, later frames of the connection wait in order, and no more are read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from palisade.api.permission_lookups import Lookups
 from palisade.api.stream.call_permissions import needs_of_call
 from palisade.metastore.requests import WatchRequest
-from palisade.service.authorization.authorizer import Authorizer, who_shows
-from palisade.service.authorization.callers import KnownCaller
+from palisade.service.authorization.authorizer import Authorizer, claimed_identity
+from palisade.service.authorization.callers import AuthenticatedCaller
 from palisade.service.authorization.needs import Needs, reading
 from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
@@ -23,11 +23,13 @@ from palisade.wire.credentials import from_hello
 
 Handle = Callable[[int, Any], None]
 
+NOT_SIGNED_IN = "not signed in on this connection: send HELLO with credentials"
 
-class NobodyKnows:
-    """Rights that can't be known now: everything is refused with why."""
 
-    who = "somebody"
+class UnknownRights:
+    """The rights could not be determined: every request is refused with the error."""
+
+    name = "unknown caller"
     is_node = False
 
     def __init__(self, error: AuthorizationError) -> None:
@@ -40,42 +42,44 @@ class NobodyKnows:
         return False
 
 
-class Guard:
-    """`where`: the address of the client. `run`: starts a task that ends with the connection."""
+class SessionAuth:
+    """`address`: of the client. `run`: starts a task that ends with the connection."""
 
-    def __init__(self, authorizer: Authorizer, look: Lookups, where: str, run: Callable[[Any], Any]) -> None:
-        self._authorizer, self._look = authorizer, look
-        self._where, self._run = where, run
-        self._who = "nobody"
+    def __init__(self, authorizer: Authorizer, lookups: Lookups, address: str, run: Callable[[Any], Any]) -> None:
+        self._authorizer, self._lookups = authorizer, lookups
+        self._address, self._run = address, run
+        self._name = "unauthenticated client"
         self._identity: UserIdentity | NodeIdentity | None = None
-        self._rights: Rights = NobodyKnows(Unauthenticated("nobody has signed in on this connection"))
+        self._rights: Rights = UnknownRights(Unauthenticated(NOT_SIGNED_IN))
         self._backlog: deque[tuple[int, Any]] = deque()
 
     @property
-    def waits(self) -> bool:
-        """Frames are waiting: nothing more is to be read."""
+    def is_waiting(self) -> bool:
+        """Frames wait: the connection must not be read."""
         return bool(self._backlog)
 
-    async def enter(self, hello: dict[str, Any]) -> None:
+    async def authenticate(self, hello: dict[str, Any]) -> None:
         """Raises AuthorizationError."""
         try:
             shown = from_hello(hello)
-            self._who = who_shows(shown)
-            self._identity = await self._authorizer.identify(shown, self._where)
+            self._name = claimed_identity(shown)
+            self._identity = await self._authorizer.identify(shown, self._address)
             self._rights = await self._authorizer.rights(self._identity)
-            self._who = self._rights.who
+            self._name = self._rights.name
         except AuthorizationError as error:
             self._refused(error, "HELLO")
             raise
 
     def admit(self, kind: int, body: Any, handle: Handle, ended: Callable[[Exception | None], None]) -> None:
-        """Handle a frame with the rights of now. `ended`: called when the line is empty again, or with what is wrong.
+        """Handle a frame with the caller's current rights. `ended`: called when no frame waits any more, or with the
+        error that ended the session.
 
-        Raises Unauthenticated: the connection is nobody's any more."""
+        Raises Unauthenticated if the connection has no identity any more.
+        """
         if self._identity is None:
-            raise Unauthenticated("nobody has signed in on this connection")
+            raise Unauthenticated(NOT_SIGNED_IN)
         if not self._backlog:
-            rights = self._authorizer.rights_now(self._identity)
+            rights = self._authorizer.try_rights(self._identity)
             if rights is not None:
                 self._rights = rights
                 handle(kind, body)
@@ -97,7 +101,7 @@ class Guard:
                     failed = error
                     break
                 except AuthorizationError as error:
-                    self._rights = NobodyKnows(error)
+                    self._rights = UnknownRights(error)
                 kind, body = self._backlog[0]
                 handle(kind, body)
                 self._backlog.popleft()
@@ -107,32 +111,32 @@ class Guard:
             self._backlog.clear()
         ended(failed)
 
-    # What a frame asks for.
+    # Authorization of a frame.
 
     def caller(self, action: str) -> Caller:
-        """With the rights of the frame at work. `action`: for the audit log."""
+        """The caller with the rights of the current frame. `action`: for the audit log."""
         identity = self._identity
         if identity is None:
-            raise Unauthenticated("nobody has signed in on this connection")
-        return KnownCaller(self._authorizer, identity, self._rights, self._where, f"stream: {action}")
+            raise Unauthenticated(NOT_SIGNED_IN)
+        return AuthenticatedCaller(self._authorizer, identity, self._rights, self._address, f"stream: {action}")
 
     async def call(self, name: Any, arguments: Any) -> None:
-        """Raises AuthorizationError, and what the lookup of a procedure raises."""
+        """Raises AuthorizationError, and the errors of the lookup of a procedure."""
         rights = self._rights
-        needs = await needs_of_call(name, arguments, self._look)
+        needs = await needs_of_call(name, arguments, self._lookups)
         self._check(needs, f"the call {str(name)[:64]}", rights)
 
-    async def still(self, watched: WatchRequest) -> None:
+    async def reauthorize(self, watched: WatchRequest) -> None:
         """Whether a watch may go on. Raises AuthorizationError."""
         if self._identity is None:
-            raise Unauthenticated("nobody has signed in on this connection")
+            raise Unauthenticated(NOT_SIGNED_IN)
         rights = await self._authorizer.rights(self._identity)
         self._check((reading(watched.key, watched.range_end),), "a watch", rights)
 
-    def node(self) -> None:
-        """Raises PermissionDenied: leases are granted to nodes."""
+    def require_node(self) -> None:
+        """Raises PermissionDenied unless the client is a node: leases are granted to nodes only."""
         if not self._rights.is_node:
-            error = PermissionDenied("leases are granted to nodes, which show the join token")
+            error = PermissionDenied("leases are granted to nodes only: connect with the join token")
             self._refused(error, "FENCE")
             raise error
 
@@ -144,4 +148,4 @@ class Guard:
             raise
 
     def _refused(self, error: Exception, action: str) -> None:
-        self._authorizer.refused(error, self._who, self._where, f"stream: {action}")
+        self._authorizer.refused(error, self._name, self._address, f"stream: {action}")

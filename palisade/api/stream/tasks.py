@@ -1,5 +1,5 @@
-"""The tasks of one connection: they end with it at the latest. Whoever may start some gets this, not the connection, so
-that no cycle keeps a connection that is over."""
+"""The tasks of one connection, which end with it at the latest. Components that start tasks hold this object and not
+the connection, so that no reference cycle keeps a closed connection."""
 
 from __future__ import annotations
 

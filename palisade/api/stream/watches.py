@@ -1,4 +1,4 @@
-"""One watch of one stream connection: takes events from the store as fast as its client takes them, and no faster."""
+"""One watch of one stream connection: reads events from the store as fast as its client accepts them, and no faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRESS_MS_MIN = 50
 Write = Callable[[FrameKind, Any], None]
 
 
-class Pump:
+class StreamWatch:
     """`credit`: how many batches the client has room for."""
 
     def __init__(self, number: int, credit: int) -> None:
@@ -37,13 +37,14 @@ class Pump:
         progress_s: float | None,
         write: Write,
         writable: asyncio.Event,
-        still: Callable[[], Awaitable[None]] | None = None,
+        reauthorize: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Until it is cancelled. Raises Compacted, InvalidRequest, and what `still` raises, which is asked first and
-        before each thing that is told. In front of what another history brings it is told that it is another one: a
-        node that has just joined knows of none yet, and a survivor of a lost majority goes on in a newer one."""
-        if still is not None:
-            await still()
+        """Runs until cancelled. Raises Compacted, InvalidRequest, and the errors of `reauthorize`, which is called
+        first and before each frame. If the history changes, a WATCHING frame with the new history precedes its events:
+        a node that has just joined has no history yet, and the survivor of a lost majority continues in a new
+        generation."""
+        if reauthorize is not None:
+            await reauthorize()
         watching = service.watch(request, progress_s=progress_s)
         try:
             history = history_of(service)
@@ -52,10 +53,10 @@ class Pump:
                 await self._room(writable)
                 start = watching.next_revision
                 found = await watching.next()
-                if still is not None:
-                    await still()
-                told, history = history, history_of(service)
-                if history != told:
+                if reauthorize is not None:
+                    await reauthorize()
+                sent, history = history, history_of(service)
+                if history != sent:
                     write(FrameKind.WATCHING, [self.number, start, history])
                 if isinstance(found, ProgressReport):
                     write(FrameKind.PROGRESS, [self.number, found.revision])
@@ -73,9 +74,9 @@ class Pump:
 
 
 def history_of(service: KeyValues) -> list[Any] | None:
-    """[cluster id, generation]; None of a store that is no cluster's yet. A survivor of a lost majority knows by its
-    log that it is of a newer generation, before it has applied what it alone may have had in front of that; and who
-    joins one, by whose log it takes in."""
+    """[cluster id, generation]; None if the store belongs to no cluster yet. The log knows a new generation before the
+    store does: on the survivor of a lost majority before it has applied entries that only it had, and on a member that
+    joins a newer generation."""
     lineage = service.store.lineage
     generation = max(lineage.generation, service.group.generation)
     return [lineage.cluster_id, generation] if lineage.cluster_id else None
@@ -84,7 +85,7 @@ def history_of(service: KeyValues) -> list[Any] | None:
 def read_watch(body: Any) -> tuple[int, WatchRequest, float | None, int]:
     """(number, request, seconds between progress notifications or None, credit) of a WATCH frame.
 
-    Raises InvalidRequest where it is malformed.
+    Raises InvalidRequest if it is malformed.
     """
     if type(body) is not list or len(body) != 8:
         raise InvalidRequest("a WATCH frame has 8 fields")

@@ -1,1 +1,1 @@
-"""Which rights a request needs."""
+"""Authentication of callers and the permissions that requests need."""

@@ -1,8 +1,8 @@
-"""How wrong passwords slow down who tries them. Pure; time is handed in.
+"""Delays after wrong passwords. Pure; time is handed in.
 
-For each user and place that tries: two mistakes are free, then each next try waits twice as long, up to ten seconds;
-tries at the same time stand in line. By place, too, so that a stranger can't keep a user out who signs in from
-elsewhere. What is kept is bounded: who has been quiet the longest is forgotten.
+Counted per user and client address: two wrong passwords are free, then each further attempt waits twice as long, up to
+ten seconds; concurrent attempts are queued. Counting by address too prevents a stranger from locking a user out who
+signs in from elsewhere. Memory is bounded: the source that has been idle longest is forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ FIRST_S, MOST_S = 0.25, 10.0
 FORGET_S = 600.0
 KEPT_MAX = 10_000
 
-Who = tuple[str, str]
+Source = tuple[str, str]
+"""(user, client address)"""
 
 
 @dataclass(slots=True)
@@ -26,31 +27,31 @@ class _Tries:
 
 class Attempts:
     def __init__(self) -> None:
-        self._known: dict[Who, _Tries] = {}
+        self._known: dict[Source, _Tries] = {}
 
-    def wait_s(self, who: Who, now: float) -> float:
-        """How long this try has to wait; the next one at the same time waits longer."""
-        known = self._known.get(who)
+    def wait_s(self, source: Source, now: float) -> float:
+        """How long this attempt waits; a concurrent next one waits longer."""
+        known = self._known.get(source)
         if known is None:
             return 0.0
         if now - known.last > FORGET_S:
-            del self._known[who]
+            del self._known[source]
             return 0.0
         begin = max(now, known.free_at)
         known.free_at = begin + pause_s(known.failures)
         return begin - now
 
-    def failed(self, who: Who, now: float) -> None:
-        known = self._known.pop(who, None) or _Tries(0, now, now)
+    def failed(self, source: Source, now: float) -> None:
+        known = self._known.pop(source, None) or _Tries(0, now, now)
         known.failures += 1
         known.last = now
         known.free_at = max(known.free_at, now + pause_s(known.failures))
-        self._known[who] = known
+        self._known[source] = known
         if len(self._known) > KEPT_MAX:
             del self._known[next(iter(self._known))]
 
-    def succeeded(self, who: Who) -> None:
-        self._known.pop(who, None)
+    def succeeded(self, source: Source) -> None:
+        self._known.pop(source, None)
 
 
 def pause_s(failures: int) -> float:

@@ -1,5 +1,5 @@
-"""A line in the log for each refusal, so that somebody can see who tries what. No secrets, and not without a bound: who
-hammers the port must not fill the disk."""
+"""The audit log: one line for each refused request. It contains no secrets, and its rate is bounded so that a client
+that floods the port cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Audit:
         self._began = now()
         self._lines = self._left_out = 0
 
-    def refused(self, who: str, where: str, action: str, reason: str) -> None:
-        if not self._may():
+    def refused(self, caller: str, address: str, action: str, reason: str) -> None:
+        if not self._admits_line():
             self._left_out += 1
             return
-        log.warning("refused: %s from %s: %s: %s", *(shown(each) for each in (who, where, action, reason)))
+        log.warning("refused: %s from %s: %s: %s", *(shown(each) for each in (caller, address, action, reason)))
 
-    def _may(self) -> bool:
+    def _admits_line(self) -> bool:
         now = self._now()
         if now - self._began >= WINDOW_S:
             if self._left_out:
-                log.warning("refused: %d more requests, not in this log", self._left_out)
+                log.warning("refused: %d more requests, not logged", self._left_out)
             self._began, self._lines, self._left_out = now, 0, 0
         self._lines += 1
         return self._lines <= LINES_MAX
 
 
 def shown(text: str) -> str:
-    """On one line, whatever a client has put into it."""
+    """One line, whatever bytes a client sent."""
     return text[:SHOWN_MAX].encode("unicode_escape").decode()

@@ -1,9 +1,9 @@
-"""The gate of a node: identifies callers, and knows their rights at the time of a request.
+"""Authenticates callers and determines their rights, for every request anew.
 
-Guarantee: once a REVOKE, a DROP USER or a change of password has returned, no node admits a request that it forbids.
-For each request the rows are read again, from the vault through its fence or linearizably from the cluster (`rows.py`),
-unless nothing in the vault can have changed. A result is kept only together with the rows that it follows from. A
-password is checked by scrypt once for each version of its row.
+Guarantee: after REVOKE, DROP USER or a change of password is acknowledged, no node admits a request that it forbids.
+The permission rows are read for each request, from the vault through its fence or linearizably from the cluster
+(`rows.py`), unless nothing in the vault can have changed. A result is cached only together with the rows that it was
+computed from. scrypt runs once for each version of a user's password row.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from palisade.catalog.row_format import NAME
 from palisade.service.authorization.attempts import Attempts
 from palisade.service.authorization.audit import Audit
 from palisade.service.authorization.rights import (
-    Course,
-    Meaning,
     NodeIdentity,
     NodeRights,
+    PermissionCache,
     PermissionRow,
     Rights,
+    RightsReads,
     UserIdentity,
-    course,
+    read_rights,
 )
 from palisade.service.authorization.rows import FromRows, PermissionRows, Read, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
@@ -41,17 +41,17 @@ from palisade.wire.credentials import Credentials, NodeProof, Password, Token, f
 from palisade.wire.tokens import Claims, claims_of
 
 CHECKS_AT_A_TIME = 2
-"""Each takes 16 MiB and 50 ms of a core."""
+"""Each check takes 16 MiB and 50 ms of a core."""
 WAITING_MAX = 128
 WAIT_S_MAX = 15.0
 KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
-NO_CREDENTIALS = "this node asks who you are: give user and password, or a token"
-WRONG = "user and password do not belong together"
+NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
+WRONG = "wrong user name or password"
 
 
 class Authorizer:
-    """`proof`: what nodes of this cluster show, None where there is no join token. `now` in seconds."""
+    """`proof`: the join token of this cluster as nodes present it; None without one. `now` in seconds."""
 
     def __init__(
         self,
@@ -68,38 +68,39 @@ class Authorizer:
         self.refusals: dict[str, int] = {}
         self.logins: dict[str, int] = {}
         self._proof, self._now, self._fits = proof, now, fits
-        self._meaning = Meaning()
+        self._cache = PermissionCache()
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._shown: FromRows[tuple[UserIdentity | NodeIdentity, Rights]] = FromRows(rows, KEPT_MAX)
+        self._authenticated: FromRows[tuple[UserIdentity | NodeIdentity, Rights]] = FromRows(rows, KEPT_MAX)
         """By a keyed hash of the header."""
         self._rights: FromRows[Rights] = FromRows(rows, KEPT_MAX)
         """By identity."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
-        self._nobody = credential_of_nobody()
+        self._dummy_credential = dummy_credential()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # Who.
+    # Authentication.
 
-    async def identify(self, shown: Credentials | None, where: str) -> UserIdentity | NodeIdentity:
-        """Does not wait for what was checked before. `where`: the address of who asks.
+    async def identify(self, shown: Credentials | None, address: str) -> UserIdentity | NodeIdentity:
+        """Does not wait where the credentials were checked before. `address`: of the client.
 
-        Raises Unauthenticated, PermissionsUnknown, TooManyLogins."""
+        Raises Unauthenticated, PermissionsUnknown, TooManyLogins.
+        """
         if isinstance(shown, Password):
-            return await self._by_password(shown, where)
+            return await self._by_password(shown, address)
         if isinstance(shown, Token):
             return await self._by_token(shown)
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
 
-    def _identify_now(self, shown: Credentials | None, read: Read) -> UserIdentity | NodeIdentity | None:
-        """As `identify`; None for a password that was not checked before. Raises WouldBlock, too."""
+    def _try_identify(self, shown: Credentials | None, read: Read) -> UserIdentity | NodeIdentity | None:
+        """As `identify`; None for a password that was not checked before. Also raises WouldBlock."""
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
         if isinstance(shown, Token):
@@ -111,7 +112,7 @@ class Authorizer:
 
     def _by_proof(self, shown: NodeProof) -> NodeIdentity:
         if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
-            raise Unauthenticated("the join token is not that of this cluster")
+            raise Unauthenticated("wrong join token: use the token of this cluster")
         return NodeIdentity()
 
     def _mark(self, shown: Password) -> bytes:
@@ -124,13 +125,13 @@ class Authorizer:
         right = revision == row.mod_revision and hmac.compare_digest(known, mark)
         return UserIdentity(shown.user, row.mod_revision) if right else None
 
-    async def _by_password(self, shown: Password, where: str) -> UserIdentity:
+    async def _by_password(self, shown: Password, address: str) -> UserIdentity:
         row = await self.row(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
         if known is not None:
             return known
-        await self._check_slowly(shown, row, (shown.user[:64], where))
+        await self._check_slowly(shown, row, (shown.user[:64], address))
         if row is None:
             raise WrongPassword(WRONG)
         self._checked[shown.user] = row.mod_revision, mark
@@ -138,18 +139,18 @@ class Authorizer:
             self._checked.popitem(last=False)
         return UserIdentity(shown.user, row.mod_revision)
 
-    async def _check_slowly(self, shown: Password, row: PermissionRow | None, who: tuple[str, str]) -> None:
-        """Takes as long for a user who is not there. Raises WrongPassword, TooManyLogins."""
-        wait_s = self._attempts.wait_s(who, self._now())
+    async def _check_slowly(self, shown: Password, row: PermissionRow | None, source: tuple[str, str]) -> None:
+        """Takes equally long for a user that does not exist. Raises WrongPassword, TooManyLogins."""
+        wait_s = self._attempts.wait_s(source, self._now())
         if wait_s > WAIT_S_MAX or self._waiting >= WAITING_MAX:
             self._count(self.logins, "turned-away")
-            raise TooManyLogins("passwords were wrong too often, or too many are being checked: wait, then try again")
+            raise TooManyLogins("too many wrong passwords, or too many concurrent sign-ins: wait, then retry")
         self._waiting += 1
         try:
             if wait_s:
                 await asyncio.sleep(wait_s)
             async with self._turn:
-                credential = credential_of(row) or self._nobody
+                credential = credential_of(row) or self._dummy_credential
                 password = shown.password[: MOST + 1]
                 right = await asyncio.get_running_loop().run_in_executor(
                     self._threads, self._fits, password, credential
@@ -157,10 +158,10 @@ class Authorizer:
         finally:
             self._waiting -= 1
         if row is None or not right:
-            self._attempts.failed(who, self._now())
+            self._attempts.failed(source, self._now())
             self._count(self.logins, "wrong")
             raise WrongPassword(WRONG)
-        self._attempts.succeeded(who)
+        self._attempts.succeeded(source)
         self._count(self.logins, "right")
 
     async def _by_token(self, shown: Token) -> UserIdentity:
@@ -169,32 +170,33 @@ class Authorizer:
     def _identity_in(self, shown: Token, key: PermissionRow | None) -> UserIdentity:
         claims = None if key is None else claims_of(shown.text, key.value)
         if claims is None or claims.expires_ms <= self.wall_ms():
-            raise Unauthenticated("the token is not valid, or its time is over: sign in again")
+            raise Unauthenticated("the token is invalid or expired: sign in again")
         return identity_of(claims)
 
-    # What.
+    # Authorization.
 
-    def known_now(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
-        """The caller with this header `Authorization`, and its rights; None if that can't be known without waiting.
+    def try_authenticate(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+        """Identity and rights of the caller with this Authorization header; None if they require waiting.
 
-        Raises AuthorizationError."""
+        Raises AuthorizationError.
+        """
         text = (header or "").encode("utf-8", "surrogateescape")
         mark = blake2b(text, key=self._own_key, digest_size=16).digest()
-        found = self._shown.find(mark)
+        found = self._authenticated.find(mark)
         if found is not None and not self._is_expired(found[0]):
             return found
 
-        def known(read: Read) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
-            identity = self._identify_now(from_header(header), read)
+        def authenticate(read: Read) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+            identity = self._try_identify(from_header(header), read)
             return None if identity is None else (identity, self._rights_by(identity, read))
 
         try:
-            return self._shown.compute(mark, known)
+            return self._authenticated.compute(mark, authenticate)
         except WouldBlock:
             return None
 
-    def rights_now(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
-        """None if they can't be known without waiting. Raises Unauthenticated, PermissionsUnknown."""
+    def try_rights(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
+        """None if the rights require waiting. Raises Unauthenticated, PermissionsUnknown."""
         found = self._rights.find(identity)
         if found is not None and not self._is_expired(identity):
             return found
@@ -206,25 +208,25 @@ class Authorizer:
     def _rights_by(self, identity: UserIdentity | NodeIdentity, read: Read) -> Rights:
         if isinstance(identity, NodeIdentity):
             return NodeRights()
-        running = self._course(identity)
+        reads = self._read_rights(identity)
         try:
-            wanted = next(running)
+            wanted = next(reads)
             while True:
-                wanted = running.send(read(wanted))
+                wanted = reads.send(read(wanted))
         except StopIteration as end:
             rights: Rights = end.value
             return rights
 
     async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
-        found = self.rights_now(identity)
+        found = self.try_rights(identity)
         if found is not None or isinstance(identity, NodeIdentity):
             return found or NodeRights()
-        running = self._course(identity)
+        reads = self._read_rights(identity)
         try:
-            wanted = next(running)
+            wanted = next(reads)
             while True:
-                wanted = running.send(await self.rows.later(wanted))
+                wanted = reads.send(await self.rows.read(wanted))
         except StopIteration as end:
             rights: Rights = end.value
             return rights
@@ -233,23 +235,23 @@ class Authorizer:
         expires_ms = identity.expires_ms if isinstance(identity, UserIdentity) else None
         return expires_ms is not None and expires_ms <= self.wall_ms()
 
-    def _course(self, identity: UserIdentity) -> Course:
+    def _read_rights(self, identity: UserIdentity) -> RightsReads:
         if self._is_expired(identity):
-            raise Unauthenticated("the time of the token is over: sign in again")
-        return course(identity, self._meaning)
+            raise Unauthenticated("the token is expired: sign in again")
+        return read_rights(identity, self._cache)
 
     async def row(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         try:
-            return self.rows.now(key)
+            return self.rows.try_read(key)
         except WouldBlock:
-            return await self.rows.later(key)
+            return await self.rows.read(key)
 
-    # What is told of it.
+    # Refusals.
 
-    def refused(self, error: Exception, who: str, where: str, action: str) -> None:
+    def refused(self, error: Exception, caller: str, address: str, action: str) -> None:
         self._count(self.refusals, reason_of(error))
-        self.audit.refused(who, where, action, str(error))
+        self.audit.refused(caller, address, action, str(error))
 
     @staticmethod
     def _count(counts: dict[str, int], name: str) -> None:
@@ -257,7 +259,7 @@ class Authorizer:
 
 
 def reason_of(error: Exception) -> str:
-    """no-credentials, permission-denied and so on."""
+    """The error class in kebab case: no-credentials, permission-denied and so on."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
@@ -265,14 +267,14 @@ def identity_of(claims: Claims) -> UserIdentity:
     return UserIdentity(claims.user, claims.credential, claims.expires_ms)
 
 
-def credential_of_nobody() -> dict[str, Any]:
-    """So that a user who is not there takes as long as one who is; no password is known to fit it."""
+def dummy_credential() -> dict[str, Any]:
+    """Checked for unknown users, so that they take as long as known ones; no password matches it."""
     drawn = {"salt": secrets.token_hex(SALT_BYTES), "hash": secrets.token_hex(HASH_BYTES)}
     return {"scheme": "scrypt", "cost": COST, "block": BLOCK, "parallel": PARALLEL, **drawn}
 
 
 def credential_of(row: PermissionRow | None) -> Any:
-    """None for one that can't be read: it fits nobody."""
+    """None for a row that cannot be parsed: no password matches it."""
     try:
         found = None if row is None else json.loads(row.value)
     except ValueError:
@@ -280,8 +282,8 @@ def credential_of(row: PermissionRow | None) -> Any:
     return found if isinstance(found, dict) else None
 
 
-def who_shows(shown: Credentials | None) -> str:
-    """For the log."""
+def claimed_identity(shown: Credentials | None) -> str:
+    """The caller as it claims to be, for the log."""
     if isinstance(shown, Password):
         return f"user {shown.user}"
-    return {Token: "a token", NodeProof: "a node"}.get(type(shown), "nobody")
+    return {Token: "a token", NodeProof: "a node"}.get(type(shown), "unauthenticated client")

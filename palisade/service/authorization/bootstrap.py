@@ -1,7 +1,7 @@
-"""The first administrator: made from a password file, in a cluster that has no user yet (docs/security.md).
+"""Creates the first administrator from a password file, in a cluster that has no user yet (docs/security.md).
 
-One transaction makes the user `root` with ADMIN on every key, and compares that there is no user at all; so of several
-nodes with that file one makes it, and who has users already is never given another one.
+One transaction creates the user `root` with ADMIN on every key, on condition that no user exists. So of several nodes
+with such a file only one creates it, and a cluster that has users is not changed.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from palisade.wire.fencing_errors import ReleaseError
 log = logging.getLogger(__name__)
 
 ROOT = "root"
-AGAIN_S = 1.0
-NOBODY = (
-    "authorization is on, and there is no user: only /livez and /readyz are answered. Start a node with "
+RETRY_S = 1.0
+NO_USER = (
+    "authorization is on, but there is no user: only /livez and /readyz are served. Start a node with "
     "--root-password-file, or with --authorization=off on loopback to create users"
 )
 
 
 def password_in(path: Path) -> str:
-    """Raises ConfigError, without the password."""
+    """Raises ConfigError; its text does not contain the password."""
     try:
         found = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"root-password-file: {path} can't be read: {error}") from None
+        raise ConfigError(f"root-password-file: {path} cannot be read: {error}") from None
     if not LEAST <= len(found) <= MOST:
-        raise ConfigError(f"root-password-file: the password in {path} has to have {LEAST} to {MOST} characters")
+        raise ConfigError(f"root-password-file: the password in {path} must have {LEAST} to {MOST} characters")
     return found
 
 
 def first_user(credential: dict[str, object]) -> Txn:
     root = Subject("user", ROOT, (PermissionGrant(Privilege.ADMIN.value, ""),))
-    nobody = Compare(keys.USERS, CompareTarget.VERSION, CompareResult.EQUAL, 0, prefix_end(keys.USERS))
-    return Txn((nobody,), (Put(root.key, root.to_bytes()), Put(keys.at(keys.CREDENTIALS, ROOT), to_bytes(credential))))
+    no_user = Compare(keys.USERS, CompareTarget.VERSION, CompareResult.EQUAL, 0, prefix_end(keys.USERS))
+    return Txn((no_user,), (Put(root.key, root.to_bytes()), Put(keys.at(keys.CREDENTIALS, ROOT), to_bytes(credential))))
 
 
-async def have_a_user(service: KeyValues, password: str | None) -> None:
-    """Until there is one: made here if there is a password, else a warning says what to do."""
+async def ensure_user(service: KeyValues, password: str | None) -> None:
+    """Runs until a user exists: creates it if `password` is given, else logs a warning that says what to do."""
     warned = False
     while True:
         try:
@@ -64,12 +64,12 @@ async def have_a_user(service: KeyValues, password: str | None) -> None:
             if password is not None:
                 credential = await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
                 if (await write_own(service, first_user(credential))).succeeded:
-                    log.warning("there was no user: %s was made, with the password of --root-password-file", ROOT)
+                    log.warning("created the first user %s with the password of --root-password-file", ROOT)
                 continue
             if not warned:
-                log.warning(NOBODY)
+                log.warning(NO_USER)
                 warned = True
         except (RaftError, MetastoreError, ReleaseError) as error:
-            log.debug("whether there is a user can't be seen yet: %s", error)
-        await asyncio.sleep(AGAIN_S)
+            log.debug("cannot read yet whether a user exists: %s", error)
+        await asyncio.sleep(RETRY_S)
     await asyncio.get_running_loop().create_future()

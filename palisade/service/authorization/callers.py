@@ -1,4 +1,4 @@
-"""Callers whose rights are known, for the length of one request."""
+"""Callers with known rights, for the duration of one request."""
 
 from __future__ import annotations
 
@@ -12,43 +12,48 @@ from palisade.service.callers import Caller
 from palisade.wire.auth_errors import AuthorizationError
 
 
-class Who(enum.Enum):
-    """Which callers a route or call is open to. OPEN: to every client, signed in or not. SIGNED_IN: to users and nodes.
-    NODES: to nodes, and ADMIN. ADMINS: to ADMIN on every key. BY_REQUEST: to users and nodes; what is asked for is
-    checked where it is done (`KeyValues`)."""
+class Access(enum.Enum):
+    """Which callers may use a route or call. OPEN: every client, also without credentials. AUTHENTICATED: users and
+    nodes. NODES: nodes, and users with ADMIN on every key. ADMINS: users with ADMIN on every key. PER_REQUEST: users
+    and nodes; `KeyValues` checks the keys of the request."""
 
     OPEN = "open"
-    SIGNED_IN = "signed in"
+    AUTHENTICATED = "authenticated"
     NODES = "nodes"
     ADMINS = "admins"
-    BY_REQUEST = "by request"
+    PER_REQUEST = "per request"
 
 
-class KnownCaller(Caller):
-    """`rights`: as of the beginning of the request. `where`, `action` as text: for the audit log."""
+class AuthenticatedCaller(Caller):
+    """`rights`: as of the start of the request. `address` of the client and `action` as text, for the audit log."""
 
-    __slots__ = ("_authorizer", "action", "identity", "rights", "where")
+    __slots__ = ("_authorizer", "action", "address", "identity", "rights")
     is_limited = True
 
     def __init__(
-        self, authorizer: Authorizer, identity: UserIdentity | NodeIdentity, rights: Rights, where: str, action: object
+        self,
+        authorizer: Authorizer,
+        identity: UserIdentity | NodeIdentity,
+        rights: Rights,
+        address: str,
+        action: object,
     ) -> None:
         self._authorizer = authorizer
-        self.identity, self.rights, self.where, self.action = identity, rights, where, action
+        self.identity, self.rights, self.address, self.action = identity, rights, address, action
 
     def require(self, needs: Needs) -> None:
-        """Raises AuthorizationError, which is in the audit log then."""
+        """Raises AuthorizationError, which is then in the audit log."""
         try:
             self.rights.check(needs)
         except AuthorizationError as error:
-            self._authorizer.refused(error, self.rights.who, self.where, str(self.action))
+            self._authorizer.refused(error, self.rights.name, self.address, str(self.action))
             raise
 
     def require_writes(self, keys: Sequence[bytes]) -> None:
         if not all(map(self.rights.may_write, keys)):
             self.require(tuple(map(writing, keys)))
 
-    def enter(self, who: Who) -> None:
+    def require_access(self, access: Access) -> None:
         """As `require`, for a route or call."""
-        if who is Who.ADMINS or (who is Who.NODES and not self.rights.is_node):
+        if access is Access.ADMINS or (access is Access.NODES and not self.rights.is_node):
             self.require((EVERYTHING,))

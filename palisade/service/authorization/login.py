@@ -1,4 +1,5 @@
-"""Signing in: a token for user and password. The key of tokens is made by the first login of a cluster."""
+"""Sign-in: issues a token for a user name and password. The first sign-in of a cluster creates the signing key of its
+tokens."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ class Login:
     def __init__(self, service: KeyValues, authorizer: Authorizer) -> None:
         self._service, self._authorizer = service, authorizer
 
-    async def token(self, shown: Password, where: str, ttl_s: int = TTL_S) -> tuple[str, int]:
-        """(token, when it ends in ms of the wall clock). Raises Unauthenticated, TooManyLogins, PermissionsUnknown."""
-        identity = await self._authorizer.identify(shown, where)
+    async def token(self, shown: Password, address: str, ttl_s: int = TTL_S) -> tuple[str, int]:
+        """(token, its expiry in ms of the wall clock). Raises Unauthenticated, TooManyLogins, PermissionsUnknown."""
+        identity = await self._authorizer.identify(shown, address)
         if not isinstance(identity, UserIdentity):
-            raise Unauthenticated("a token is given to users")
+            raise Unauthenticated("tokens are issued to users only: send a user name and password")
         expires_ms = self._authorizer.wall_ms() + ttl_s * 1000
         key = await self._key()
         return sign(Claims(identity.user, identity.credential, expires_ms), key), expires_ms
@@ -31,18 +32,18 @@ class Login:
     async def _key(self) -> bytes:
         row = await self._authorizer.row(TOKEN_KEY)
         if row is None:
-            await write_own(self._service, made_once(TOKEN_KEY, secrets.token_bytes(KEY_BYTES)))
+            await write_own(self._service, put_if_absent(TOKEN_KEY, secrets.token_bytes(KEY_BYTES)))
             row = await self._authorizer.row(TOKEN_KEY)
         if row is None:
-            raise PermissionsUnknown("the key of tokens is not to be seen here yet: try again")
+            raise PermissionsUnknown("the signing key of tokens is not readable on this node yet: retry")
         return row.value
 
 
-def made_once(key: bytes, value: bytes) -> Txn:
+def put_if_absent(key: bytes, value: bytes) -> Txn:
     absent = Compare(key, CompareTarget.VERSION, CompareResult.EQUAL, 0)
     return Txn((absent,), (Put(key, value),))
 
 
 async def write_own(service: KeyValues, request: Txn) -> Any:
-    """A write of the node itself, below palisade/."""
+    """A write of the node itself to keys under palisade/."""
     return await service.write(request, caller=THIS_NODE)

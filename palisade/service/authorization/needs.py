@@ -1,9 +1,8 @@
 """Which rights a request needs. Pure.
 
-Least privilege: a read needs READ on every key that it names, a write WRITE, also where it would find nothing; whoever
-asks for the value before (`prev_kv`) or compares reads. A transaction needs the rights of all its compares and of both
-of its branches, so who is let in does not depend on what is stored. What concerns the cluster and not keys needs ADMIN
-on every key.
+Least privilege: a read needs READ on every key that it names, and a write WRITE, even if no such key exists; `prev_kv`
+and compares also need READ. A transaction needs the rights of all its compares and of both its branches, so the
+decision does not depend on stored data. Requests about the cluster rather than keys need ADMIN on every key.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Need:
 
 
 EVERYTHING = Need(Privilege.ADMIN, b"\0", FROM_KEY)
-"""What an operation on the cluster needs."""
+"""Needed by operations on the cluster."""
 
 LeaseKeys = Callable[[int], Iterable[bytes]]
 """The keys of a lease, as this node knows them."""
@@ -64,7 +63,7 @@ def writing(key: bytes, range_end: bytes = b"") -> Need:
 
 
 def needs_of(request: Any, lease_keys: LeaseKeys) -> Needs:
-    """Of a request of `metastore.requests`. What is not listed here is for ADMIN."""
+    """For a request of `metastore.requests`. Unlisted requests need ADMIN."""
     return tuple(_needs(request, lease_keys))
 
 

@@ -1,8 +1,8 @@
-"""What the operations of the catalog need: CATALOG on the rows of the objects that they name; and what looking at
-objects needs: READ on their rows. Pure.
+"""Rights that catalog requests need. An operation needs CATALOG on the rows of the objects that it names, a read of
+objects READ on their rows. Pure.
 
-Where that is below the permissions it comes to ADMIN (`catalog.permissions.is_for_admins`). An operation without a line
-here needs ADMIN on everything, and a test fails.
+Below the permission keys this means ADMIN (`catalog.permissions.is_for_admins`). An operation that is not listed here
+needs ADMIN on everything, and a test fails.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ IN_DATABASE = (keys.TABLES, keys.DEVICES, keys.VIEWS, keys.TTL, keys.TEMPLATE_PA
 
 
 def needs_of_operation(kind: object, fields: object) -> Needs:
-    """Fields that can't be read need everything: they are refused, or found wrong afterwards by who may do all."""
+    """Malformed fields need everything: callers without ADMIN are refused, for others the operation itself reports the
+    error."""
     if not isinstance(fields, Mapping) or not isinstance(kind, str):
         return (EVERYTHING,)
     if kind in ("grant", "revoke"):
@@ -86,7 +87,7 @@ def _at_and_below(place: bytes, name: Any) -> tuple[Need, ...]:
 
 
 def _database(fields: Mapping[str, Any]) -> Needs:
-    """It takes everything with it that is in there."""
+    """It deletes everything in the database."""
     own = _at(keys.DATABASES, fields.get("database"))
     if own == EVERYTHING:
         return (own,)
@@ -94,7 +95,7 @@ def _database(fields: Mapping[str, Any]) -> Needs:
 
 
 def _whole_grant(fields: Mapping[str, Any]) -> Need:
-    """Nobody gives away more than admin on what they have themselves."""
+    """Callers can grant only on prefixes on which they have ADMIN themselves."""
     prefix = fields.get("prefix")
     if type(prefix) is not str:
         return EVERYTHING
@@ -103,13 +104,13 @@ def _whole_grant(fields: Mapping[str, Any]) -> Need:
 
 
 def needs_of_object(collection: object, name: object) -> Needs:
-    """Raises NotThere for a collection that is none."""
+    """Raises NotThere for an unknown collection."""
     place = collection_named(collection).place
     return (reading(keys.at(place, name)),) if type(name) is str else (EVERYTHING,)
 
 
 def needs_of_objects(collection: object, below: object) -> Needs:
-    """Raises NotThere for a collection that is none."""
+    """Raises NotThere for an unknown collection."""
     place = collection_named(collection).place
     if type(below) is not str:
         return (EVERYTHING,)

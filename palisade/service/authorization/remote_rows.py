@@ -1,6 +1,6 @@
-"""The rows of permissions as a member has them, for a fenced node that is no member: a linearizable read over HTTP.
+"""Permission rows of a fenced node that is no member: a linearizable read from a member over HTTP.
 
-The join token lets it in, and it waits for what is not released yet.
+The node authenticates by the join token; the read waits for changes that are not released yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.topology_errors import TopologyError
 
 Ask = Callable[[str, str, Any], Awaitable[Any]]
-"""(method, path, body) -> the answer of a member. Raises RaftError, TopologyError."""
+"""(method, path, body) -> the response of a member. Raises RaftError, TopologyError."""
 
 
 class RemoteRows:
@@ -26,25 +26,25 @@ class RemoteRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         raise WouldBlock
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         try:
             return row_in(await self._ask("POST", "/v1/range", {"key_base64": in_base64(key)}), key)
         except (RaftError, TopologyError) as error:
-            raise PermissionsUnknown(f"no member says who may do what ({error}): try again") from error
+            raise PermissionsUnknown(f"no member could be asked for the permissions ({error}): retry") from error
 
 
 def row_in(answer: Any, key: bytes) -> PermissionRow | None:
-    """Raises PermissionsUnknown for what is no answer to this question."""
+    """Raises PermissionsUnknown if the response does not answer this request."""
     try:
         kvs = answer["kvs"]
         if kvs == []:
             return None
         (kv,) = kvs
         if content_in(kv, "key") != key or type(kv["mod_revision"]) is not int:
-            raise ValueError("it is about another key")
+            raise ValueError("the response is for another key")
         return PermissionRow(content_in(kv, "value"), kv["mod_revision"])
     except (KeyError, TypeError, ValueError) as error:
-        raise PermissionsUnknown(f"what a member answers makes no sense ({error}): try again") from None
+        raise PermissionsUnknown(f"unexpected response of a member ({error}): retry") from None

@@ -1,8 +1,8 @@
-"""The identity of a caller, and its rights as of one moment. Pure.
+"""Identities, and their rights as of one moment. Pure.
 
-The rights of a user are those of its row and of the rows of its roles. `course` requests the rows, which are read
-through the fence (`rows.py`), and at the end the row of the user once more: so the roles were those of the user when
-they were read. `Meaning` caches what rows mean, never that they are still current.
+The rights of a user are those of its row and of the rows of its roles. `read_rights` requests these rows one by one,
+which are read through the fence (`rows.py`), and the user's row once more at the end, so the roles were those of the
+user when they were read. `PermissionCache` keeps the meaning of rows, never that rows are current.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class PermissionRow:
     mod_revision: int
 
 
-Course = Generator[bytes, PermissionRow | None, "UserRights"]
+RightsReads = Generator[bytes, PermissionRow | None, "UserRights"]
 
 
 @dataclass(frozen=True, slots=True)
 class UserIdentity:
-    """`credential`: revision of the password that was shown, or for which the token was issued. `expires_ms`: wall
+    """`credential`: revision of the password that was presented, or for which the token was issued. `expires_ms`: wall
     clock."""
 
     user: str
@@ -42,14 +42,14 @@ class UserIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """A node of the cluster: it has proved that it has the join token."""
+    """A node of the cluster: it has presented the join token."""
 
 
 class Rights(Protocol):
-    """`who`: for the log."""
+    """`name`: for the audit log."""
 
     @property
-    def who(self) -> str: ...
+    def name(self) -> str: ...
 
     @property
     def is_node(self) -> bool: ...
@@ -72,36 +72,36 @@ class UserRights:
         self._writable = permissions.writable(user)
 
     @property
-    def who(self) -> str:
+    def name(self) -> str:
         return f"user {self.user}"
 
     def check(self, needs: Iterable[Need]) -> None:
         for need in needs:
             decision = self._permissions.may(self.user, need.privilege, need.key, need.range_end)
             if not decision.allowed:
-                raise PermissionDenied(f"user {self.user} needs {need}: ask somebody with admin to grant it")
+                raise PermissionDenied(f"user {self.user} needs {need}: a user with ADMIN can grant it")
 
     def may_write(self, key: bytes) -> bool:
         return key.startswith(self._writable) and not key.startswith(PALISADE)
 
 
 class NodeRights:
-    """A node receives every key anyway (the feed). It writes nothing on behalf of users."""
+    """A node receives every key anyway (the feed). It cannot write on behalf of users."""
 
     is_node = True
-    who = "a node"
+    name = "a node"
 
     def check(self, needs: Iterable[Need]) -> None:
         for need in needs:
             if need.privilege is not Privilege.READ:
-                raise PermissionDenied(f"the join token lets nodes in, and gives nobody {need}: show a user")
+                raise PermissionDenied(f"a join token does not grant {need}: sign in as a user")
 
     def may_write(self, key: bytes) -> bool:
         return False
 
 
-class Meaning:
-    """A cache of what rows of permissions mean, by the rows themselves."""
+class PermissionCache:
+    """Parsed permission rows, cached by the rows themselves."""
 
     def __init__(self, kept_max: int = 1024) -> None:
         self._kept_max = kept_max
@@ -109,7 +109,7 @@ class Meaning:
         self._roles: dict[PermissionRow, tuple[str, ...]] = {}
 
     def roles(self, key: bytes, row: PermissionRow) -> tuple[str, ...]:
-        """Of the row of a user."""
+        """Roles in the row of a user."""
         found = self._roles.get(row)
         if found is None:
             if len(self._roles) >= self._kept_max:
@@ -126,32 +126,32 @@ class Meaning:
         return found
 
 
-def course(identity: UserIdentity, meaning: Meaning) -> Course:
+def read_rights(identity: UserIdentity, cache: PermissionCache) -> RightsReads:
     """Yields the keys of rows, is sent the rows. Raises Unauthenticated, PermissionsUnknown."""
     own, secret = keys.at(keys.USERS, identity.user), keys.at(keys.CREDENTIALS, identity.user)
     row = yield own
     for _ in range(READINGS):
         credential = yield secret
         if row is None or credential is None or credential.mod_revision != identity.credential:
-            raise Unauthenticated("the user is gone or has another password now: sign in again")
+            raise Unauthenticated("the user was deleted or its password was changed: sign in again")
         rows = [(own, row)]
-        roles = meaning.roles(own, row)
+        roles = cache.roles(own, row)
         for role in roles:
             key = keys.at(keys.ROLES, role)
             found = yield key
             if found is not None:
                 rows.append((key, found))
         if not roles:
-            return meaning.of(identity.user, tuple(rows))
+            return cache.of(identity.user, tuple(rows))
         again = yield own
         if again == row:
-            return meaning.of(identity.user, tuple(rows))
+            return cache.of(identity.user, tuple(rows))
         row = again
-    raise PermissionsUnknown("the permissions change faster than they can be read: try again")
+    raise PermissionsUnknown("the permissions changed {READINGS} times while they were read: retry")
 
 
 def roles_of(key: bytes, row: PermissionRow) -> tuple[str, ...]:
-    """None of them for a row that can't be read: it allows nothing."""
+    """Empty for a row that cannot be parsed: it grants nothing."""
     try:
         return Subject.from_bytes(key, row.value).roles
     except DamagedRow:

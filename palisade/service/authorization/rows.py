@@ -1,10 +1,10 @@
-"""The rows of permissions, as they are at the time of a request: never from a cache that may miss a revoke.
+"""Permission rows as of the moment of a request, never from a cache that may lag a revoke.
 
-`now` answers within the turn of the loop, or not at all; `later` may wait and ask the cluster. If neither can answer,
-the request is denied (`PermissionsUnknown`, policy `deny` of the region, F7).
+`try_read` answers within the turn of the event loop, or not at all; `read` may wait and ask the cluster. Where neither
+can determine the rows, the request is refused (`PermissionsUnknown`, policy `deny` of the region, F7).
 
-`FromRows` keeps what was computed from rows, with these rows. It is valid if each of them, read again in the same
-order, is unchanged: the computation would give the same result. While `state` is the same object, no row can have
+`FromRows` caches what was computed from rows, together with these rows. It is valid if each of them, read again in the
+same order, is unchanged: the computation would give the same result. While `state` is the same object, no row can have
 changed.
 """
 
@@ -31,19 +31,19 @@ V = TypeVar("V")
 
 
 class WouldBlock(Exception):
-    """It can't be known without waiting."""
+    """The answer requires waiting."""
 
 
 class PermissionRows(Protocol):
     def state(self) -> object | None:
-        """While it is the same object, every row is the same; None where that is not known."""
+        """As long as it is the same object, no row has changed; None if that is not known."""
         ...
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         """Raises WouldBlock."""
         ...
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         ...
 
@@ -76,7 +76,7 @@ class FromRows(Generic[V]):
         if state is None or state is not found.state:
             try:
                 for row_key, row in found.reads:
-                    if self._rows.now(row_key) != row:
+                    if self._rows.try_read(row_key) != row:
                         return None
             except WouldBlock:
                 return None
@@ -88,7 +88,7 @@ class FromRows(Generic[V]):
         reads: list[tuple[bytes, PermissionRow | None]] = []
 
         def read(row_key: bytes) -> PermissionRow | None:
-            row = self._rows.now(row_key)
+            row = self._rows.try_read(row_key)
             reads.append((row_key, row))
             return row
 
@@ -102,7 +102,7 @@ class FromRows(Generic[V]):
 
 
 class StoreRows:
-    """Linearizable reads at a member: at once where the quorum lease allows it, else with one round."""
+    """Linearizable reads at a member: immediate while the quorum lease holds, else with one round."""
 
     def __init__(self, service: KeyValues) -> None:
         self._service = service
@@ -110,28 +110,28 @@ class StoreRows:
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         found = self._service.range_now(Range(key), caller=THIS_NODE)
         if found is None:
             raise WouldBlock
         return row_of(found)
 
-    async def later(self, key: bytes) -> PermissionRow | None:
+    async def read(self, key: bytes) -> PermissionRow | None:
         try:
             return row_of(await self._service.range(Range(key), caller=THIS_NODE))
         except (RaftError, MetastoreError, ReleaseError) as error:
-            raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
+            raise PermissionsUnknown(f"the permissions cannot be read ({error}): retry") from error
 
 
 class FencedRows:
-    """Reads of this node's own vault while its lease holds, else of the cluster (policy `deny`). `asked`: while the
-    vault is not open."""
+    """Reads of this node's own vault while its lease holds; else of the cluster, as policy `deny` says. `asked`: used
+    while the vault is not open."""
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
         self.state = reads.state
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         try:
             found = self._reads.at_once(key)
         except VaultError:
@@ -140,27 +140,29 @@ class FencedRows:
             raise WouldBlock
         return row_of_item(found.item)
 
-    async def later(self, key: bytes) -> PermissionRow | None:
-        """Waits for an unreleased change."""
+    async def read(self, key: bytes) -> PermissionRow | None:
+        """Waits for changes that are not released yet."""
         try:
             return row_of_item((await self._reads.read(key)).item)
         except Denied as error:
-            raise PermissionsUnknown(f"the permissions can't be read now ({error}): try again") from error
+            raise PermissionsUnknown(f"the permissions cannot be read ({error}): retry") from error
         except VaultError:
-            return await self._asked.later(key)
+            return await self._asked.read(key)
 
 
-class NoRows:
-    """The cluster can't be asked, and an old copy may contain revoked rights."""
+class UnavailablePermissionRows:
+    """Without a cluster: the permissions in an old copy may have been revoked."""
 
     def state(self) -> object | None:
         return None
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         raise WouldBlock
 
-    async def later(self, key: bytes) -> PermissionRow | None:
-        raise PermissionsUnknown("this node has no lease from its cluster now, and can't know who may do what")
+    async def read(self, key: bytes) -> PermissionRow | None:
+        raise PermissionsUnknown(
+            "this node has no lease from its cluster and cannot verify permissions; the request was not executed"
+        )
 
 
 def row_of(found: RangeResult) -> PermissionRow | None:

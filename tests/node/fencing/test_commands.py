@@ -1,4 +1,4 @@
-"""Which requests touch strict regions, and which write what is the cluster's own."""
+"""Which requests touch strict regions, and which write the cluster's own keys."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COMPARE = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
     ],
     ids=str,
 )
-def test_what_is_strict(request_: Any, strict: bool) -> None:
+def test_is_strict_for_each_request(request_: Any, strict: bool) -> None:
     assert is_strict(request_, PREFIXES) is strict
 
 
@@ -66,5 +66,5 @@ def test_what_is_strict(request_: Any, strict: bool) -> None:
     ],
     ids=str,
 )
-def test_what_is_the_clusters_own(request_: Any, there: bool, key: bytes | None) -> None:
+def test_writes_own_for_each_request(request_: Any, there: bool, key: bytes | None) -> None:
     assert writes_own(request_, lambda: there) == key

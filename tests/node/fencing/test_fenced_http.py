@@ -1,7 +1,7 @@
-"""Fenced reads over HTTP: what a node answers from its vault, and what each policy makes of a fence that is down.
+"""Fenced reads over HTTP: responses from the vault, and the effect of each policy while the node is fenced.
 
-Issue 4 ("the same reads over HTTP from any node, without a hop to the leader"), N6, F7. Each question goes both ways:
-through the front, and through aiohttp, which gets whatever has a query.
+Issue 4 ("the same reads over HTTP from any node, without a hop to the leader"), N6, F7. Each request is sent twice:
+over the fast path, and through aiohttp, which gets every request with a query.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KEYS = ("/s/a", "/s/b", "/s/c", "/r/a", "/z/a", "/e/a", DENY, TTL)
 
 
 class Node:
-    """A vault that is served for ever, beside a store that goes on."""
+    """A vault that is served forever, beside a store that changes."""
 
     def __init__(self) -> None:
         self.driver: Driver = full([(region_key(each.name), pack_region(each)) for each in REGIONS])
@@ -119,7 +119,7 @@ async def get(http: ClientSession, path: str) -> tuple[int, str | None, dict[str
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node, way: str) -> None:
+async def test_served_vault_answers_reads(asking: ClientSession, node: Node, way: str) -> None:
     lv = node.vault.revision
     status, by, found = await get(asking, f"/v1/fenced//s/a{way}")
     assert (status, by) == (200, "vault")
@@ -131,8 +131,8 @@ async def test_a_vault_that_is_served_answers(asking: ClientSession, node: Node,
     assert node.asked == []
 
 
-async def test_state_changes_with_whatever_may_change_a_row(node: Node) -> None:
-    """Rights are kept for as long as it is the same object (`Authorizer.known_now`)."""
+async def test_state_changes_whenever_a_row_may_change(node: Node) -> None:
+    """Rights are cached as long as it is the same object (`Authorizer.try_authenticate`)."""
     first = node.reads.state()
     assert first is not None
     assert node.reads.state() is first
@@ -173,7 +173,7 @@ async def test_each_policy_of_a_fenced_node(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_where_the_cluster_does_not_answer_refetch_is_retried_and_deny_is_a_no(
+async def test_unreachable_cluster_makes_refetch_retriable_and_deny_refuse(
     asking: ClientSession, node: Node, way: str
 ) -> None:
     node.page.refuse()
@@ -187,7 +187,7 @@ async def test_where_the_cluster_does_not_answer_refetch_is_retried_and_deny_is_
     assert {name: count for name, count in node.reads.ended.items() if count} == {"fenced": 1, "denied": 1}
 
 
-async def test_a_default_that_is_no_text_is_told_as_base64(asking: ClientSession, node: Node) -> None:
+async def test_default_that_is_not_text_is_returned_as_base64(asking: ClientSession, node: Node) -> None:
     node.page.refuse()
     _, _, found = await get(asking, "/v1/fenced//z/never-written")
     expected = {"key": "/z/never-written", "value_base64": "/yBzYWZl"}
@@ -195,8 +195,8 @@ async def test_a_default_that_is_no_text_is_told_as_base64(asking: ClientSession
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_is_pending_is_waited_for(asking: ClientSession, node: Node, way: str) -> None:
-    """It is answered with the change itself, once that is released: by the event, not by looking again."""
+async def test_pending_change_is_waited_for(asking: ClientSession, node: Node, way: str) -> None:
+    """The result is the change itself, once it is released: by the event, not by polling."""
     revision = node.write("/s/a", "2")
     asked = asyncio.ensure_future(get(asking, f"/v1/fenced//s/a{way}"))
     while not asked.done() and not node._moved._waiters:  # noqa: ASYNC110
@@ -209,7 +209,7 @@ async def test_what_is_pending_is_waited_for(asking: ClientSession, node: Node, 
     assert (await get(asking, f"/v1/fenced//s/a{way}"))[2]["kv"]["value"] == "2", "released, and not applied"
 
 
-async def test_what_is_never_released_is_said(asking: ClientSession, node: Node) -> None:
+async def test_read_of_a_change_that_is_never_released_is_refused(asking: ClientSession, node: Node) -> None:
     node.reads._reader._wait_s = 0.01  # type: ignore[union-attr]
     node.write("/s/a", "2")
     node.write("/r/a", "2")
@@ -222,7 +222,7 @@ async def test_what_is_never_released_is_said(asking: ClientSession, node: Node)
 # Not older than a revision
 
 
-async def test_a_read_waits_until_the_vault_is_at_a_revision(asking: ClientSession, node: Node) -> None:
+async def test_read_waits_until_the_vault_is_at_a_revision(asking: ClientSession, node: Node) -> None:
     node.driver.do(Put(b"/e/a", b"2"))
     wanted = node.driver.store.revision
     assert (await get(asking, "/v1/fenced//e/a"))[2]["kv"]["value"] == "1"
@@ -241,7 +241,7 @@ async def test_a_read_waits_until_the_vault_is_at_a_revision(asking: ClientSessi
     ["timeout_ms=5", "revision=1&timeout_ms=60001", "revision=1&timeout_ms=-1", "revision=x", "policy=refetch",
      "revision=1&revision=2", "limit=1"],
 )  # fmt: skip
-async def test_what_makes_no_sense_of_a_key_is_refused(asking: ClientSession, query: str) -> None:
+async def test_invalid_read_of_a_key_is_refused(asking: ClientSession, query: str) -> None:
     status, _, found = await get(asking, f"/v1/fenced//s/a?{query}")
     assert (status, found["code"]) == (400, "bad-request")
 
@@ -249,7 +249,7 @@ async def test_what_makes_no_sense_of_a_key_is_refused(asking: ClientSession, qu
 # Ranges
 
 
-async def test_a_prefix_is_read_at_one_revision(asking: ClientSession, node: Node) -> None:
+async def test_prefix_is_read_at_one_revision(asking: ClientSession, node: Node) -> None:
     status, by, found = await get(asking, "/v1/fenced?prefix=/s/")
     assert (status, by, found["answered_by"], found["more"]) == (200, "vault", "vault", False)
     assert [kv["key"] for kv in found["kvs"]] == ["/s/a", "/s/b", "/s/c"]
@@ -263,8 +263,8 @@ async def test_a_prefix_is_read_at_one_revision(asking: ClientSession, node: Nod
     assert (await get(asking, "/v1/fenced?prefix=/none/"))[2]["kvs"] == []
 
 
-async def test_a_large_range_is_of_one_revision_though_writes_go_on(asking: ClientSession, node: Node) -> None:
-    """Others have a turn while it is read and written out; what they change is not in it."""
+async def test_large_range_is_of_one_revision_under_writes(asking: ClientSession, node: Node) -> None:
+    """Other tasks get turns while it is read and written out; their changes are not in it."""
     for number in range(3000):
         node.driver.do(Put(b"/s/%06d" % number, b"old"))
     node.apply()
@@ -283,8 +283,9 @@ async def test_a_large_range_is_of_one_revision_though_writes_go_on(asking: Clie
     assert (len(found["kvs"]), {kv["value"] for kv in found["kvs"]}) == (3000, {"new"})
 
 
-async def test_ranges_of_a_fenced_node(asking: ClientSession, node: Node) -> None:
-    """One region with the policy to ask is asked for; a default is of one key, and several regions fail closed."""
+async def test_fenced_node_answers_ranges_by_policy(asking: ClientSession, node: Node) -> None:
+    """A range in one region whose policy is to ask the cluster is asked for; a default applies to one key, and a range
+    over several regions fails closed."""
     node.page.refuse()
     status, by, found = await get(asking, "/v1/fenced?prefix=/r/&limit=7")
     assert (status, by, found["revision"], [kv["value"] for kv in found["kvs"]]) == (200, "quorum", 60, ["2"])
@@ -295,7 +296,7 @@ async def test_ranges_of_a_fenced_node(asking: ClientSession, node: Node) -> Non
 
 
 @pytest.mark.parametrize("query", ["", "limit=3", "prefix=/s/&key=a", "prefix=/s/&limit=-1", "prefix=/s/&policy=deny"])
-async def test_what_makes_no_sense_of_a_range_is_refused(asking: ClientSession, query: str) -> None:
+async def test_invalid_read_of_a_range_is_refused(asking: ClientSession, query: str) -> None:
     status, _, found = await get(asking, f"/v1/fenced?{query}")
     assert (status, found["code"]) == (400, "bad-request")
 
@@ -304,12 +305,12 @@ async def test_what_makes_no_sense_of_a_range_is_refused(asking: ClientSession, 
 
 
 async def palisade(http: ClientSession, *words: str) -> Result:
-    """In a thread with a loop of its own."""
+    """In a thread with an event loop of its own."""
     at = str(http._base_url).removeprefix("http://").rstrip("/")
     return await asyncio.to_thread(CliRunner().invoke, main, [*words, "--at", at])
 
 
-async def test_the_commands_read_the_vault_of_the_node_that_is_named(asking: ClientSession, node: Node) -> None:
+async def test_commands_read_the_vault_of_the_node_that_is_named(asking: ClientSession, node: Node) -> None:
     assert (await palisade(asking, "get", "/s/a")).output == "1"
     assert json.loads((await palisade(asking, "get", "/s/a", "--json")).output)["answered_by"] == "vault"
     found = await palisade(asking, "range", "/s/", "--prefix", "--limit", "2")
@@ -327,12 +328,10 @@ async def test_the_commands_read_the_vault_of_the_node_that_is_named(asking: Cli
         assert (found.exit_code, "one node" in found.stderr) == (2, True)
 
 
-# Without a vault, and whom it asks
+# Without a vault
 
 
-async def test_before_the_vault_is_open_and_after_it_was_closed_nothing_is_answered(
-    asking: ClientSession, node: Node
-) -> None:
+async def test_reads_before_open_and_after_close_are_refused(asking: ClientSession, node: Node) -> None:
     node.reads.close()
     for path in ("/v1/fenced//r/a", "/v1/fenced//r/a?revision=1", "/v1/fenced?prefix=/r/"):
         status, _, found = await get(asking, path)
@@ -341,7 +340,7 @@ async def test_before_the_vault_is_open_and_after_it_was_closed_nothing_is_answe
         await FencedReads().read(b"a")
 
 
-async def test_a_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
+async def test_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
     await service.write(Put(b"/r/a", b"1"), caller=EVERYBODY)
     written = await service.write(Put(b"/r/b", b"2"), caller=EVERYBODY)
     ask = asks_own_cluster(partial(service.range, caller=EVERYBODY))
@@ -353,8 +352,8 @@ async def test_a_member_asks_its_own_cluster(service: KeyValues, group: FakeGrou
         await ask(b"/r/a", b"/r/a\0", 1)
 
 
-async def test_a_follower_asks_a_member(service: KeyValues, http: ClientSession) -> None:
-    """Over HTTP, with what a member really answers."""
+async def test_follower_asks_a_member(service: KeyValues, http: ClientSession) -> None:
+    """Over HTTP, with the real responses of a member."""
 
     async def ask_member(method: str, path: str, body: Any) -> Any:
         async with http.request(method, path, json=body) as answer:
@@ -377,9 +376,9 @@ async def test_a_follower_asks_a_member(service: KeyValues, http: ClientSession)
      {"revision": 1, "more": False, "kvs": [{"key": "a", "value": "", "create_revision": 1, "mod_revision": "1",
                                             "version": 1}]}],
 )  # fmt: skip
-async def test_a_member_that_makes_no_sense_is_no_answer(answer: Any) -> None:
+async def test_invalid_response_of_a_member_is_refused(answer: Any) -> None:
     async def ask_member(*_: Any) -> Any:
         return answer
 
-    with pytest.raises(Unavailable, match="makes no sense"):
+    with pytest.raises(Unavailable, match="unexpected response"):
         await asks_a_member(ask_member)(b"a", b"b", 0)

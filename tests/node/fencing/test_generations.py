@@ -1,4 +1,5 @@
-"""A leader grants nothing to a vault of another history: it may show what never happened there (F1, R7)."""
+"""A leader grants no lease to a vault of another history: it may hold changes that never happened in this one (F1,
+R7)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ RENEW = Renew(99.0, 100, HolderPhase.ACTIVE, True, TIMING.fence_s, TIMING.procee
 
 
 class Leader:
-    """Of `generation` (one that does not know its own welcomes all), at revision 80. `f1` is a holder by the record
-    that the backup has of it."""
+    """The leader of `generation` (without one, it accepts all holders), at revision 80. `f1` is a holder according to
+    the record in the backup."""
 
     def __init__(self, generation: int = 2) -> None:
         log = SimpleNamespace(latest=80, since=lambda after: [])
@@ -52,8 +53,8 @@ class Leader:
         self.closed += 1
 
 
-def test_a_holder_whose_vault_is_of_another_history_is_refused() -> None:
-    """tests/sim, scenario restores, seed 6: a follower that ran on over a restore served what was lost."""
+def test_holder_with_a_vault_of_another_history_is_refused() -> None:
+    """tests/sim, scenario restores, seed 6: a follower that kept running across a restore served lost changes."""
     leader = Leader()
     connection = leader.connected()
     leader.grantor.receive(connection, replace(HELLO, generation=1))
@@ -65,8 +66,8 @@ def test_a_holder_whose_vault_is_of_another_history_is_refused() -> None:
     assert (leader.closed, leader.grantor.granted, list(leader.grantor.connections)) == (1, 0, [])
 
 
-def test_what_it_says_of_its_stages_lets_nothing_be_released() -> None:
-    """Its revision 100 is another history's."""
+def test_stages_of_a_refused_holder_release_nothing() -> None:
+    """Its revision 100 is of another history."""
     leader = Leader()
     other, own = leader.connected(), leader.connected()
     for connection, generation in ((other, 1), (own, 2)):
@@ -77,7 +78,7 @@ def test_what_it_says_of_its_stages_lets_nothing_be_released() -> None:
     assert leader.grantor.core.rr == 80
 
 
-def test_it_takes_the_place_of_nobody() -> None:
+def test_refused_holder_replaces_no_connection() -> None:
     leader = Leader()
     own = leader.connected()
     leader.grantor.receive(own, replace(HELLO, generation=2))
@@ -86,14 +87,14 @@ def test_it_takes_the_place_of_nobody() -> None:
 
 
 @pytest.mark.parametrize(("generation", "answer"), [(0, RefusedMessage), (2, WelcomeMessage)])
-def test_a_vault_of_this_history_is_welcome_and_one_of_none_is_not_yet(generation: int, answer: type) -> None:
+def test_vault_of_this_history_is_welcome_and_one_of_none_is_deferred(generation: int, answer: type) -> None:
     leader = Leader()
     leader.grantor.receive(leader.connected(), replace(HELLO, generation=generation))
     assert [type(each) for each in leader.said] == [answer]
 
 
 class Here:
-    """Whoever asks is the leader's own node."""
+    """The holder is the leader's own node."""
 
     def leads_here(self) -> bool:
         return True
@@ -105,9 +106,9 @@ class Here:
         return ()
 
 
-async def test_a_node_whose_vault_is_a_part_of_no_history_yet_hears_of_no_releases() -> None:
-    """tests/sim, scenario restores, seed 501036: it ran on over a restore before it had asked for anything, and RR 43
-    of the history that was lost was to count in the restored one, which was at 34."""
+async def test_node_whose_vault_has_no_history_receives_no_releases() -> None:
+    """tests/sim, scenario restores, seed 501036: the node kept running across a restore before its first request, and
+    RR 43 of the lost history would have counted in the restored one, which was at 34."""
     vault = Vault(MemoryBackend())
     holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
     link = LeaderLink(holder, Here(), "f1", Leader(UNKNOWN).grantor)
@@ -121,7 +122,7 @@ async def test_a_node_whose_vault_is_a_part_of_no_history_yet_hears_of_no_releas
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_a_node_says_of_which_history_its_vault_is() -> None:
+def test_hello_names_the_history_of_the_vault() -> None:
     vault = Vault(MemoryBackend())
     holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
     said: list[Any] = []

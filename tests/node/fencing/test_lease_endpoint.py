@@ -1,4 +1,4 @@
-"""A holder that does not read is let go of at once, and with it what was kept for it."""
+"""A holder that does not read is disconnected at once, and its buffers are freed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAGE = StageMessage(4, 2, 17, 18, ((18, b"k", b"v" * 50_000),))
 
 
 class Ground:
-    """The place of a `LeaseServer`."""
+    """Replaces a `LeaseServer`."""
 
     def __init__(self) -> None:
         self.connection: HolderConnection | None = None
@@ -35,13 +35,11 @@ class Ground:
         self.is_lost = True
 
 
-async def test_a_holder_that_does_not_read_is_let_go_of_at_once(
-    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection was closed behind what waited for it, so never; all that came was kept on top of it."""
+async def test_holder_that_does_not_read_is_disconnected(stream: StreamServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection was closed after its buffered bytes were sent, so never; further bytes were buffered on top."""
     monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()
-    stream.door = LeaseEndpoint(ground)
+    stream.lease_port = LeaseEndpoint(ground)
     _, writer = await asyncio.open_connection("127.0.0.1", stream.port, limit=1024)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "test"}))

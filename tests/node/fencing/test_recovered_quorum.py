@@ -1,8 +1,7 @@
-"""The one survivor of a lost majority waits for leases that it has never heard of (F3, R7).
+"""The survivor of a lost majority waits for leases that it has no record of (F3, R7).
 
-In the wired world: n2 is cut off before anybody is registered as a holder, n1 grants n3 a lease, n1 and n3 are lost,
-and n2 is made the cluster as `palisade recover-quorum` does it. Who reads the vault of n3 may go on until its lease
-ends.
+In the wired world: n2 is isolated before any holder is registered, n1 grants n3 a lease, n1 and n3 are lost, and n2
+becomes the cluster as by `palisade recover-quorum`. Readers of the vault of n3 may continue until its lease ends.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ LONGER = replace(wired_world.TIMING, fence_s=6.0)
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: Patch) -> None:
-    """Writes have time enough for any wait here."""
+    """Writes have enough time for every wait here."""
     monkeypatch.setattr(wired_world, "DEADLINE_S", 20.0)
 
 
 class Lost(Cluster):
-    """The majority is about to be lost: n3 serves, and n2 has little more than the founding of the cluster."""
+    """The majority is about to be lost: n3 serves, and n2 has little more than the initial log."""
 
     def __init__(self) -> None:
         super().__init__(1, calm=True)
@@ -50,13 +49,13 @@ class Lost(Cluster):
         assert not list(self.nodes["n2"].store.system.with_prefix("holder/"))
 
     def write(self, name: str, value: bytes) -> float:
-        """How long it took, until it was answered."""
+        """The time until the write was acknowledged."""
         at, before = self.nodes[name], self.now
         self.simulation.run(at.process, at.key_values.write(Put(KEY, value), caller=THIS_NODE), within_s=20)
         return self.now - before
 
     def read_at_n3(self) -> bytes | None:
-        """By a process beside it, whether it lives or not. None: refused."""
+        """By a process on the same machine, whether n3 runs or not. None: refused."""
         lost = self.nodes["n3"]
         reader = VaultReader.over(lost.vault, clock_ns=lambda: int(lost.process.now() * 1e9), wait_s=0)
         try:
@@ -84,7 +83,7 @@ Recovered = Callable[[], Lost]
 
 @pytest.fixture
 def recovered() -> Iterator[Recovered]:
-    """Makes a cluster that goes on with n2 alone, while n3 is read still."""
+    """Starts a cluster of n2 alone while n3 is still being read."""
     made: list[Lost] = []
 
     def make() -> Lost:
@@ -98,7 +97,7 @@ def recovered() -> Iterator[Recovered]:
         each.simulation.close()
 
 
-def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recovered: Recovered) -> None:
+def test_write_of_the_survivor_waits_until_no_node_serves_the_old_value(recovered: Recovered) -> None:
     lost = recovered()
     assert lost.write("n2", b"new") < FenceTiming().proceed_s() + 0.1
     assert lost.read_at_n3() is None
@@ -109,8 +108,8 @@ def test_a_write_of_the_survivor_waits_until_nobody_shows_what_it_replaces(recov
     lost.check()
 
 
-def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered, monkeypatch: Patch) -> None:
-    """What the one above is for."""
+def test_planted_missing_record_lets_an_old_value_be_read(recovered: Recovered, monkeypatch: Patch) -> None:
+    """Proves the test above."""
     nobody = SystemWrite((), (("nobody", b""),))
     monkeypatch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
     lost = recovered()
@@ -118,16 +117,16 @@ def test_without_the_record_an_old_value_is_read_behind_it(recovered: Recovered,
     assert lost.read_at_n3() == b"old"
 
 
-def test_whoever_leads_counts_them_as_long_as_its_own(recovered: Recovered, monkeypatch: Patch) -> None:
-    """Nodes are told the same times, also where the survivor has no record of any."""
+def test_inherited_leases_count_as_long_as_the_leaders_own(recovered: Recovered, monkeypatch: Patch) -> None:
+    """All nodes are configured with the same times, even if the survivor has no record of any holder."""
     monkeypatch.setattr(wired_world, "TIMING", LONGER)
     lost = recovered()
     assert lost.write("n2", b"new") < LONGER.proceed_s() + 0.1
     assert lost.read_at_n3() is None
 
 
-def test_by_the_record_alone_they_would_be_counted_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
-    """What the one above is for."""
+def test_planted_record_alone_counts_inherited_leases_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
+    """Proves the test above."""
     monkeypatch.setattr(wired_world, "TIMING", LONGER)
     monkeypatch.setattr(member, "counted_by", lambda timing, registered: registered)
     lost = recovered()

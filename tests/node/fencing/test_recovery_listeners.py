@@ -1,5 +1,5 @@
-"""A node serves again only when its vault and every recovery listener are there (F2, F11: "a listener that is slow or
-fails"; seed 000, the first point of its review). Over the real wiring, in simulated time."""
+"""A node serves again only when its vault and every recovery listener are up to date (F2, F11: "a listener that is slow
+or fails"; seed 000, the first point of its review). Over the real wiring, in simulated time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def shown() -> Iterator[Shown]:
 
 
 def lapse(shown: Shown, node: Node) -> None:
-    """It stands still for longer than its lease, and goes on."""
+    """Pauses the node for longer than its lease, then resumes it."""
     node.process.pause()
     shown.simulation.run_for(2 * TIMING.fence_s)
     node.process.resume()
 
 
-def test_a_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor_writes(shown: Shown) -> None:
+def test_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor_writes(shown: Shown) -> None:
     node, let_go = shown.cluster.nodes["n3"], asyncio.Event()
     asked = []
 
@@ -54,7 +54,7 @@ def test_a_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor
     shown.simulation.run_until(lambda: node.holder.serves, within_s=0.5)
 
 
-def test_a_failing_listener_keeps_a_node_fenced_is_named_and_tried_again(shown: Shown) -> None:
+def test_failing_listener_keeps_the_node_fenced_and_is_retried(shown: Shown) -> None:
     node, tries = shown.cluster.nodes["n3"], 0
 
     async def failing() -> None:
@@ -75,7 +75,7 @@ def test_a_failing_listener_keeps_a_node_fenced_is_named_and_tried_again(shown: 
 
 
 def behind(shown: Shown) -> Node:
-    """A node whose vault takes nothing, long after its lease is over; the others have gone on."""
+    """A node whose vault applies nothing, long after its lease has expired; the others have moved on."""
     node = shown.cluster.nodes["n3"]
     node.recover_now.set()
     node.follower.step = partial(asyncio.sleep, 0.01)  # type: ignore[method-assign]
@@ -91,12 +91,12 @@ def behind(shown: Shown) -> Node:
     return node
 
 
-def test_a_node_whose_vault_is_not_at_what_was_released_serves_nothing(shown: Shown) -> None:
+def test_node_whose_vault_is_behind_rr_serves_nothing(shown: Shown) -> None:
     node = behind(shown)
     assert (node.holder.core.state, node.holder.serves) == (HolderPhase.RECOVERING, False)
 
 
-def test_a_vault_that_is_not_waited_for_is_seen(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_missing_wait_for_the_vault_is_seen(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: recovery is over as soon as it begins."""
     monkeypatch.setattr(FencingComponent, "_recover", lambda part, holder: holder.recovered(holder.begin_recovery()))
     assert behind(shown).holder.serves

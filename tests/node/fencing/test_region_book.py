@@ -1,4 +1,4 @@
-"""Regions are seen and changed over HTTP, the stream and the command line, on members and beside them (issue 4)."""
+"""Regions are read and changed over HTTP, the stream and the command line, at members and followers (issue 4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def patched(http: ClientSession, body: Any, name: str = "config") -> tuple
         return answer.status, await answer.json(content_type=None)
 
 
-async def test_what_a_change_does_not_name_stays(service: KeyValues, http: ClientSession) -> None:
+async def test_region_change_keeps_other_fields(service: KeyValues, http: ClientSession) -> None:
     """Setting the policy with PUT would make an eventual region strict again."""
     book = RegionAdmin(service)
     await book.put(Region("config", b"/config/", Mode.EVENTUAL, Policy.SAFE_DEFAULT, b"none"))
@@ -48,9 +48,7 @@ async def test_what_a_change_does_not_name_stays(service: KeyValues, http: Clien
      ({"default": "x"}, "invalid-request"), ({"prefix": "palisade/x"}, "invalid-request"),
      ({"prefix": "/other/"}, "invalid-request")],
 )  # fmt: skip
-async def test_a_change_that_makes_no_sense_changes_nothing(
-    service: KeyValues, http: ClientSession, body: Any, code: str
-) -> None:
+async def test_invalid_region_change_is_refused(service: KeyValues, http: ClientSession, body: Any, code: str) -> None:
     book, plain = RegionAdmin(service), Region("config", b"/config/", Mode.STRICT, Policy.DENY)
     await book.put(plain)
     await book.put(Region("other", b"/other/", Mode.STRICT, Policy.DENY))
@@ -59,15 +57,15 @@ async def test_a_change_that_makes_no_sense_changes_nothing(
     assert await book.get("config") == plain
 
 
-async def test_what_is_not_there_or_built_in_is_not_changed(http: ClientSession) -> None:
+async def test_missing_or_built_in_region_is_not_changed(http: ClientSession) -> None:
     status, found = await patched(http, {"policy": "deny"}, "none")
     assert (status, found["code"]) == (404, "key-not-found")
     status, found = await patched(http, {"policy": "fail_closed"}, "palisade.permissions")
     assert (status, found["code"]) == (400, "invalid-request")
 
 
-async def test_two_changes_at_once_both_count(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was overtaken reads again."""
+async def test_concurrent_region_changes_both_apply(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change that lost the race reads again."""
     book = RegionAdmin(service)
     await book.put(CONFIG)
     stored, overtaken = RegionAdmin._stored, []
@@ -84,7 +82,7 @@ async def test_two_changes_at_once_both_count(service: KeyValues, monkeypatch: p
     assert await book.get("config") == Region("config", b"/c/", Mode.STRICT, Policy.SAFE_DEFAULT, b"other")
 
 
-async def test_the_stream_and_the_command_change_them(service: KeyValues, client: Client, stream: StreamServer) -> None:
+async def test_stream_and_command_line_change_regions(service: KeyValues, client: Client, stream: StreamServer) -> None:
     await client.region_set("config", pack_region(CONFIG))
     assert await client.region_change("config", {"mode": "eventual", "default": b"\xff"}) == service.store.revision
     book = RegionAdmin(service)
@@ -107,7 +105,7 @@ async def test_the_stream_and_the_command_change_them(service: KeyValues, client
     assert (await asyncio.to_thread(palisade, at)).exit_code == 2
 
 
-async def test_a_node_that_is_no_member_tells_them_through_its_fence() -> None:
+async def test_follower_reads_regions_through_its_fence() -> None:
     node = Node()
     regions = FencedRegions(node.reads)
     assert (await regions.get("r")).policy is Policy.REFETCH

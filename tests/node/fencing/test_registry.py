@@ -1,4 +1,4 @@
-"""The registry of holders at a leader that loses its leadership in the middle of its work."""
+"""The registry of holders at a leader that loses leadership in the middle of its work."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class World:
         patch.setattr(self.group, "propose", lose)
 
     async def look_once(self) -> None:
-        """As long as one look takes; raises what it raises."""
+        """For the duration of one check; raises its error."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.registry.run(), 5 * registry.LOOK_S)
 
 
-async def test_leadership_is_lost_while_the_first_of_two_holders_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registry_stops_when_leadership_is_lost_during_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     """tests/sim, scenario many, seed 12: the node stopped itself with NotLeading."""
     world = World()
     world.lead(2)
@@ -82,8 +82,8 @@ async def test_leadership_is_lost_while_the_first_of_two_holders_is_registered(m
     assert world.proposed == 1
 
 
-async def test_a_decision_of_an_earlier_term_is_not_carried_out_in_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was wanted then is told anew by the holders: the answer of before may be wrong by now."""
+async def test_registry_drops_a_decision_of_an_earlier_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holders report their needs again in the new term: an earlier decision may be wrong by then."""
     world = World()
     world.lead(2)
     world.want("n1", "n2")
@@ -92,7 +92,7 @@ async def test_a_decision_of_an_earlier_term_is_not_carried_out_in_a_later_one(m
     assert world.proposed == 1
 
 
-async def test_leadership_is_lost_while_the_first_of_two_gone_holders_is_taken_out(
+async def test_registry_stops_when_leadership_is_lost_during_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()

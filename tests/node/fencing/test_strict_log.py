@@ -1,4 +1,4 @@
-"""What a member knows of strict changes: which wait for a release, and what a holder lacks (design.md, "Released
+"""The strict log of a member: which changes wait for a release, and which a holder lacks (design.md, "Released
 revision")."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STRICT = Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)
 
 
 class World(StoreListener):
-    """A store and the log over it; `batches` as the log has made them."""
+    """A store and the log over it; `batches` as the log created them."""
 
     def __init__(self, released: int | None = 1) -> None:
         self.store = MetaStore(MemoryMap(), Limits())
@@ -56,7 +56,7 @@ def value_of(row: Row) -> bytes:
     return item_of(row[2] or b"").value
 
 
-def test_a_batch_has_each_strict_key_once_and_nothing_else() -> None:
+def test_strict_batch_has_each_strict_key_once() -> None:
     world = World()
     first = world.store.revision + 1
     batch = world.do(Put(b"e", b"1"), Put(b"s/a", b"1"), Put(b"s/b", b"1"), Put(b"s/a", b"2"), Put(b"sx", b"1"))
@@ -69,7 +69,7 @@ def test_a_batch_has_each_strict_key_once_and_nothing_else() -> None:
     assert (batch.after, batch.upto) == (first - 1, first + 4)
 
 
-def test_what_is_strict_waits_and_what_is_not_does_not() -> None:
+def test_strict_key_is_pending_and_eventual_key_is_not() -> None:
     world = World()
     world.do(Put(b"e", b"1"))
     assert world.log.settled
@@ -88,7 +88,7 @@ def test_what_is_strict_waits_and_what_is_not_does_not() -> None:
     assert world.log.point == world.store.revision
 
 
-def test_deletes_transactions_and_leases_that_end_are_strict_changes_too() -> None:
+def test_deletes_transactions_and_expired_leases_are_strict_changes() -> None:
     world = World()
     world.do(LeaseGrant(60, 7))
     world.do(Put(b"s/leased", b"1", lease=7), Put(b"s/b", b"1"))
@@ -98,7 +98,7 @@ def test_deletes_transactions_and_leases_that_end_are_strict_changes_too() -> No
     assert world.do(Txn(success=(Put(b"s/t", b""), Put(b"e", b"")))).keys == (b"s/t",)
 
 
-def test_several_batches_of_one_key_are_released_one_after_the_other() -> None:
+def test_batches_of_one_key_are_released_in_order() -> None:
     world = World()
     one, two = world.do(Put(b"s/a", b"1")), world.do(Put(b"s/a", b"2"))
     world.log.release(one.upto)
@@ -108,7 +108,7 @@ def test_several_batches_of_one_key_are_released_one_after_the_other() -> None:
     assert not world.log.is_pending(b"s/a", b"")
 
 
-def test_a_member_that_has_just_started_takes_everything_for_unreleased() -> None:
+def test_started_member_treats_all_changes_as_unreleased() -> None:
     """Unknown must never look like released."""
     world = World(released=None)
     assert world.log.point == 0
@@ -119,8 +119,8 @@ def test_a_member_that_has_just_started_takes_everything_for_unreleased() -> Non
     assert world.log.settled
 
 
-def test_what_was_released_before_it_is_applied_here_waits_for_nobody() -> None:
-    """A member that starts hears RR of the leader first, and applies the end of its own log behind that."""
+def test_change_released_before_it_is_applied_is_not_pending() -> None:
+    """A starting member receives RR from the leader first, and applies the end of its own log afterwards."""
     world = World()
     world.log.release(world.store.revision + 3)
     world.do(Put(b"s/a", b"1"))
@@ -132,7 +132,7 @@ def test_what_was_released_before_it_is_applied_here_waits_for_nobody() -> None:
     assert world.do(Put(b"t/a", b"1")).keys == ()
 
 
-def test_a_snapshot_of_the_group_begins_anew() -> None:
+def test_snapshot_resets_the_strict_log() -> None:
     world = World()
     world.do(Put(b"s/a", b"1"))
     world.do(Put(b"e", b"1"))
@@ -143,7 +143,7 @@ def test_a_snapshot_of_the_group_begins_anew() -> None:
     assert world.log.settled
 
 
-def test_what_a_holder_lacks_is_the_latest_of_each_key() -> None:
+def test_strict_log_returns_the_latest_change_of_each_key() -> None:
     world = World()
     begin = world.store.revision
     world.do(Put(b"s/a", b"1"), Put(b"s/b", b"1"))
@@ -155,7 +155,7 @@ def test_what_a_holder_lacks_is_the_latest_of_each_key() -> None:
     assert world.rows(middle + 1) == []
 
 
-def test_what_is_too_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_log_returns_none_below_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strict_log, "KEPT_CHANGES_MAX", 3)
     world = World()
     begin = world.store.revision
@@ -165,7 +165,7 @@ def test_what_is_too_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(world.rows(world.store.revision - 3)) == 3
 
 
-def test_a_prefix_that_becomes_strict_is_so_at_once_and_one_that_ceases_to_be_only_when_all_know() -> None:
+def test_prefix_is_strict_at_once_and_eventual_only_after_release() -> None:
     world = World()
     batch = world.do(Put(region_key("t"), pack_region(Region("t", b"t/", Mode.STRICT, Policy.DENY))), Put(b"t/a", b"1"))
     assert batch.keys == (region_key("t"), b"t/a")
@@ -176,7 +176,7 @@ def test_a_prefix_that_becomes_strict_is_so_at_once_and_one_that_ceases_to_be_on
     assert world.do(Put(b"t/a", b"3")).keys == ()
 
 
-def test_an_eventual_hole_in_a_strict_region_is_eventual() -> None:
+def test_eventual_region_inside_a_strict_one_is_eventual() -> None:
     world = World()
     hole = Region("hole", b"s/hole/", Mode.EVENTUAL, Policy.FAIL_CLOSED)
     world.log.release(world.do(Put(region_key("hole"), pack_region(hole))).upto)
@@ -184,7 +184,7 @@ def test_an_eventual_hole_in_a_strict_region_is_eventual() -> None:
     assert world.do(Put(b"s/a", b"1")).keys == (b"s/a",)
 
 
-def test_a_tombstone_that_is_gone_counts_at_the_latest_revision() -> None:
+def test_removed_tombstone_counts_at_the_latest_revision() -> None:
     world = World()
     world.do(Put(b"s/a", b"1"))
     batch = world.do(DeleteRange(b"s/a"), Put(b"e", b"1"), Compact(world.store.revision + 2))
@@ -196,9 +196,9 @@ def test_a_tombstone_that_is_gone_counts_at_the_latest_revision() -> None:
     assert revision <= world.store.revision
 
 
-def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before_that() -> None:
-    """Two clients write one key in one entry. The first is answered at its own revision, which no holder is staged:
-    were it released with the entry's other revisions to come, a holder would still show what it replaced."""
+def test_version_replaced_in_its_entry_is_not_released_earlier() -> None:
+    """Two clients write one key in one entry. The first is acknowledged at its own revision, which no holder is staged:
+    if it were released before the rest of the entry, a holder would still serve the value that it replaced."""
     world = World()
     before = world.store.revision
     batch = world.do(Put(b"s/a", b"1"), Put(b"s/a", b"2"))
@@ -214,7 +214,7 @@ def test_a_version_that_another_one_of_its_entry_replaced_is_not_released_before
     assert not releases.visible(before + 1)
 
 
-def test_what_is_released_stays_so_when_an_entry_that_it_lies_in_is_applied() -> None:
+def test_release_inside_an_entry_survives_its_application() -> None:
     """RR moves within an entry, and a vault may wait for just that part of it (found by `wired_walk.py`)."""
     world = World()
     between = world.store.revision + 1

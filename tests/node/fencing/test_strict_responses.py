@@ -1,4 +1,5 @@
-"""Which answers wait for their release, where what is strict changes while a write is on its way (issue 4, F3, F5)."""
+"""Which responses wait for their release, if the strict prefixes change while a write is in progress (issue 4, F3,
+F5)."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ from tests.support.waiting import until
 
 MAKES_STRICT = Put(region_key("s"), pack_region(Region("s", b"s/", Mode.STRICT, Policy.FAIL_CLOSED)))
 BEFORE, REGION, WRITE = 2, 3, 4
-"""Revisions: of a write before, of the change of the region, of the write that overlaps with it."""
+"""# Revisions: of an earlier write, of the change of the region, of the write that overlaps with it."""
 
 
 @dataclass
 class Member(StoreListener):
-    """A member with its store, which applies what it is told to; nothing is released but what is."""
+    """A member with its store, which applies entries on request; a revision is released on request only."""
 
     leased: bool = True
     staged: tuple[bytes, ...] = ()
@@ -76,7 +77,7 @@ class Member(StoreListener):
         self.released.wake()
 
     def propose(self, key: bytes, timeout_s: float = 60.0) -> None:
-        """`outcome` is called with what the leader said."""
+        """`outcome` is called with the leader's response."""
         self.outcome = self.write(key, self.told.append, timeout_s).end
 
     def write(self, key: bytes, told: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
@@ -95,7 +96,7 @@ class Member(StoreListener):
 
 
 class ToldWrite(PendingWrite):
-    """Tells the outcome as it is."""
+    """Reports the outcome unchanged."""
 
     def answer(self, outcome: Outcome) -> None:
         self._reply(outcome)
@@ -119,9 +120,9 @@ def put_at(*revisions: int) -> Applied:
     return Applied(9, 1, [(PUT, revision) for revision in revisions])
 
 
-async def test_a_write_whose_prefix_becomes_strict_in_front_of_it_waits_for_its_release() -> None:
-    """It was eventual when it was proposed: answered at its commit, its client would hear of a change that others
-    do not show yet."""
+async def test_write_after_its_prefix_became_strict_waits_for_release() -> None:
+    """It was eventual when it was proposed: acknowledged at its commit, its client would know a change that other nodes
+    do not serve yet."""
     member = Member()
     member.propose(b"s/k")
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"))
@@ -150,7 +151,7 @@ async def test_write_that_another_node_has_applied_waits_for_this_node_without_a
     assert member.told == [put_at(WRITE)]
 
 
-async def test_over_the_stream_too_and_what_is_eventual_still_does_not_wait() -> None:
+async def test_stream_write_after_its_prefix_became_strict_waits_for_release() -> None:
     member = Member()
     member.propose_frame(b"s/k", b"other")
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"), Put(b"other", b"new"))
@@ -160,8 +161,8 @@ async def test_over_the_stream_too_and_what_is_eventual_still_does_not_wait() ->
     assert member.told == [put_at(WRITE + 1), put_at(WRITE)]
 
 
-async def test_a_node_that_forwards_looks_at_what_its_vault_was_staged() -> None:
-    """The leader's answer comes before the node has applied the change of the region."""
+async def test_forwarding_node_uses_the_prefixes_staged_to_its_vault() -> None:
+    """The leader's response arrives before the node has applied the change of the region."""
     member = Member()
     member.propose(b"s/k")
     member.staged = (b"s/",)
@@ -172,8 +173,8 @@ async def test_a_node_that_forwards_looks_at_what_its_vault_was_staged() -> None
     assert member.told == [put_at(WRITE)]
 
 
-async def test_a_node_that_holds_no_lease_waits_until_it_has_applied_the_write() -> None:
-    """Nobody waits for it to be staged a change of a region, so its vault may know of none."""
+async def test_node_without_a_lease_waits_until_it_has_applied_the_write() -> None:
+    """Without a lease no change of a region waits to be staged to it, so its vault may lack one."""
     member = Member(leased=False)
     member.propose(b"s/k")
     member.outcome(put_at(WRITE))
@@ -184,7 +185,7 @@ async def test_a_node_that_holds_no_lease_waits_until_it_has_applied_the_write()
     assert member.told == [put_at(WRITE)]
 
 
-async def test_where_nothing_has_changed_an_eventual_write_is_answered_at_once() -> None:
+async def test_eventual_write_is_answered_at_once_if_no_prefix_changed() -> None:
     member = Member()
     member.propose(b"k")
     member.outcome(put_at(WRITE))
@@ -196,7 +197,7 @@ async def test_where_nothing_has_changed_an_eventual_write_is_answered_at_once()
     assert fenced.told == [put_at(REGION)]
 
 
-async def test_a_write_that_is_not_applied_in_time_is_said_to_be_pending() -> None:
+async def test_write_not_applied_in_time_is_pending() -> None:
     """It is committed: never a failure (F8)."""
     member = Member(leased=False)
     told = asyncio.Event()
@@ -205,8 +206,8 @@ async def test_a_write_that_is_not_applied_in_time_is_said_to_be_pending() -> No
     assert isinstance(member.told[0], ReleasePending)
 
 
-async def test_of_a_frame_that_is_late_each_write_is_told_its_own_revision_and_a_refusal_as_it_is() -> None:
-    """The second put of the series was refused (M3); what was released in time is no longer pending."""
+async def test_late_frame_returns_the_own_revision_or_refusal_of_each_write() -> None:
+    """The second put of the series was refused (M3); a write that was released in time is no longer pending."""
     member = Member()
     member.apply(MAKES_STRICT)
     member.release(REGION)
@@ -234,7 +235,7 @@ async def test_of_a_frame_that_is_late_each_write_is_told_its_own_revision_and_a
 
 
 @pytest.mark.parametrize("staged", [(), (b"s/",), (b"palisade/",)])
-async def test_the_prefixes_are_the_same_object_as_long_as_nothing_has_changed(staged: tuple[bytes, ...]) -> None:
+async def test_strict_prefixes_are_the_same_object_until_they_change(staged: tuple[bytes, ...]) -> None:
     member = Member(staged=staged)
     prefixes = member.answers.prefixes
     assert set(prefixes) == {*member.log.prefixes, *staged}

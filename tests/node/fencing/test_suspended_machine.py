@@ -1,5 +1,5 @@
-"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are counted by the clock that goes
-on (F1), on both sides of the fence page: by the node, and by readers in other processes."""
+"""scenarios.md, "Suspend: wall and boot clock jump, monotonic stands still": leases are measured by the clock that runs
+during a suspension (F1), on both sides of the fence page: by the node, and by readers in other processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOCKS: dict[str, Callable[[], float]] = {
 
 @pytest.fixture
 def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """The machine sleeps for eight hours: CLOCK_BOOTTIME has them, CLOCK_MONOTONIC has not."""
+    """Suspends the machine for eight hours: CLOCK_BOOTTIME advances, CLOCK_MONOTONIC does not."""
     slept_s = 0.0
     real_s, real_ns = time.clock_gettime, time.clock_gettime_ns
 
@@ -42,13 +42,13 @@ def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("name", CLOCKS)
-def test_each_clock_of_leases_goes_on_while_the_machine_sleeps(name: str, suspend: Callable[[], None]) -> None:
+def test_clocks_of_leases_run_while_the_machine_is_suspended(name: str, suspend: Callable[[], None]) -> None:
     before = CLOCKS[name]()
     suspend()
     assert CLOCKS[name]() - before >= HOURS_S
 
 
-def test_a_page_that_was_served_before_the_machine_slept_is_not_trusted_after_it(suspend: Callable[[], None]) -> None:
+def test_fence_page_is_not_trusted_after_a_suspension(suspend: Callable[[], None]) -> None:
     page = FencePage(bytearray(FENCE_BYTES), BOOT)
     page.serve(fence_file.clock_ns() + 3_000_000_000, 1)
     assert page.fence.serves(fence_file.clock_ns(), BOOT)

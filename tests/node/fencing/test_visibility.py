@@ -1,6 +1,6 @@
-"""What a node shows of fencing: in `/v1/fencing`, in `palisade status`, in its metrics (issue 4, "Visible"; F10).
+"""The fencing state of a node in `/v1/fencing`, in `palisade status`, and in its metrics (issue 4, "Visible"; F10).
 
-Over the real wiring in simulated time: a cluster of three, one of which stands still while a strict write waits for it.
+Over the real wiring in simulated time: a cluster of three, one of which is paused while a strict write waits for it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_each_node_shows_its_state_lease_incarnation_term_and_revisions(shown: S
     assert [shown.view(name)["leader"] for name in ("n2", "n3")] == [None, None]
 
 
-def test_a_change_that_waits_says_for_whom_and_until_when(shown: Shown) -> None:
+def test_pending_change_names_the_nodes_and_the_time_left(shown: Shown) -> None:
     shown.cluster.nodes["n3"].process.pause()
     shown.begin(Put(b"t/a", b"1"))
     shown.simulation.run_for(0.1)
@@ -113,7 +113,7 @@ def test_a_change_that_waits_says_for_whom_and_until_when(shown: Shown) -> None:
     assert waits_of([shown.row(name) for name in shown.cluster.names]) == []
 
 
-def test_metrics_tell_lease_age_fenced_time_and_waits_by_verdict_and_length(shown: Shown) -> None:
+def test_metrics_show_lease_age_fenced_time_and_waits(shown: Shown) -> None:
     before = shown.metrics("n1")
     shown.write(Put(b"t/a", b"1"))
     acked = shown.metrics("n1")
@@ -147,7 +147,7 @@ def test_metrics_tell_lease_age_fenced_time_and_waits_by_verdict_and_length(show
     assert grown > 0.5
 
 
-def test_what_the_leader_knows_of_a_holder_that_left_in_good_order(shown: Shown) -> None:
+def test_leader_view_of_a_holder_that_stopped(shown: Shown) -> None:
     node = shown.cluster.nodes["n3"]
     node.holder.stop()
     shown.simulation.run_for(0.2)

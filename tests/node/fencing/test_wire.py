@@ -1,4 +1,4 @@
-"""What holders and the leader say to each other survives the wire, and nothing else gets through."""
+"""Messages between holders and the leader survive encoding, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_every_message_survives(message: Message) -> None:
 
 
 @pytest.mark.parametrize("body", [None, 7, [], ["x"], [99], [True, 1], {"a": 1}, [4], [4, "x"], [4, -1], [4, True]])
-def test_what_is_no_message_is_refused(body: Any) -> None:
+def test_invalid_message_is_refused(body: Any) -> None:
     with pytest.raises(BadMessage):
         unpack(body)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_no_field_may_be_another_or_missing(message: Message) -> None:
-    """Whatever arrives is a message or a BadMessage, never another error."""
+def test_message_with_a_wrong_or_missing_field_is_refused(message: Message) -> None:
+    """Any bytes are a message or raise BadMessage, never another error."""
     packed = travelled(pack(message))
     chance = random.Random(1)
     wrong = [None, "", b"", -1, 2**70, 1.5, float("nan"), True, [], [[1, 2]], [[1, b"k", 3]], {}]
@@ -76,7 +76,7 @@ def test_no_field_may_be_another_or_missing(message: Message) -> None:
             continue
 
 
-def test_what_goes_to_many_is_encoded_once() -> None:
+def test_message_to_many_holders_is_encoded_once() -> None:
     frames = Frames(18)
     first = frames.of(MESSAGES[10])
     assert frames.of(MESSAGES[10]) is first

@@ -1,6 +1,6 @@
-"""The real wiring under everything that may go wrong at once, and with rules of it broken (`wired_walk.py`).
+"""The real wiring under all faults at once, and with planted violations of its rules (`wired_walk.py`).
 
-Longer: `python -m tests.support.wired_walk 1 1000`, and with `calm` behind it.
+Longer: `python -m tests.support.wired_walk 1 1000`, optionally followed by `calm`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from tests.support.wired_walk import walk
 Patch = pytest.MonkeyPatch
 
 
-def test_a_walk_shows_nobody_anything_old() -> None:
-    """Seed 1: a node that had joined again while its registration was taken away was fenced for ever."""
+def test_random_walk_serves_no_stale_value() -> None:
+    """Seed 1: a node that had joined again while its registration was being removed was fenced forever."""
     made = walk(1, 8)
     assert min(made.history.checked.values()) > 100
 
 
-def test_strict_and_eventual_writes_and_changes_of_regions_fence_nobody() -> None:
-    """Each entry mixes them. Seeds 1 to 8 were fenced within 0.2 s, since RR had passed what they were staged."""
+def test_writes_and_changes_of_regions_fence_no_node() -> None:
+    """Each entry mixes strict and eventual writes. Seeds 1 to 8 fenced nodes within 0.2 s, since RR had passed the
+    revisions staged to them."""
     assert walk(1, 4, calm=True).longest_wait < 0.4
 
 
@@ -114,8 +115,8 @@ FAULTS: list[Callable[[Patch], None]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_rule_that_is_broken_is_found(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
-    """Somebody is told something old, or the vault refuses what its gate has let in (VaultUngated)."""
+def test_planted_broken_rule_is_found(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    """A reader gets a stale value, or the vault refuses a change that its gate has admitted (VaultUngated)."""
     fault(monkeypatch)
     for seed in range(1, 13):
         try:

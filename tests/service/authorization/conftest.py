@@ -1,4 +1,4 @@
-"""A node that asks who somebody is: over the group of one of the other tests."""
+"""A node with authorization on, over the group of one of the other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who the command line is: options before the environment, a user before a token; `palisade login`."""
+"""Credentials of the command line: options before the environment, a user before a token; `palisade login`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECRET = {"PALISADE_PASSWORD": "alices password"}
          Password("bob", "alices password")),
     ],
 )  # fmt: skip
-def test_what_is_shown(
+def test_credentials_are_taken_from_options_before_environment(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     user: str | None,
@@ -50,12 +50,12 @@ def test_what_is_shown(
     ("user", "token_file", "text"),
     [("alice", None, "PALISADE_PASSWORD"), (None, "none", "cannot be read"), ("alice", "token", "either")],
 )
-def test_what_can_not_be_shown_is_wrong_usage(user: str | None, token_file: str | None, text: str) -> None:
+def test_incomplete_credentials_are_wrong_usage(user: str | None, token_file: str | None, text: str) -> None:
     with pytest.raises(click.UsageError, match=text):
         credentials_from(user, token_file, {}, ask=False)
 
 
-def test_a_token_file_is_nobody_elses_business(tmp_path: Path) -> None:
+def test_token_file_is_private(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     file.chmod(0o644)
@@ -64,14 +64,14 @@ def test_a_token_file_is_nobody_elses_business(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_login_where_nobody_asks_says_so() -> None:
+def test_login_without_authorization_is_refused() -> None:
     with cli_node() as node:
         found = CliRunner().invoke(main, ["login", "--user", "alice", "--at", node.http], env=SECRET)
     assert found.exit_code == 1
     assert "without signing in" in found.output
 
 
-def test_credentials_do_no_harm_where_nobody_asks() -> None:
+def test_credentials_are_ignored_without_authorization() -> None:
     with cli_node() as node:
         at = ["--endpoints", node.endpoint, "--user", "alice"]
         assert CliRunner().invoke(main, ["put", "/a", "v", *at], env=SECRET).exit_code == 0

@@ -1,4 +1,4 @@
-"""How the first administrator comes to be, and that it never comes a second time."""
+"""The first administrator is created once, and never a second time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palisade.base.errors import ConfigError
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.metastore.requests import Range
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.bootstrap import NOBODY, first_user, have_a_user, password_in
+from palisade.service.authorization.bootstrap import NO_USER, ensure_user, first_user, password_in
 from palisade.service.authorization.login import Login, write_own
 from palisade.service.authorization.needs import EVERYTHING
 from palisade.service.authorization.rows import StoreRows
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 
 async def test_root_may_do_everything_with_the_password_of_the_file(service: KeyValues) -> None:
-    running = asyncio.create_task(have_a_user(service, "roots password"))
+    running = asyncio.create_task(ensure_user(service, "roots password"))
     authorizer = Authorizer(StoreRows(service), PROOF)
     try:
         await until(lambda: service.store.revision > 1)
@@ -36,39 +36,39 @@ async def test_root_may_do_everything_with_the_password_of_the_file(service: Key
         authorizer.close()
 
 
-async def test_of_several_nodes_one_makes_it(service: KeyValues) -> None:
+async def test_first_user_is_created_by_one_of_several_nodes(service: KeyValues) -> None:
     first = await write_own(service, first_user(sealed("first password", b"1" * SALT_BYTES)))
     second = await write_own(service, first_user(sealed("second password", b"2" * SALT_BYTES)))
     assert (first.succeeded, second.succeeded) == (True, False)
 
 
-async def test_a_cluster_with_users_is_given_none(service: KeyValues) -> None:
+async def test_cluster_with_users_gets_no_first_user(service: KeyValues) -> None:
     await Users(service).make("alice")
     before = service.store.revision
     assert not (await write_own(service, first_user(sealed("roots password", b"1" * SALT_BYTES)))).succeeded
     assert service.store.revision == before
 
 
-async def test_without_a_user_and_without_a_file_the_log_says_what_to_do(
+async def test_log_warns_without_users_and_without_password_file(
     service: KeyValues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running = asyncio.create_task(have_a_user(service, None))
-    await until(lambda: NOBODY in caplog.text)
+    running = asyncio.create_task(ensure_user(service, None))
+    await until(lambda: NO_USER in caplog.text)
     running.cancel()
     assert not service.store.range(Range(b"palisade/", b"palisade0")).kvs
 
 
 @pytest.mark.parametrize("text", ["short\n", "x" * 300])
-def test_a_password_file_that_makes_no_sense_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
+def test_invalid_password_file_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
     with pytest.raises(ConfigError) as refused:
         password_in(tmp_path / "file")
     assert text.strip() not in str(refused.value)
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         password_in(tmp_path / "none")
 
 
-async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: KeyValues, clock: Clock) -> None:
+async def test_token_key_is_created_once_and_readable_by_admins_alone(service: KeyValues, clock: Clock) -> None:
     users = Users(service)
     await users.make("bob", ("read", ""), ("write", ""))
     authorizer = gate_over(StoreRows(service), clock)
@@ -84,7 +84,7 @@ async def test_the_key_of_tokens_is_made_once_and_for_admins_alone(service: KeyV
     authorizer.close()
 
 
-async def test_the_demo_catalog_waits_for_the_first_user_of_a_new_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_demo_catalog_waits_for_the_first_user_of_a_new_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     from palisade.cli.supervisor import up
 
     monkeypatch.setattr(up, "STATUS_S", 0.0)

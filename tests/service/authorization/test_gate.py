@@ -1,4 +1,4 @@
-"""What the gate of a node guarantees: a revoke counts at once, a fenced node lets nobody in, secrets stay secret."""
+"""Guarantees of authorization: a revoke applies at once, a fenced node admits no request, secrets stay secret."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def may_read(authorizer: Authorizer, identity: Any, key: bytes = b"/a/k") 
     (await authorizer.rights(identity)).check((reading(key),))
 
 
-# A revoke counts at once.
+# Revokes.
 
 
-async def test_a_revoked_right_is_gone_with_the_next_request(authorizer: Authorizer, users: Users) -> None:
+async def test_revoked_right_is_refused_in_the_next_request(authorizer: Authorizer, users: Users) -> None:
     identity = await authorizer.identify(ALICE, "here")
     await may_read(authorizer, identity)
     await users.regrant("alice")
@@ -51,7 +51,7 @@ async def test_a_revoked_right_is_gone_with_the_next_request(authorizer: Authori
         await may_read(authorizer, identity)
 
 
-async def test_a_right_that_a_role_loses_is_gone_too(authorizer: Authorizer, users: Users) -> None:
+async def test_right_revoked_from_a_role_is_refused(authorizer: Authorizer, users: Users) -> None:
     await users.regrant("alice", roles=("readers",))
     await users.role("readers", ("read", "/a/"))
     identity = await authorizer.identify(ALICE, "here")
@@ -61,7 +61,7 @@ async def test_a_right_that_a_role_loses_is_gone_too(authorizer: Authorizer, use
         await may_read(authorizer, identity)
 
 
-async def test_a_dropped_user_and_another_password_end_what_was_signed_in(authorizer: Authorizer, users: Users) -> None:
+async def test_dropped_user_and_changed_password_invalidate_sessions(authorizer: Authorizer, users: Users) -> None:
     alice, bob = (
         await authorizer.identify(ALICE, "here"),
         await authorizer.identify(Password("bob", "bobs password"), ""),
@@ -76,7 +76,7 @@ async def test_a_dropped_user_and_another_password_end_what_was_signed_in(author
     await authorizer.identify(Password("alice", "another password"), "here")
 
 
-async def test_a_user_made_anew_under_the_name_has_nothing_of_the_old_one(authorizer: Authorizer, users: Users) -> None:
+async def test_recreated_user_has_no_rights_of_the_old_one(authorizer: Authorizer, users: Users) -> None:
     old = await authorizer.identify(ALICE, "here")
     await users.drop("alice")
     await users.make("alice", ("read", "/a/"))
@@ -84,10 +84,10 @@ async def test_a_user_made_anew_under_the_name_has_nothing_of_the_old_one(author
         await authorizer.rights(old)
 
 
-async def test_a_cached_right_would_be_found(
+async def test_planted_cached_right_is_found(
     authorizer: Authorizer, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: rights are kept by user and not by the rows they were read from."""
+    """Planted: rights are cached by user and not by the rows from which they were derived."""
     kept: dict[Any, Any] = {}
 
     def lazily(self: Authorizer, identity: Any) -> Any:
@@ -95,8 +95,8 @@ async def test_a_cached_right_would_be_found(
             kept[identity] = real(self, identity)
         return kept[identity]
 
-    real = Authorizer.rights_now
-    monkeypatch.setattr(Authorizer, "rights_now", lazily)
+    real = Authorizer.try_rights
+    monkeypatch.setattr(Authorizer, "try_rights", lazily)
     identity = await authorizer.identify(ALICE, "here")
     await may_read(authorizer, identity)
     await users.regrant("alice")
@@ -106,9 +106,9 @@ async def test_a_cached_right_would_be_found(
 async def test_roles_are_never_mixed_from_two_moments(
     authorizer: Authorizer, rows: FenceableRows, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """alice loses the role before it gets more: at no moment might she write /b/."""
+    """alice loses the role before it gets more rights: at no moment was she permitted to write /b/."""
     identity = await authorizer.identify(ALICE, "here")
-    real, asked = rows.later, []
+    real, asked = rows.read, []
 
     async def changing(key: bytes) -> PermissionRow | None:
         row = await real(key)
@@ -119,7 +119,7 @@ async def test_roles_are_never_mixed_from_two_moments(
         return row
 
     rows.fenced = True
-    monkeypatch.setattr(rows, "later", changing)
+    monkeypatch.setattr(rows, "read", changing)
     rights = await authorizer.rights(identity)
     assert len(asked) > 4
     with pytest.raises(PermissionDenied):
@@ -129,12 +129,12 @@ async def test_roles_are_never_mixed_from_two_moments(
 # Policy deny.
 
 
-async def test_a_fenced_node_asks_the_cluster_and_denies_where_that_fails(
+async def test_fenced_node_asks_the_cluster_and_denies_where_that_fails(
     authorizer: Authorizer, rows: FenceableRows
 ) -> None:
     identity = await authorizer.identify(ALICE, "here")
     rows.fenced = True
-    assert authorizer.rights_now(identity) is None
+    assert authorizer.try_rights(identity) is None
     await may_read(authorizer, identity)
     assert rows.asked_later
     rows.cut_off = True
@@ -144,10 +144,10 @@ async def test_a_fenced_node_asks_the_cluster_and_denies_where_that_fails(
         await authorizer.identify(ALICE, "here")
 
 
-async def test_a_fenced_node_that_answered_from_its_cache_would_be_found(
+async def test_planted_cached_right_of_a_fenced_node_is_found(
     http: ClientSession, authorizer: Authorizer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: while nothing can be known, what was known last is taken."""
+    """Planted: while the permissions cannot be read, the last known ones are used."""
     assert await status(http, "/v1/kv?prefix=/a/", "alice") == 200
     rows.fenced = rows.cut_off = True
     assert await status(http, "/v1/kv?prefix=/a/", "alice") == 503
@@ -155,7 +155,7 @@ async def test_a_fenced_node_that_answered_from_its_cache_would_be_found(
     identity = await authorizer.identify(ALICE, "here")
     last = await authorizer.rights(identity)
     rows.fenced = rows.cut_off = True
-    monkeypatch.setattr(Authorizer, "rights_now", lambda self, identity: last)
+    monkeypatch.setattr(Authorizer, "try_rights", lambda self, identity: last)
 
     async def known(self: Authorizer, shown: Any, where: str) -> Any:
         return identity
@@ -164,7 +164,7 @@ async def test_a_fenced_node_that_answered_from_its_cache_would_be_found(
     assert await status(http, "/v1/kv?prefix=/a/", "alice") == 200
 
 
-async def test_without_a_majority_nobody_is_let_in(http: ClientSession, group: FakeGroup) -> None:
+async def test_requests_are_refused_without_majority(http: ClientSession, group: FakeGroup) -> None:
     group.lease_valid = group.majority = False
     async with http.get("/v1/status", headers=as_user("root")) as answer:
         assert answer.status == 503
@@ -182,7 +182,7 @@ async def status(http: ClientSession, path: str, user: str) -> int:
 # Passwords.
 
 
-async def test_a_password_is_hashed_once_for_each_version_of_its_row(
+async def test_password_is_hashed_once_for_each_version_of_its_row(
     service: KeyValues, users: Users, clock: Clock
 ) -> None:
     tried: list[str] = []
@@ -209,7 +209,7 @@ async def test_a_password_is_hashed_once_for_each_version_of_its_row(
     authorizer.close()
 
 
-async def test_a_user_who_is_not_there_takes_a_hash_as_well(service: KeyValues, users: Users, clock: Clock) -> None:
+async def test_unknown_user_takes_as_long_as_a_known_one(service: KeyValues, users: Users, clock: Clock) -> None:
     tried = []
     authorizer = gate_over(FenceableRows(service), clock, fits=lambda *given: bool(tried.append(given)))
     with pytest.raises(WrongPassword) as unknown:
@@ -223,7 +223,7 @@ async def test_a_user_who_is_not_there_takes_a_hash_as_well(service: KeyValues, 
     authorizer.close()
 
 
-def test_wrong_passwords_slow_down_who_tries_them_and_nobody_else() -> None:
+def test_wrong_passwords_delay_only_their_source() -> None:
     attempts, who, other = Attempts(), ("root", "10.0.0.1"), ("root", "10.0.0.2")
     waits = []
     now = 0.0
@@ -238,7 +238,7 @@ def test_wrong_passwords_slow_down_who_tries_them_and_nobody_else() -> None:
     assert attempts.wait_s(who, now) == 0.0
 
 
-async def test_too_many_tries_at_a_time_are_turned_away(service: KeyValues, users: Users, clock: Clock) -> None:
+async def test_too_many_concurrent_sign_ins_are_refused(service: KeyValues, users: Users, clock: Clock) -> None:
     authorizer = gate_over(FenceableRows(service), clock, fits=lambda *_: False)
     for _ in range(12):
         authorizer._attempts.failed(("alice", "here"), clock.now())
@@ -248,7 +248,7 @@ async def test_too_many_tries_at_a_time_are_turned_away(service: KeyValues, user
     authorizer.close()
 
 
-async def test_no_secret_is_in_the_log(http: ClientSession, users: Users, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_contains_no_secret(http: ClientSession, users: Users, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = (await login(http))["token"]
     for headers in (as_user("alice", "a wrong secret"), {"Authorization": f"Bearer {token}x"}, header_of(PROOF)):
@@ -257,13 +257,13 @@ async def test_no_secret_is_in_the_log(http: ClientSession, users: Users, caplog
     async with http.post("/v1/login", json={"user": "alice", "password": "another wrong secret"}) as answer:
         assert answer.status == 401
     text = caplog.text
-    assert "refused: user alice from 127.0.0.1: DELETE /v1/kv/%2Fz: user and password do not belong together" in text
+    assert "refused: user alice from 127.0.0.1: DELETE /v1/kv/%2Fz: wrong user name or password" in text
     for secret in ("secret", token, PROOF.text, "alices password"):
         assert secret not in text
     assert "alices password" not in repr(ALICE) + repr(Token(token))
 
 
-async def test_refusals_are_logged_on_one_line_each_and_not_without_end(
+async def test_refusals_are_logged_on_one_line_each_at_a_bounded_rate(
     authorizer: Authorizer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(200):
@@ -273,7 +273,7 @@ async def test_refusals_are_logged_on_one_line_each_and_not_without_end(
     lines = [record.getMessage() for record in caplog.records if record.name == "palisade.audit"]
     assert len(lines) == 52
     assert all("\n" not in line for line in lines)
-    assert lines[-2] == "refused: 150 more requests, not in this log"
+    assert lines[-2] == "refused: 150 more requests, not logged"
     assert authorizer.refusals == {"no-credentials": 201}
 
 
@@ -289,7 +289,7 @@ async def login(http: ClientSession, **more: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_token_is_taken_until_its_time_is_over(http: ClientSession, clock: Clock) -> None:
+async def test_token_is_accepted_until_it_expires(http: ClientSession, clock: Clock) -> None:
     found = await login(http, ttl_s=60)
     headers = {"Authorization": f"Bearer {found['token']}"}
     async with http.get("/v1/kv?prefix=/a/", headers=headers) as answer:
@@ -301,7 +301,7 @@ async def test_a_token_is_taken_until_its_time_is_over(http: ClientSession, cloc
         assert answer.status == 401
 
 
-async def test_a_token_of_one_node_is_known_at_another(
+async def test_token_of_one_node_is_accepted_by_another(
     http: ClientSession, service: KeyValues, clock: Clock, users: Users
 ) -> None:
     token = (await login(http))["token"]
@@ -313,7 +313,7 @@ async def test_a_token_of_one_node_is_known_at_another(
     other.close()
 
 
-async def test_etcds_way_to_sign_in(http: ClientSession) -> None:
+async def test_etcd_authenticate_returns_a_token(http: ClientSession) -> None:
     async with http.post("/v3/auth/authenticate", json={"name": "alice", "password": "alices password"}) as answer:
         token = (await answer.json())["token"]
     async with http.post("/v3/kv/range", json={"key": "L2Ev"}, headers={"Authorization": token}) as answer:
@@ -341,7 +341,7 @@ async def test_bad_credentials_are_refused(http: ClientSession, header: str) -> 
         assert (await answer.json())["code"] == "unauthenticated"
 
 
-async def test_a_browser_and_curl_sign_in_by_basic(http: ClientSession) -> None:
+async def test_browser_and_curl_authenticate_by_basic(http: ClientSession) -> None:
     async with http.get("/v1/status", headers={"Authorization": "basic YWxpY2U6YWxpY2VzIHBhc3N3b3Jk"}) as answer:
         assert answer.status == 200
     assert from_header(header_of(ALICE)["Authorization"]) == ALICE
@@ -349,7 +349,7 @@ async def test_a_browser_and_curl_sign_in_by_basic(http: ClientSession) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"user": "alice"}, {"user": 1, "password": "x"}, [], {"user": "a", "extra": 1},
                                   {"user": "alice", "password": "alices password", "ttl_s": 10**9}])  # fmt: skip
-async def test_a_login_that_makes_no_sense(http: ClientSession, body: Any) -> None:
+async def test_invalid_login_is_refused(http: ClientSession, body: Any) -> None:
     async with http.post("/v1/login", json=body) as answer:
         assert answer.status == 400
 
@@ -370,7 +370,7 @@ async def watching(http: ClientSession) -> AsyncIterator[ClientResponse]:
         yield answer
 
 
-async def test_a_watch_ends_before_it_tells_what_may_not_be_known_any_more(
+async def test_watch_ends_before_an_event_that_its_caller_must_not_read(
     http: ClientSession, service: KeyValues, users: Users
 ) -> None:
     async with watching(http) as answer:
@@ -385,7 +385,7 @@ async def test_a_watch_ends_before_it_tells_what_may_not_be_known_any_more(
         assert await answer.content.read() == b""
 
 
-async def test_a_watch_of_etcd_is_cancelled_with_its_words(
+async def test_etcd_watch_is_cancelled_with_the_text_of_etcd(
     http: ClientSession, service: KeyValues, users: Users
 ) -> None:
     create = {"create_request": {"key": "L2Ev", "range_end": "L2Ew"}}
@@ -402,5 +402,5 @@ async def test_a_watch_of_etcd_is_cancelled_with_its_words(
         assert "events" not in ended
 
 
-def test_what_concerns_the_cluster_needs_admin_on_everything() -> None:
+def test_cluster_operations_need_admin_on_everything() -> None:
     assert str(EVERYTHING) == "admin on every key"

@@ -1,4 +1,4 @@
-"""Requests that make no sense, from somebody who is known: refused as ever, never a fault of the node."""
+"""Invalid requests of an authenticated client are refused as usual and never an internal error."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ ROOT = Password("root", "roots password")
         ("GET", "/v1/procedures/%ff", None),
     ],
 )
-async def test_over_http(http: ClientSession, method: str, path: str, body: bytes | None) -> None:
+async def test_malformed_http_request_of_a_known_user_is_refused(
+    http: ClientSession, method: str, path: str, body: bytes | None
+) -> None:
     headers = as_user("root") | ({"Content-Type": "application/json"} if body is not None else {})
     async with http.request(method, URL(str(http._base_url).rstrip("/") + path, encoded=True).relative(), data=body,
                             headers=headers) as answer:  # fmt: skip
@@ -74,7 +76,7 @@ async def test_over_http(http: ClientSession, method: str, path: str, body: byte
         (FrameKind.WRITES, [1, "text"]),
     ],
 )
-async def test_over_the_stream(
+async def test_malformed_stream_call_of_a_known_user_is_refused(
     stream: StreamServer, kind: FrameKind, body: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:

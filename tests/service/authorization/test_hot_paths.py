@@ -100,11 +100,11 @@ def test_write_that_is_allowed_at_first_sight_is_allowed_by_its_needs(key: bytes
     assert rights.may_write(key) is allowed is (key == b"/a/k")
 
 
-# What is kept of a header.
+# Cached rights of a header.
 
 
 class StatefulRows(FenceableRows):
-    """`known`: what rows are read from; the same object as long as none has changed."""
+    """`known`: the source of the rows; the same object as long as none has changed."""
 
     known: object | None = "first"
     read = 0
@@ -112,9 +112,9 @@ class StatefulRows(FenceableRows):
     def state(self) -> object | None:
         return self.known
 
-    def now(self, key: bytes) -> PermissionRow | None:
+    def try_read(self, key: bytes) -> PermissionRow | None:
         self.read += 1
-        return super().now(key)
+        return super().try_read(key)
 
 
 @pytest.fixture
@@ -125,18 +125,18 @@ async def stateful(service: KeyValues) -> StatefulRows:
 ALICE = header_of(Password("alice", "alices password"))["Authorization"]
 
 
-async def test_rights_of_a_header_are_kept_while_no_row_can_have_changed(
+async def test_rights_of_a_header_are_cached_while_no_row_can_have_changed(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
     await authorizer.identify(Password("alice", "alices password"), "here")
-    first = authorizer.known_now(ALICE)
+    first = authorizer.try_authenticate(ALICE)
     read = stateful.read
-    assert authorizer.known_now(ALICE) is first
+    assert authorizer.try_authenticate(ALICE) is first
     assert stateful.read == read
     await users.regrant("alice")
     stateful.known = "second"
-    found = authorizer.known_now(ALICE)
+    found = authorizer.try_authenticate(ALICE)
     assert found is not None
     with pytest.raises(PermissionDenied):
         found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
@@ -149,37 +149,35 @@ async def test_rights_are_kept_while_the_rows_that_they_follow_from_are_unchange
     """The vault moves with every write; rights follow from few rows of it."""
     authorizer = gate_over(stateful, clock)
     await authorizer.identify(Password("alice", "alices password"), "here")
-    first = authorizer.known_now(ALICE)
+    first = authorizer.try_authenticate(ALICE)
     assert first is not None
     stateful.known = after
-    assert authorizer.known_now(ALICE) is first
+    assert authorizer.try_authenticate(ALICE) is first
     await users.role("writers", ("write", "/c/"))
     stateful.known = after and "moved again"
-    found = authorizer.known_now(ALICE)
+    found = authorizer.try_authenticate(ALICE)
     assert found is not None
     assert not found[1].may_write(b"/b/k")
     assert found[1].may_write(b"/c/k")
 
 
-async def test_rights_are_not_kept_where_the_rows_may_change_unseen(
+async def test_rights_are_not_cached_where_rows_may_change_unseen(
     stateful: StatefulRows, clock: Clock, users: Users
 ) -> None:
     authorizer = gate_over(stateful, clock)
     stateful.known = None
     await authorizer.identify(Password("alice", "alices password"), "here")
-    assert authorizer.known_now(ALICE) is not None
+    assert authorizer.try_authenticate(ALICE) is not None
     await users.drop("alice")
-    assert authorizer.known_now(ALICE) is None
+    assert authorizer.try_authenticate(ALICE) is None
 
 
-async def test_kept_token_ends_with_its_time(
-    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
-) -> None:
+async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues) -> None:
     authorizer = gate_over(stateful, clock)
     token, _ = await Login(service, authorizer).token(Password("alice", "alices password"), "here", 60)
     header = header_of(Token(token))["Authorization"]
     stateful.known = "after the login"
-    assert authorizer.known_now(header) is authorizer.known_now(header)
+    assert authorizer.try_authenticate(header) is authorizer.try_authenticate(header)
     clock.advance(61)
     with pytest.raises(Unauthenticated):
-        authorizer.known_now(header)
+        authorizer.try_authenticate(header)

@@ -1,4 +1,4 @@
-"""Where the rows of permissions come from: the vault while its lease holds, else the cluster, else nowhere."""
+"""The sources of permission rows: the vault while its lease holds, else the cluster, else none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palisade.metastore.requests import Put
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rights import PermissionRow
-from palisade.service.authorization.rows import FencedRows, NoRows, StoreRows, WouldBlock
+from palisade.service.authorization.rows import FencedRows, StoreRows, UnavailablePermissionRows, WouldBlock
 from palisade.service.callers import EVERYBODY
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
@@ -24,7 +24,8 @@ KEY = b"palisade/catalog/permissions/users/alice"
 
 
 class Reads:
-    """Of a vault: what it tells at once (None: it takes waiting), and later; or what is raised instead."""
+    """Reads of a vault: the immediate result (None: it requires waiting) and the awaited one, or the errors raised
+    instead."""
 
     def __init__(self, now: Any, later: Any = None) -> None:
         self.answers = now, later
@@ -59,46 +60,46 @@ async def known(service: KeyValues) -> KeyValues:
     return service
 
 
-async def test_while_the_lease_holds_the_vault_is_read(known: KeyValues) -> None:
-    assert fenced(ITEM, None, known).now(KEY) == PermissionRow(b"in the vault", 5)
-    assert fenced(ShownPage(None, 9), None, known).now(KEY) is None
+async def test_fenced_rows_are_read_from_the_vault_while_the_lease_holds(known: KeyValues) -> None:
+    assert fenced(ITEM, None, known).try_read(KEY) == PermissionRow(b"in the vault", 5)
+    assert fenced(ShownPage(None, 9), None, known).try_read(KEY) is None
 
 
-async def test_what_is_pending_is_waited_for(known: KeyValues) -> None:
+async def test_pending_change_is_waited_for(known: KeyValues) -> None:
     rows = fenced(None, ITEM, known)
     with pytest.raises(WouldBlock):
-        rows.now(KEY)
-    assert await rows.later(KEY) == PermissionRow(b"in the vault", 5)
+        rows.try_read(KEY)
+    assert await rows.read(KEY) == PermissionRow(b"in the vault", 5)
 
 
-async def test_what_the_cluster_says_counts_while_the_node_is_fenced(known: KeyValues) -> None:
-    """The region says `deny`: the reader has asked by itself."""
+async def test_rows_are_read_from_the_cluster_while_the_node_is_fenced(known: KeyValues) -> None:
+    """The region has policy `deny`: the reader has asked the cluster itself."""
     rows = fenced(None, ShownPage(ITEM._replace(value=b"in the cluster"), 9, ReadOrigin.QUORUM), known)
     with pytest.raises(WouldBlock):
-        rows.now(KEY)
-    assert await rows.later(KEY) == PermissionRow(b"in the cluster", 5)
+        rows.try_read(KEY)
+    assert await rows.read(KEY) == PermissionRow(b"in the cluster", 5)
     with pytest.raises(PermissionsUnknown, match="nobody answers"):
-        await fenced(None, Denied("nobody answers"), known).later(KEY)
+        await fenced(None, Denied("nobody answers"), known).read(KEY)
 
 
 @pytest.mark.parametrize("refusal", [Fenced("the vault is not open"), VaultDamaged("a checksum")])
-async def test_without_a_vault_the_cluster_is_asked(known: KeyValues, refusal: VaultError) -> None:
+async def test_rows_are_read_from_the_cluster_without_a_vault(known: KeyValues, refusal: VaultError) -> None:
     rows = fenced(refusal, refusal, known)
     with pytest.raises(WouldBlock):
-        rows.now(KEY)
-    found = await rows.later(KEY)
+        rows.try_read(KEY)
+    found = await rows.read(KEY)
     assert found is not None
     assert found.value == b"in the cluster"
 
 
-async def test_where_the_cluster_can_not_be_asked_nothing_is_known(known: KeyValues, group: FakeGroup) -> None:
+async def test_permissions_are_unknown_without_a_cluster(known: KeyValues, group: FakeGroup) -> None:
     group.lease_valid = group.majority = False
     with pytest.raises(PermissionsUnknown):
-        await fenced(None, Fenced("the vault is not open"), known).later(KEY)
+        await fenced(None, Fenced("the vault is not open"), known).read(KEY)
     with pytest.raises(WouldBlock):
-        StoreRows(known).now(KEY)
+        StoreRows(known).try_read(KEY)
     with pytest.raises(PermissionsUnknown):
-        await NoRows().later(KEY)
+        await UnavailablePermissionRows().read(KEY)
 
 
 def answering(answer: Any) -> RemoteRows:
@@ -112,10 +113,10 @@ def answering(answer: Any) -> RemoteRows:
     return RemoteRows(ask)
 
 
-async def test_a_follower_asks_a_member() -> None:
+async def test_follower_asks_a_member() -> None:
     kv = {"key": KEY.decode(), "value_base64": "/w==", "mod_revision": 7}
-    assert await answering({"kvs": [kv]}).later(KEY) == PermissionRow(b"\xff", 7)
-    assert await answering({"kvs": []}).later(KEY) is None
+    assert await answering({"kvs": [kv]}).read(KEY) == PermissionRow(b"\xff", 7)
+    assert await answering({"kvs": []}).read(KEY) is None
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,6 @@ async def test_a_follower_asks_a_member() -> None:
      {"kvs": [{"key": KEY.decode(), "value_base64": "!", "mod_revision": 7}]},
      {"kvs": [{"key": KEY.decode(), "value": "", "mod_revision": "7"}]}],
 )  # fmt: skip
-async def test_a_member_that_makes_no_sense_is_no_yes(answer: Any) -> None:
+async def test_invalid_response_of_a_member_grants_nothing(answer: Any) -> None:
     with pytest.raises(PermissionsUnknown):
-        await answering(answer).later(KEY)
+        await answering(answer).read(KEY)

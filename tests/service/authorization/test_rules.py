@@ -1,4 +1,4 @@
-"""Who may ask for what over HTTP, for every path of the API description (issue 4, N5)."""
+"""Which callers each path of the HTTP API admits (issue 4, N5)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.route_permissions import RULES, Who, rule_of
+from palisade.api.http.route_permissions import RULES, rule_of
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.api.stream.call_permissions import CALL_RULES
 from palisade.api.stream.calls import Calls
 from palisade.catalog.kinds.all import KINDS
+from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
 from palisade.service.callers import EVERYBODY
 from tests.support.permission_world import AS_NODE, Users, as_user
@@ -35,7 +36,7 @@ OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/openapi.json")}
 LOGINS = {("GET", "/v1/login"), ("POST", "/v1/login"), ("POST", "/v3/auth/authenticate")}
 
 TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
-    # (method, path): (url, body, who of root, alice, bob, node is let in). alice reads /a/ and writes /a/x/.
+    # (method, path): (url, body, admitted callers of root, alice, bob, node). alice reads /a/ and writes /a/x/.
     ("GET", "/metrics"): ("/metrics", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/kv"): ("/v1/kv?prefix=/a/", None, {"root", "alice", "node"}),
     ("DELETE", "/v1/kv"): ("/v1/kv?prefix=/a/x/", None, {"root", "alice"}),
@@ -132,7 +133,7 @@ WHO = {"root": as_user("root"), "alice": as_user("alice"), "bob": as_user("bob")
 
 
 def test_every_operation_of_the_api_has_a_rule_and_a_line_here() -> None:
-    """A new route without an authorization rule fails here, and is refused to everybody."""
+    """A new route without an authorization rule fails here, and is refused to every caller."""
     assert set(OPERATIONS) <= set(RULES)
     assert set(OPERATIONS) == set(TABLE) | OPEN | LOGINS
 
@@ -146,7 +147,7 @@ def test_every_route_that_is_served_has_a_rule(server: HttpServer) -> None:
 
 
 def test_only_health_and_signing_in_are_open() -> None:
-    assert {each for each, rule in RULES.items() if rule is Who.OPEN} == OPEN | LOGINS
+    assert {each for each, rule in RULES.items() if rule is Access.OPEN} == OPEN | LOGINS
 
 
 def test_every_operation_of_the_catalog_has_a_rule() -> None:
@@ -159,7 +160,7 @@ def test_every_call_of_the_stream_has_a_rule(services: NodeServices) -> None:
 
 @pytest.fixture
 async def lease(users: Users) -> None:
-    """With a key of its own: who ends it deletes that key."""
+    """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
     await users.service.write(LeaseGrant(6000, 77), caller=EVERYBODY)
@@ -167,7 +168,9 @@ async def lease(users: Users) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)
-async def test_who_is_let_in(http: ClientSession, users: Users, lease: None, method: str, path: str) -> None:
+async def test_each_route_admits_the_callers_in_the_table(
+    http: ClientSession, users: Users, lease: None, method: str, path: str
+) -> None:
     url, body, allowed = TABLE[method, path]
     given: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
     let_in = set()
@@ -188,7 +191,7 @@ async def is_refusal(answer: Any) -> bool:
 
 
 @pytest.mark.parametrize(("method", "path"), [*TABLE, *sorted(OPEN)])
-async def test_nobody_gets_further_than_health(http: ClientSession, method: str, path: str) -> None:
+async def test_unauthenticated_callers_reach_only_health(http: ClientSession, method: str, path: str) -> None:
     url, body, _ = TABLE.get((method, path), (path, None, set()))
     given: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body} if body is not None else {}
     async with http.request(method, url, **given) as answer:
@@ -205,15 +208,15 @@ async def test_nobody_gets_further_than_health(http: ClientSession, method: str,
             assert (await answer.json())["code"] == "unauthenticated"
 
 
-async def test_a_path_that_is_not_served_says_nothing_to_strangers(http: ClientSession) -> None:
+async def test_unknown_path_reveals_nothing_to_unauthenticated_callers(http: ClientSession) -> None:
     async with http.get("/v1/nothing") as answer:
         assert answer.status == 401
     async with http.get("/v1/nothing", headers=as_user("bob")) as answer:
         assert answer.status == 404
 
 
-async def test_a_route_without_a_rule_is_refused_to_root(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: somebody adds a route and forgets its rule."""
+async def test_route_without_a_rule_is_refused_to_root(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a route without a rule."""
     monkeypatch.delitem(RULES, ("GET", "/v1/status"))
     async with http.get("/v1/status", headers=as_user("root")) as answer:
         assert answer.status == 403

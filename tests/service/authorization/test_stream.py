@@ -1,4 +1,4 @@
-"""The stream asks who somebody is too, and looks for each thing that is asked for (issue 4)."""
+"""The stream authenticates its clients, and authorizes every frame (issue 4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def client_of(stream: StreamServer, shown: Credentials | None, timeout_s: 
 
 
 class Raw:
-    """A connection that says HELLO as it likes."""
+    """A connection with an arbitrary HELLO."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -69,7 +69,7 @@ async def raw(stream: StreamServer, hello: dict[str, Any], greeted: bool = True)
         writer.close()
 
 
-async def test_a_user_does_what_it_may_and_nothing_else(stream: StreamServer) -> None:
+async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:
     async with client_of(stream, ALICE) as client:
         await client.put("/a/x/k", "v")
         assert (await client.get("/a/x/k")).value == b"v"
@@ -90,14 +90,14 @@ async def test_a_user_does_what_it_may_and_nothing_else(stream: StreamServer) ->
 
 
 @pytest.mark.parametrize("shown", [None, Password("alice", "wrong"), Token("pt1.x.y")])
-async def test_who_is_not_known_hears_it_at_once(stream: StreamServer, shown: Credentials | None) -> None:
-    """And not at the deadline, as if nobody was there."""
+async def test_unauthenticated_client_is_refused_at_hello(stream: StreamServer, shown: Credentials | None) -> None:
+    """And not only at the deadline, as if no node were reachable."""
     async with client_of(stream, shown, timeout_s=60) as client, asyncio.timeout(5):
         with pytest.raises(Unauthenticated):
             await client.get("/a/k")
 
 
-async def test_a_client_without_work_does_not_try_a_wrong_password_again(
+async def test_client_without_work_does_not_try_a_wrong_password_again(
     stream: StreamServer, authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("palisade.client.session.BACKOFF_S", (0.0, 0.0))
@@ -110,7 +110,7 @@ async def test_a_client_without_work_does_not_try_a_wrong_password_again(
             assert authorizer.logins["wrong"] <= 2 * tries
 
 
-async def test_a_token_is_as_good_as_a_password(
+async def test_token_grants_the_same_rights_as_the_password(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer
 ) -> None:
     token, _ = await Login(service, authorizer).token(ALICE, "here")
@@ -118,7 +118,7 @@ async def test_a_token_is_as_good_as_a_password(
         await client.put("/a/x/k", "v")
 
 
-async def test_a_revoke_counts_for_a_connection_that_is_open(stream: StreamServer, users: Users) -> None:
+async def test_revoke_applies_to_open_connections(stream: StreamServer, users: Users) -> None:
     async with client_of(stream, ALICE) as client:
         await client.put("/a/x/k", "v")
         await users.regrant("alice", ("read", "/a/"))
@@ -130,7 +130,7 @@ async def test_a_revoke_counts_for_a_connection_that_is_open(stream: StreamServe
             await client.get("/a/x/k")
 
 
-async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service: KeyValues, users: Users) -> None:
+async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: KeyValues, users: Users) -> None:
     async with client_of(stream, ALICE) as client:
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
@@ -146,7 +146,7 @@ async def test_a_watch_ends_with_the_right_to_read(stream: StreamServer, service
                 await anext(changes)
 
 
-async def test_of_a_series_what_may_be_is_done(stream: StreamServer, service: KeyValues) -> None:
+async def test_permitted_puts_of_a_series_are_executed(stream: StreamServer, service: KeyValues) -> None:
     contents = [b"/a/x/1", b"v", b"/a/2", b"v", b"/a/x/3", b"v"]
     async with raw(stream, to_hello(ALICE)) as connection:
         connection.send(FrameKind.WRITES, [10, encode_series(None, contents)])
@@ -169,7 +169,7 @@ async def test_commands_that_the_client_does_not_send_need_admin(stream: StreamS
             assert (kind, body[1][0]) == (FrameKind.FAILURES, "permission-denied")
 
 
-async def test_nothing_is_done_before_the_welcome(stream: StreamServer, service: KeyValues) -> None:
+async def test_request_before_welcome_is_not_executed(stream: StreamServer, service: KeyValues) -> None:
     async with raw(stream, to_hello(ROOT), greeted=False) as connection:
         connection.send(FrameKind.WRITES, [1, encode_command(Put(b"/early", b""), None)])
         kinds = [kind async for kind, _ in frames(connection)]
@@ -185,7 +185,7 @@ async def frames(connection: Raw) -> AsyncIterator[tuple[int, Any]]:
             return
 
 
-async def test_frames_keep_their_order_while_the_rights_are_waited_for(
+async def test_frames_keep_their_order_while_rights_are_fetched(
     stream: StreamServer, rows: FenceableRows, service: KeyValues
 ) -> None:
     async with client_of(stream, ALICE) as client:
@@ -196,8 +196,10 @@ async def test_frames_keep_their_order_while_the_rights_are_waited_for(
         assert rows.asked_later
 
 
-async def test_a_node_that_can_not_know_refuses_and_goes_on_later(stream: StreamServer, rows: FenceableRows) -> None:
-    """The client tries again until shortly before its deadline: a lease comes back by itself."""
+async def test_node_without_permissions_refuses_until_it_can_read_them(
+    stream: StreamServer, rows: FenceableRows
+) -> None:
+    """The client retries until shortly before its deadline, since a lease may come back."""
     async with client_of(stream, ALICE, timeout_s=0.4) as client:
         await client.put("/a/x/k", "v")
         rows.fenced = rows.cut_off = True
@@ -209,7 +211,7 @@ async def test_a_node_that_can_not_know_refuses_and_goes_on_later(stream: Stream
         assert (await client.get("/a/x/k")).value == b"v"
 
 
-async def test_the_join_token_reads_and_changes_nothing(stream: StreamServer) -> None:
+async def test_join_token_permits_reads_only(stream: StreamServer) -> None:
     async with raw(stream, to_hello(PROOF)) as connection:
         connection.send(FrameKind.READS, [1, operation_fields(Range(b"/a/k"))])
         assert (await connection.frame())[0] == FrameKind.RESULTS
@@ -219,7 +221,7 @@ async def test_the_join_token_reads_and_changes_nothing(stream: StreamServer) ->
 
 @pytest.mark.parametrize("hello", [{"user": "alice"}, {"user": 1, "password": "x"}, {"token": "x", "user": "y"},
                                    {"node": "00"}, {"password": "x" * 5000, "user": "alice"}])  # fmt: skip
-async def test_bad_credentials_in_hello(stream: StreamServer, hello: dict[str, Any]) -> None:
+async def test_hello_with_bad_credentials_is_refused(stream: StreamServer, hello: dict[str, Any]) -> None:
     async with raw(stream, hello, greeted=False) as connection:
         kind, body = await connection.frame()
         assert kind == FrameKind.REFUSED
@@ -227,12 +229,12 @@ async def test_bad_credentials_in_hello(stream: StreamServer, hello: dict[str, A
         assert (await connection.frame())[0] == -1
 
 
-async def test_a_connection_that_forgot_its_gate_would_be_found(
+async def test_planted_connection_without_authorization_is_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: writes are not looked at."""
-    from palisade.api.stream.session_auth import Guard
+    """Planted: writes are not authorized."""
+    from palisade.api.stream.session_auth import SessionAuth
 
-    monkeypatch.setattr(Guard, "caller", lambda self, action: EVERYBODY)
+    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")

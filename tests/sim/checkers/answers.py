@@ -1,7 +1,7 @@
-"""A write is answered what it does in the state before its revision: compares, branches, rows, counts (M2).
+"""The result of a write matches its effect on the state before its revision: compares, branches, rows, counts (M2).
 
 Every target, relation and range of a compare is judged here, by the naive model of the store, in the state that was
-committed. That this state is the right one in time is what `linearizable` says.
+committed. `linearizable` checks that this state is the right one in time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check(history: History) -> list[str]:
 
 
 class Before(Model):
-    """The store as it was at `revision`, with `state`; leases are there as they are asked for."""
+    """The store as of `revision`, with `state`; leases are added on demand."""
 
     def __init__(self, state: State, revision: int, request: Any) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""What a node keeps for whoever does not read is bounded, where the stream port has told it that one does not.
+"""The memory that a node uses for a client that does not read is bounded, once the stream port was told to pause.
 
-As long as a connection is told to pause it takes nothing more from its client, each watch of it is told at most what
-it was waiting for already, and a holder for whom more waits than is allowed is sent nothing more. The slow watcher for
-whom a server keeps all that happens is etcd #17529.
+As long as a connection is paused it accepts no more requests from its client, each of its watches sends at most what
+was already pending, and a lease holder with too many unsent bytes gets nothing more. A server that buffers all events
+for a slow watcher is etcd #17529.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BackPressure(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._told: dict[tuple[Transport, int], int] = {}
-        """In which pause of its connection a watch was told something last."""
+        """The pause of its connection in which a watch sent its last event."""
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -39,7 +39,7 @@ class BackPressure(Checker):
 
     @staticmethod
     def _behind(function: Callable[..., Any], look: Callable[..., None]) -> Callable[..., Any]:
-        """`look` only where the connection is told to pause."""
+        """`look` only while the connection is paused."""
 
         def looked_at(connection: Any, *arguments: Any) -> Any:
             transport = connection._transport

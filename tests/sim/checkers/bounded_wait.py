@@ -1,10 +1,10 @@
-"""A change waits for its release T_proceed at most: from its commit, or from when who leads began to lead (F5).
+"""A change waits at most T_proceed for its release: from its commit, or from the beginning of the leader's term (F5).
 
-Whatever becomes of holders: dead, cut off, or heard of without hearing anything. T_proceed is counted here by the rule
-of its own (T_fence * (1 + 2 rho) + margin), with the longest leases that any node of the run has, by the clock of the
-leader. It need not have a quorum for that: what it has committed it may release, as long as it leads. While it is
-stopped (SIGSTOP) it can do nothing, so a wait counts from when it goes on; and while it stands still for its disk, so
-that time does not count (restores 400083).
+Whatever happens to holders: dead, isolated, or able to send without receiving. T_proceed is computed here by an
+independent rule (T_fence * (1 + 2 rho) + margin), with the longest leases of any node of the run, by the clock of the
+leader. The leader needs no quorum for it: it may release what it has committed as long as it leads. While it is stopped
+(SIGSTOP) it can do nothing, so a wait counts from when it resumes; time in which it is suspended by its disk does not
+count (restores 400083).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SLACK_S = 0.05
 
 @dataclass(slots=True)
 class Leading:
-    """One term of one start of a leader. `waiting`: (revision, since when, and how long its process had stood still by
-    then), all rising, and all times by its clock."""
+    """One term of one start of a leader. `waiting`: (revision, since when, and how long its process had been suspended
+    by then), all rising, and all times by its clock."""
 
     began: tuple[int, int]
     known: int = 0
@@ -42,7 +42,7 @@ class BoundedWait(Checker):
         self._leading: dict[str, Leading] = {}
 
     def restored(self, base: Base) -> None:
-        """Who leads first waits for leases of which the backup knows nothing: as if they were of the usual length."""
+        """The first leader waits for leases unknown to the backup, as if they were of the usual length."""
         self._proceed_s = max(self._proceed_s, proceed_s(FenceTimes()))
 
     def turned(self, host: Host) -> None:
@@ -68,7 +68,7 @@ class BoundedWait(Checker):
             leading.waiting.popleft()
 
     def _look(self, host: Host, leading: Leading) -> None:
-        """At what has waited until now, whether it is released in this turn or not."""
+        """Revisions that have waited until now, whether they are released in this turn or not."""
         if not leading.waiting or host.process is None:
             return
         revision, since, stood = leading.waiting[0]

@@ -1,8 +1,8 @@
-"""What the catalog tells of a procedure is its record, as new as was promised, and released where it says so (F8).
+"""The view of a procedure is its record, as new as promised, and released if it says so (F8).
 
-Looked at in the moment in which a node answers, with what is committed and what anybody knows to be released then.
-*Settled* is the acknowledgement: an end that is written is told so when every node shows it or serves nothing, and not
-before. A refusal is what the record failed with, or what there was no record for.
+Checked at the moment at which a node responds, against what is committed and known to be released by then. *Settled* is
+the acknowledgement: the end of a procedure is reported as settled when every node shows it or serves nothing, and not
+before. A refusal matches the error in the record, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CatalogAnswers(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._records: dict[str, list[Procedure]] = {}
-        """Each as it was, the newest one last."""
+        """All versions of each record, the newest one last."""
         self._released = 0
 
     def turned(self, host: Host) -> None:
@@ -49,7 +49,7 @@ class CatalogAnswers(Checker):
             self.fail(f"{host.id} answers {call.name} of {id_} with {answer}: {wrong}")
 
     def _told(self, call: Call, since: int, answer: Answer) -> str:
-        """What is wrong with it; empty: nothing."""
+        """The violation; empty if there is none."""
         known = self._records.get(call.arguments[0], [])
         record = next((each for each in known if each.revision == answer.revision), None)
         if record is None or record.state.value != answer.state:
@@ -80,7 +80,7 @@ class CatalogAnswers(Checker):
 
 
 def released_at(host: Host) -> int:
-    """Up to which revision this node knows everything to be released; 0: it knows nothing, or is no member."""
+    """The revision up to which this node knows all changes to be released; 0: it knows nothing, or is no member."""
     if host.follows or host.node is None:
         return 0
     core, known = host.node.fencing.grantor.core, host.node.fencing.log.released or 0
@@ -88,7 +88,8 @@ def released_at(host: Host) -> int:
 
 
 def stays(record: Procedure) -> bool:
-    """It can't be taken back: it has ended, or destroys, or has changed permissions; or somebody uses what it made."""
+    """It cannot be reverted: it has ended, or deletes data, or has changed permissions; or another procedure uses its
+    objects."""
     if record.state is ProcedureState.PREPARED:
         return record.operation.keeps or bool(record.made)
     return record.state is not ProcedureState.SUBMITTED

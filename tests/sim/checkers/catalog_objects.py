@@ -1,7 +1,7 @@
-"""An object of the catalog is there when the procedure that makes it is DONE, and gone when the one that drops it is.
+"""An object of the catalog exists when the procedure that creates it is DONE, and not after the one that drops it.
 
-In the end there is what DONE procedures have made and left, and nothing else. What makes and what drops is said here
-a second time, so that it is not judged by the plans that did it.
+At the end exactly the objects exist that DONE procedures have created and not dropped. The effects of procedures are
+defined here a second time, so that they are not judged by the plans that executed them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DROPPED_BY = {
 }  # fmt: skip
 PLACES = tuple(sorted({place for place, _ in MADE_BY.values()}))
 MAY_EMPTY = ("delete-series", "deactivate-template")
-"""A device that has nothing left goes with its last series."""
+"""A device without other content is removed with its last series."""
 
 
 class CatalogObjects(Checker):
@@ -40,9 +40,9 @@ class CatalogObjects(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._there: set[bytes] = set()
-        """What is committed, by key."""
+        """Committed rows, by key."""
         self._left: set[bytes] = set()
-        """What DONE procedures have left."""
+        """The remaining effects of DONE procedures."""
         self._ended: set[str] = set()
 
     def committed(self, events: RevisionEvents) -> None:

@@ -1,4 +1,4 @@
-"""What was acknowledged is committed, as it was acknowledged, and is there in the end (M9)."""
+"""An acknowledged write is committed, with the acknowledged result, and still exists at the end (M9)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check(history: History) -> list[str]:
 
 
 def revisions_of(operation: Operation) -> Iterator[int]:
-    """At which revision it is said to be committed."""
+    """The revisions at which it is reported as committed."""
     if isinstance(operation.outcome, Unknown) and operation.outcome.revision:
         yield operation.outcome.revision
     elif writes_of(operation.request, operation.result) or deletes(operation.result):
@@ -35,12 +35,12 @@ def revisions_of(operation: Operation) -> Iterator[int]:
 
 
 def writes_of(request: Any, result: Any) -> list[Put]:
-    """What an answered write has put. Without what keeps its value from before."""
+    """The values put by an acknowledged write, without values that it keeps."""
     return [put for put in put_by(request, result) if not put.ignore_value]
 
 
 def put_by(request: Any, result: Any) -> list[Put]:
-    """All that an answered write has put."""
+    """All values put by an acknowledged write."""
     match request:
         case Put() if isinstance(result, PutResult):
             return [request]
@@ -91,5 +91,5 @@ def _differences(final: Final, newest: int, truth: Truth) -> Iterator[str]:
 
 
 def acknowledged(history: History) -> int:
-    """The latest revision that any write was answered with."""
+    """The latest revision acknowledged to any write."""
     return max((revision for operation in history.operations() for revision in revisions_of(operation)), default=0)

@@ -1,4 +1,4 @@
-"""All replicas have the same state at the same index of the log, and all rows of it once all is quiet (M3, M5, M7)."""
+"""All replicas have the same state at the same index of the log, and all the same rows at the end (M3, M5, M7)."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Equality(Checker):
 
 
 def numbers_of(store: MetaStore) -> tuple[Any, ...]:
-    """Revision, chain digest, keys, size, MM, clock; leases, how many clients have results, and the newest system
-    record: what is cheap to ask behind each entry."""
+    """Revision, chain digest, keys, size, MM, clock; leases, number of clients with results, and the newest system
+    record: cheap to compare after each entry."""
     state = store._state
     return (
         state.revision, state.chain, state.keys, state.size, state.minimal_revision, state.clock_ms,
@@ -67,8 +67,8 @@ def numbers_of(store: MetaStore) -> tuple[Any, ...]:
 
 
 def rows_of(store: MetaStore) -> dict[Row, bytes]:
-    """All that the log has made. Not the sums of buckets, which are written when the store is flushed (`digest` has
-    them), nor what MM has passed: each replica removes that at its own pace, and nobody can tell how far it is (M6)."""
+    """All rows that follow from the log. Not the sums of buckets, which are written when the store is flushed (`digest`
+    has them), nor rows below MM: each replica removes those at its own pace (M6)."""
     mm = store._state.compacted
     return {
         (table, key): value
@@ -79,7 +79,7 @@ def rows_of(store: MetaStore) -> dict[Row, bytes]:
 
 
 def _may_be_gone(table: Table, key: bytes, value: bytes, mm: int) -> bool:
-    """Blocks and tombstones of before MM."""
+    """Blocks and tombstones from before MM."""
     if table is Table.REVISION:
         last: int = POINTER.unpack(key)[0]
         return last < mm

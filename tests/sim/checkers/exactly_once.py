@@ -1,6 +1,6 @@
-"""A write takes effect at most once, however often it is sent; once if one answer says so; never if all refuse (M3).
+"""A write takes effect at most once, however often it is sent; once if one response says so; never if all refuse (M3).
 
-What a write did is known by the values that only it writes. Retries with the same id have the same answer.
+The effect of a write is identified by the values that only it writes. Retries with the same id have the same result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check(history: History) -> list[str]:
 
 
 def by_request(history: History) -> list[list[Operation]]:
-    """The attempts of each request, in their order; without an id there is one."""
+    """The attempts of each request, in order; without an id there is one."""
     found: dict[Any, list[Operation]] = {}
     for operation in history.operations():
         if not operation.is_read:
@@ -61,7 +61,7 @@ def all_puts_of(request: Any) -> list[Put]:
 
 
 def _keepers(requests: list[list[Operation]]) -> tuple[set[tuple[bytes, int]], set[bytes]]:
-    """Where a value is written that was there before (`ignore_value`): (key, revision), and keys of lost answers."""
+    """Writes of a value that existed before (`ignore_value`): (key, revision), and keys of lost responses."""
     keeps: set[tuple[bytes, int]] = set()
     may_keep: set[bytes] = set()
     for attempts in requests:
@@ -101,7 +101,7 @@ def _one_effect(
 
 
 def _answered_together(requests: list[list[Operation]]) -> Iterator[str]:
-    """A revision is of one request."""
+    """A revision belongs to one request."""
     owners: dict[int, str] = {}
     for attempts in requests:
         for attempt in attempts:

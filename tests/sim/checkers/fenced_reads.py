@@ -1,7 +1,7 @@
-"""Nobody is told less of a key than anybody was told before: no stale read, no new-then-old, at any node (issue 4).
+"""No read of a key is older than an earlier result: no stale read, no new-then-old, at any node (issue 4).
 
-The checker of linearizability says this too, and more; this one is quick and names both sides: what was told, and by
-whom something newer had been told, or answered, before the question began. What is committed gives the order.
+The checker of linearizability implies this, and more; this one is fast and names both sides: the result, and the newer
+one that was returned, or acknowledged, before the request began. The order is that of commits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
                 revision = _fitting(told, floor)
                 name = f"{operation.client} ({operation.path.value} at {operation.node}, operation {operation.number})"
                 if not operation.is_read:
-                    revision = told[0]  # Perhaps the answer to a retry of long ago.
+                    revision = told[0]  # Perhaps the result of a retry of an old request.
                 if revision is None:
                     found.append(f"{name} was told {key!r} as of {told[-1]}, {floor} had been told by {by} before")
                 elif revision > known.get(key, (0, ""))[0]:
@@ -43,13 +43,13 @@ def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
 
 
 def _fitting(revisions: list[int], floor: int) -> int | None:
-    """The oldest that is not too old: what is gone may have gone by several deletes."""
+    """The oldest that is not too old: a missing key may have been deleted several times."""
     place = bisect_left(revisions, floor)
     return revisions[place] if place < len(revisions) else None
 
 
 def _told(operation: Operation, truth: Truth, strict: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[int]]]:
-    """(key, the revisions of which it may have been told) of what is promised to be the newest."""
+    """(key, the revisions that the result may be of) of results that must be the newest."""
     request, result = operation.request, operation.result
     if result is None:
         return

@@ -1,4 +1,4 @@
-"""For checkers of what only grows: the most that was seen at each place."""
+"""For checkers of values that only grow: the greatest value observed at each place."""
 
 from __future__ import annotations
 

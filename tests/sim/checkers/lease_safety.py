@@ -1,8 +1,8 @@
-"""Once a change is released, no fence page that is up belongs to a vault that would show what it replaces (F3 to F5).
+"""Once a change is released, no valid fence page belongs to a vault that would serve the replaced value (F3 to F5).
 
-Looked at from outside. At every release of any leader: all pages, also of nodes that are dead, paused or cut off, each
-by the clock of its machine. And whenever a node has changed its page or its vault: that page, and the latest change of
-each key that was released. A vault may be served that has applied the change, or has marked its key.
+Observed from outside. At every release of any leader: all pages, also of nodes that are dead, paused or isolated, each
+by the clock of its machine. And whenever a node has changed its page or its vault: that page, and the latest released
+change of each key. A vault may be served if it has applied the change, or has marked its key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LeaseSafety(Checker):
         self._newest: dict[bytes, int] = {}
         """The latest change of each key that any leader has released."""
         self._latest = 0
-        """Of these."""
+        """The greatest of these revisions."""
 
     def committed(self, events: RevisionEvents) -> None:
         strict = [(events.revision, event.kv.key) for event in events.events if event.kv.key.startswith(STRICT)]

@@ -1,12 +1,12 @@
-"""Leases (M5): what hangs on one is there as long as it was promised, goes in one revision, and does go.
+"""Leases (M5): attached keys exist as long as promised, are deleted in one revision, and are deleted in time.
 
-- Not before its time: counted from when the last acknowledged grant or keep-alive was asked for.
-- Together: all its keys are gone in the revision in which the first of them goes by itself.
-- In time: while revisions are committed one after the other a leader serves, and its clock goes on; a pause counts for
-  nothing, as the replicated clock stands still then (`metastore/state.py`).
-- At once where it was revoked: behind the answer nobody is shown anything that hangs on it.
+- Not too early: counted from the request of the last acknowledged grant or keep-alive.
+- Together: all its keys are deleted in the revision in which the first of them expires.
+- In time: while revisions are committed one after the other a leader serves, and its clock continues; a pause does not
+  count, since the replicated clock stands still then (`metastore/state.py`).
+- At once if revoked: after the acknowledgement no read returns an attached key.
 
-What a client has deleted, or may have, is no end of a lease.
+A delete by a client, even a possible one, is no end of a lease.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tests.sim.truth import Truth
 
 ROUNDING = 0.002
 DRIFT = 0.011
-"""Of clocks that are each wrong by at most 1 %, which is what the product allows."""
+"""Of clocks with an error of at most 1 % each, which is what the product allows."""
 SLACK_S = 0.01
 PAUSE_S = 0.5
-"""What passes between two revisions, where that is more, may have passed without a leader."""
+"""Time between two revisions beyond this may have passed without a leader."""
 BOUND_S = 1.5
-"""From the end of a lease to that of its keys, while a leader serves: it looks ten times a second."""
+"""From the expiry of a lease to the deletion of its keys, while a leader serves: it checks ten times a second."""
 STRICT = b"s/"
 
 
 class Lease(NamedTuple):
-    """`asked_s`, `told_s`: when the last acknowledged renewal was asked for, and answered. `unsure`: another one may
-    have been done."""
+    """`asked_s`, `told_s`: request and response of the last acknowledged renewal. `unsure`: another one may have been
+    executed."""
 
     ttl_s: int
     asked_s: float
@@ -48,20 +48,20 @@ class Lease(NamedTuple):
 
 
 def check(history: History, drift: float = DRIFT) -> list[str]:
-    """`drift`: how much longer or shorter than it says a lease may be, as a part of it."""
+    """`drift`: the relative error that the length of a lease may have."""
     leases = _Leases(history, drift)
     return [*leases.ends(leases.at_s.__getitem__), *leases.overdue(), *leases.revoked()]
 
 
 def of_clients(history: History) -> list[str]:
-    """Where it is not known when a revision was committed, and those of the history stand as early as can be: it was by
-    the time a client was told of it. So an end may be too early that is not seen to be, and none is overdue."""
+    """Without known commit times, when the revisions of the history are ordered as early as possible: a revision was
+    committed by the time a client got it. So an early end may remain undetected, and none counts as overdue."""
     leases = _Leases(history)
     return [*leases.ends(_told_s(history)), *leases.revoked()]
 
 
 def _told_s(history: History) -> Callable[[int], float]:
-    """When a client was first told of a revision, or of one behind it; never: infinity."""
+    """When a client first got a revision, or a later one; never: infinity."""
     revisions, times = list[int](), list[float]()
     for event in history.events:
         match event:
@@ -83,7 +83,7 @@ def _told_s(history: History) -> Callable[[int], float]:
 
 
 def drift_of(wrong: float) -> float:
-    """Where each clock is wrong by so much at most."""
+    """With clocks that are each wrong by at most this much."""
     return wrong / (1 - wrong) + ROUNDING
 
 
@@ -114,14 +114,14 @@ class _Leases:
         return found
 
     def _on(self, lease: int, revision: int) -> list[bytes]:
-        """What hangs on it."""
+        """The keys attached to it."""
         rows = ((key, self._truth.at(key, revision)) for key in self._keys)
         return [key for key, kv in rows if kv is not None and kv.lease == lease]
 
     # Ends
 
     def ends(self, ended_s: Callable[[int], float]) -> Iterator[str]:
-        """Too early, or not all together. `ended_s`: when a revision was committed, or later."""
+        """Ends that are too early, or not all together. `ended_s`: when a revision was committed, or later."""
         for lease, revision in self._ended():
             left = self._on(lease, revision)
             if left:
@@ -134,7 +134,7 @@ class _Leases:
                 yield f"lease {lease} of {granted.ttl_s} s ends {lived_s:.3f} s after it was renewed, at {revision}"
 
     def _ended(self) -> list[tuple[int, int]]:
-        """(lease, revision) of each change in which keys went and no client deletes them."""
+        """(lease, revision) of each change that deletes attached keys and is no delete of a client."""
         by_clients, perhaps = self._deletes()
         found = {
             (before.lease, revision): None
@@ -148,7 +148,7 @@ class _Leases:
         return list(found)
 
     def _deletes(self) -> tuple[set[int], list[tuple[bytes, bytes]]]:
-        """Revisions of those that were answered; what those delete that were not."""
+        """Revisions of acknowledged deletes; keys of deletes without a response."""
         revisions: set[int] = set()
         spans: list[tuple[bytes, bytes]] = []
         for attempts in self._requests:
@@ -160,7 +160,7 @@ class _Leases:
         return revisions, spans
 
     def overdue(self) -> Iterator[str]:
-        """Those whose time is over, and more."""
+        """Leases that expired more than the allowed time ago."""
         revisions = sorted(self.at_s)
         times = [self.at_s[revision] for revision in revisions]
         served = [0.0]
@@ -200,7 +200,7 @@ class _Leases:
 
 
 def _answer(attempts: list[Operation]) -> Operation | None:
-    """The first one that says that it was done."""
+    """The first one that reports success."""
     return next((each for each in attempts if isinstance(each.outcome, Ok)), None)
 
 
@@ -221,7 +221,7 @@ def _deleted_by(request: Any) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _newest_shown(operation: Operation, lease: int) -> Iterator[bytes]:
-    """Keys of a lease, by a read that is promised to show the newest."""
+    """Keys of a lease in a read that must return the newest state."""
     request, result = operation.request, operation.result
     assert isinstance(request, Range)
     local = operation.path is Path.LOCAL or request.serializable or operation.of_the_past

@@ -1,10 +1,11 @@
-"""Every path on which it is promised shows one store: writes, transactions and reads have one order that fits time.
+"""Every path with that promise shows one store: writes, transactions and reads have one order that is consistent with
+time.
 
-Twice. All keys, as members answer, leader or not. And the strict keys, with fenced reads beside that, at any node, by
-its API or out of its vault. (An eventual key may be shown by a member before a strict one of the same transaction is by
-a vault; so what a transaction does on both sides is looked at on each side.)
+Checked twice. All keys, as members respond, leader or not. And the strict keys, with fenced reads in addition, at any
+node, by its API or from its vault. (A member may serve an eventual key before a vault serves a strict one of the same
+transaction; so a transaction that affects both is checked on each side.)
 
-A transaction that compares keys on both sides may fail on one side by what is on the other.
+A transaction that compares keys on both sides may fail on one side because of a key on the other.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tests.sim.truth import Truth
 
 STRICT = (b"s/",)
 OWN = b"palisade/"
-"""What the cluster writes about itself, and no client has asked for."""
+"""The cluster's own keys, which no client has written."""
 
 
 def check(history: History, strict: tuple[bytes, ...] = STRICT, steps_max: int = STEPS_MAX) -> list[str]:
-    """Also says so where it gave up: that is nothing that may pass unseen."""
+    """Also reports if it gave up: that must not pass unnoticed."""
     first = restored(history)
     members = operations_of(history, lambda operation: operation.path not in FENCED)
     everywhere = operations_of(history, lambda operation: True)
@@ -47,7 +48,7 @@ def check(history: History, strict: tuple[bytes, ...] = STRICT, steps_max: int =
 
 
 def restored(history: History) -> dict[bytes, Entry]:
-    """What the keys of clients are in the beginning: as the backup has them that the history begins with."""
+    """The initial values of the clients' keys: those in the backup with which the history begins."""
     truth = Truth(history)
     found = {}
     for key in truth.keys:
@@ -58,7 +59,7 @@ def restored(history: History) -> dict[bytes, Entry]:
 
 
 def operations_of(history: History, wanted: Any) -> list[Op]:
-    """Retries of a request are one operation, from the first question to the first answer."""
+    """Retries of a request are one operation, from the first request to the first response."""
     found = [_written(attempts) for attempts in by_request(history) if isinstance(attempts[0].request, WRITES)]
     found += [_read(each) for each in history.operations() if _is_promised(each) and wanted(each)]
     return [op for op in found if op is not None]
@@ -106,7 +107,7 @@ def _is_promised(operation: Operation) -> bool:
     return request == plain and not is_default
 
 
-# What is strict
+# Strict keys
 
 
 def _strictly(op: Op, strict: tuple[bytes, ...]) -> Iterator[Op]:
@@ -143,7 +144,7 @@ def _clipped(op: Op, prefix: bytes) -> Iterator[Op]:
 
 
 def _taken(op: Op, strict: tuple[bytes, ...]) -> Iterator[Op]:
-    """The branch that was taken, if it is known; else both, which no compare of other keys may decide about."""
+    """The branch that was taken, if known; else both, if no compare of other keys may decide it."""
     request, answered = op.asked, op.answered
 
     def kept(part: Any) -> bool:

@@ -1,7 +1,7 @@
 """When the faults have stopped, everything makes progress within bounds.
 
-A leader, everybody in the topology and serving from its vault; then an answer on each path at each node (`probes.py`);
-then an end of every client, and the same state everywhere.
+A leader, every node in the topology and serving from its vault; then a response on each path at each node
+(`probes.py`); then the end of every client, and the same state everywhere.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tests.sim.world import World
 from tests.support.simulation import Stuck
 
 COMES_BACK_S = 15.0
-"""How long it may take until everybody serves when nothing goes wrong any more; and until all have the same when no
-client asks any more. The slowest of 2,200 seeds of all scenarios took 7.5 s for both."""
+"""Time until every node serves without faults; and until all have the same state without clients. The slowest of 2,200
+seeds of all scenarios took 7.5 s for both."""
 ANSWERS_S = 10.0
-"""How long it may take then until each path has been answered: an election, and what a new leader has to wait for."""
+"""Time until each path has been served afterwards: an election, and the waits of a new leader."""
 ENDS_S = 20.0
-"""How long a client may take to end that is not to go on: three tries, each with its own time."""
+"""Time for a client to end when asked to: three attempts, each with its own timeout."""
 LOOK_S = 0.1
 LOCKS = Range(keys.LOCKS, prefix_end(keys.LOCKS))
 
 
 class Liveness:
-    """Of a world in which nothing goes wrong any more. `clients`: the present ones; a disaster may still come to its
-    end, and others begin behind it."""
+    """Of a world without faults. `clients`: the present ones; a disaster may still come to its end, and others begin
+    after it."""
 
     name = "liveness"
 
@@ -37,8 +37,8 @@ class Liveness:
         self._world, self._clients = world, clients
 
     def make_progress(self, stop: Callable[[], None]) -> float:
-        """Until all is at rest: how long that took, in seconds. `stop`: called when all serve, and no client is to go
-        on. Raises Stuck, and Violation."""
+        """Until all is quiet: returns the seconds that it took. `stop`: called when all serve, and clients have to end.
+        Raises Stuck, and Violation."""
         began = self._world.now
         self._until(self._world.all_serve, COMES_BACK_S, lambda: f"some do not serve: {self._state()}")
         stop()
@@ -56,7 +56,7 @@ class Liveness:
         return self._world.now - began
 
     def _until(self, condition: Callable[[], bool], within_s: float, lacking: Callable[[], str]) -> None:
-        """`lacking`: what is to be said where it does not come to hold."""
+        """`lacking`: the message if the condition does not hold in time."""
         world = self._world
         end = world.now + within_s
         while not condition():
@@ -72,7 +72,7 @@ class Liveness:
         return f"watches are not told of all up to {newest}: {self._clients().not_told(newest)}"
 
     def _stuck(self, what: str) -> NoReturn:
-        """Raises Violation; Stuck where it is one already, and nothing is said of liveness."""
+        """Raises Violation; Stuck if there is one already, and no liveness violation is reported."""
         if not self._world.violations:
             self._world.fail(self.name, what)
         raise Stuck(what)

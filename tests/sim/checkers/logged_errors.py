@@ -1,7 +1,7 @@
-"""No node logs an error, or an exception that it goes on after: what it catches is no surprise, or it is a bug.
+"""No node logs an error, or a handled exception with a traceback: caught errors are expected, or they are bugs.
 
-Nor does a task of a node fail without anybody who hears of it. Why a node ends is what `stays up` judges. A full or
-failing disk explains what is said of just that.
+No task of a node fails without its error being retrieved either. `stays up` judges why a node ends. A full or failing
+disk explains log entries about just that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.sim.tolerance import is_failing, is_full
 from tests.sim.world import Checker
 
 ENDS_NODES = "palisade.node.component_adapters"
-"""It logs which component has failed, and hands on why."""
+"""It logs which component has failed, and passes its error on."""
 
 
 class Hearing(logging.Handler):
@@ -26,7 +26,7 @@ class Hearing(logging.Handler):
         self._hear = hear
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Raises Violation, as whoever logs may."""
+        """Raises Violation, as any logging code may."""
         if record.levelno >= logging.ERROR or record.exc_info:
             self._hear(record)
 
@@ -36,7 +36,7 @@ class LoggedErrors(Checker):
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """What is below a warning is not even made: `ambient` has all logs off, and they are as far as here."""
+        """Records below a warning are not even created: `ambient` has disabled them."""
         root, disabled = logging.getLogger(), logging.root.manager.disable
         handler = Hearing(self._logged)
         root.addHandler(handler)
@@ -48,7 +48,7 @@ class LoggedErrors(Checker):
             root.removeHandler(handler)
 
     def ended(self) -> None:
-        """Whoever keeps a task that has failed would keep quiet for ever."""
+        """A failed task that is kept would never report its error."""
         for process, host in self.world.owners.items():
             loop = process.loop
             if process.dead or not isinstance(loop, FastLoop):

@@ -1,6 +1,6 @@
-"""LV of a vault and what its page releases only grow, and are never ahead of what the cluster has applied (R1, F2).
+"""LV of a vault and RR of its page only grow, and are never ahead of what the cluster has applied (R1, F2).
 
-LV over all starts of the node, until power or disk are lost; what is released within one start.
+LV over all starts of the node, until power or disk are lost; RR within one start.
 """
 
 from __future__ import annotations

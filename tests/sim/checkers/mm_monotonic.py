@@ -1,7 +1,7 @@
-"""Of two places in the log the later has the later MM and the later revision, whoever looks, in whichever start (M6).
+"""Of two places in the log the later one has the later MM and revision, on every replica, in every start (M6).
 
-A store that was not flushed is applied anew, so a start may be at an older place than the one before, with what was so
-there: but never at an older one than is on its disk.
+A store that was not flushed applies entries again, so a start may be at an older place than the previous one, with the
+state of that place: but never at an older one than is on its disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MmMonotonic(Checker):
         """Of all replicas, by index."""
         self._looked: dict[str, tuple[object, ...]] = {}
         self._stored: dict[Disk, tuple[int, int]] = {}
-        """Of each disk (how often its store was written, the index of what was written last)."""
+        """Of each disk (number of flushes, index of the last flushed entry)."""
 
     def wired(self, host: Host) -> None:
         if host.follows:

@@ -1,4 +1,4 @@
-"""What is checked when a run is over, in what the clients saw: each property by the name of its file."""
+"""Checks of what the clients saw, after a run: each property by the name of its file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHECKS: dict[str, Callable[[History], list[str]]] = {
     "watch contract": watch_contract.check,
     "linearizable": linearizable.check,
 }
-"""The quick ones first: what they find they name more clearly."""
+"""The fast ones first: they name their findings more clearly."""
 
 
 class OfHistory(Checker):

@@ -1,8 +1,8 @@
-"""Procedures of the catalog end in exactly one of their allowed states, by allowed steps, behind PROCEED (F8, F9).
+"""Procedures of the catalog end in exactly one of their allowed states, by allowed steps, after PROCEED (F8, F9).
 
-Judged by what is committed: each record follows the table in `palisade/catalog/procedures.py`, an open one holds a lock
-and an ended one none, nothing goes on from PREPARED before that change was released, permissions are not taken back;
-and when everything is quiet none is open.
+Judged by committed records: each follows the table in `palisade/catalog/procedures.py`, an open one holds a lock and an
+ended one none, none continues from PREPARED before that change was released, permissions are not reverted; and at the
+end none is open.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Procedures(Checker):
             self._released = max(self._released, released)
 
     def killed(self, host: Host) -> None:
-        """It may have released a change, and gone on behind it, in its last turn."""
+        """It may have released a change, and continued after it, in its last turn."""
         self.turned(host)
 
     def committed(self, events: RevisionEvents) -> None:
@@ -50,7 +50,7 @@ class Procedures(Checker):
             self._check_locks()
 
     def restored(self, base: Base) -> None:
-        """What was open then is open, and holds its locks."""
+        """Procedures that were open in the backup are open, and hold their locks."""
         for events in base.past:
             for event in events.events:
                 if event.kv.key.startswith(keys.LOCKS):
@@ -65,7 +65,7 @@ class Procedures(Checker):
             self._locks[event.kv.key] = event.kv.value.decode()
 
     def _record(self, event: Event, revision: int) -> tuple[Procedure | None, Procedure | None]:
-        """(what was known of it, what is now)."""
+        """(the known record, the new record)."""
         key = event.kv.key
         id_ = key[len(keys.PROCEDURES) :].decode()
         before = self._known.pop(id_, None)

@@ -1,8 +1,8 @@
-"""How a node comes back is what the table of seed 001 says, for what its vault and the cluster are (R3 to R8).
+"""The recovery case of a node is the one in the table of seed 001, for its vault and the cluster (R3 to R8).
 
-The table is written down here once more, as plainly as it can be. What makes a vault foreign, ahead or another
-history's is a fault, which says what the node has to refuse it for; any other refusal is wrong, whatever it rests on.
-While no cluster is there, a node may still go on by what the lost one has said, of which its vault is.
+The table is repeated here as plainly as possible. Only an injected fault makes a vault foreign, ahead or of another
+history, and determines the reason of the refusal; any other refusal is wrong. While there is no cluster, a node may
+still continue by the last response of the lost one, if its vault belongs to that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def row(decision: Decision) -> str:
 
 
 def ways(vault: VaultState, cluster: ClusterHistory, options: Options) -> tuple[str, ...]:
-    """What is right; nothing where there is no right one."""
+    """The correct cases; empty if there is none."""
     missed = cluster.latest - vault.revision
     if missed < 0 or vault.highest > cluster.latest:
         return ()

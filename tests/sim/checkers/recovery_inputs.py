@@ -1,8 +1,8 @@
-"""What a recovery goes by is so: LM, MM and the digest at LV as the cluster tells them, LV as the vault has it (R3).
+"""The inputs of a recovery are correct: LM, MM and the digest at LV from the cluster, LV from the vault (R3).
 
-LM is by a linearizable read: at least what any write was answered with before it was asked for, at most what is
-committed when it is told. MM is at most what any member has compacted up to. Where the cluster has a digest at LV it is
-the one that the stores had there. What is decided on these is judged by `recovery_decision.py`.
+LM is read linearizably: at least the revision of any write acknowledged before the request, at most what is committed
+when it is returned. MM is at most the greatest of any member. If the cluster has a digest at LV it is that of the
+stores at that revision. `recovery_decision.py` judges the decisions on these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Every checker by the name under which it fails a run. `tests/sim/test_plants.py` wants a planted fault for each.
+"""Every checker by the name under which it fails a run. `tests/sim/test_plants.py` requires a planted fault for each.
 
-Liveness is looked at behind the faults of a run, and that nodes stay up, by the world itself whenever one ends.
+Liveness is checked after the faults of a run; the world itself checks whenever a node ends that nodes stay up.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     LoggedErrors,
 )
 BEYOND_THE_BOUND: tuple[type[Onlooker], ...] = (WritesOfHistory,)
-"""Beside the others where clocks are wrong by more than the product allows."""
+"""In addition to the others where clocks are wrong by more than the product allows."""
 
 NAMES: tuple[str, ...] = (
     *(kind.name for kind in CHECKERS if kind is not OfHistory),

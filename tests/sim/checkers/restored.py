@@ -1,9 +1,9 @@
-"""A backup is the committed state at its revision, whole; a restored cluster begins with just that (docs/cli.md).
+"""A backup is the complete committed state at its revision; a restored cluster begins with just that (docs/cli.md).
 
-Of a backup: every version of every key that was committed by then and none behind it, by what the world has recorded;
-the numbers and the leases that replicas had at its place in the log; and nothing that was answered before it was asked
-for is missing. Of each restored node at its first start: the same again, in a newer generation, and each lease has its
-whole time. What of the past can still be read, and that retries have the answers of before, clients find out.
+Of a backup: every version of every key committed by then and none after it, as the world has recorded; the numbers and
+leases of replicas at its place in the log; and no write acknowledged before the request is missing. Of each restored
+node at its first start: the same, in a newer generation, with the full time of each lease. Clients check what of the
+past can still be read, and that retries have their earlier results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RestoredState(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._numbers: dict[int, tuple[Any, ...]] = {}
-        """By index: what replicas were at."""
+        """The state of replicas, by index."""
         self._leases: dict[int, dict[int, int]] = {}
         self._backup: Backup | None = None
         self._generation = 0

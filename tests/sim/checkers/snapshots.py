@@ -1,7 +1,7 @@
-"""Whatever is read is of one revision: the one asked for, or the one that the answer names (M1).
+"""Every read is of one revision: the requested one, or the one that the response names (M1).
 
-Of the present, of the past, local or not, ranges in pages: all rows are the versions of that revision, none is missing.
-And whatever row anybody was ever shown, by whatever path, was committed just so before.
+Of the latest state, of the past, local or not, ranges in pages: all rows are the versions of that revision, none is
+missing. And every row in any result, on any path, was committed exactly like that before.
 """
 
 from __future__ import annotations

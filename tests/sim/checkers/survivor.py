@@ -1,8 +1,8 @@
-"""Whoever goes on alone goes on with all of its log, and is of a newer generation (docs/cli.md, `recover-quorum`).
+"""The survivor of a lost majority continues with all of its log, in a newer generation (docs/cli.md, `recover-quorum`).
 
-What its log comes to was found out when the others were lost, entry by entry (`surviving.py`), with the entry that
-tells of the break. Who comes to that entry has to have just that: numbers with the digest of all that happened, leases
-with their deadlines, answers for retries, and the record that makes the first leader wait for leases of before.
+The state after its log was computed when the others were lost, entry by entry (`surviving.py`), with the entry of the
+break. A node that applies that entry must have exactly that state: numbers with the digest of the whole history, leases
+with their deadlines, results for retries, and the record that makes the first leader wait for earlier leases.
 """
 
 from __future__ import annotations

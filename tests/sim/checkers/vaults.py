@@ -1,7 +1,7 @@
-"""A vault is the cluster's state as of LV: with the chain digest that the stores had at that revision, and, whenever it
-is opened and once all is quiet, with every key as it was committed by then, and no other (R1, R7, M7).
+"""A vault is the cluster's state as of LV: with the chain digest of the stores at that revision, and, whenever it is
+opened and at the end, with every key as it was committed by then, and no other (R1, R7, M7).
 
-The sums that it keeps are no answer to that: they are booked beside the rows, and may be right where a row is not.
+The sums that it stores do not suffice: they are kept beside the rows, and may be right where a row is not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Vaults(Checker):
         self.chains: dict[int, bytes] = {}
         self._seen: dict[str, tuple[object, int]] = {}
         self._versions: dict[bytes, tuple[list[int], list[KeyValue | None]]] = {}
-        """Of each key: when it was changed, and what it was from then on."""
+        """Of each key: the revision of each change, and the value from then on."""
 
     def applied(self, host: Host, index: int, term: int, commands: Sequence[bytes]) -> None:
         state = host.store._state

@@ -1,6 +1,6 @@
-"""A read of an eventual key, once the vault is said to have a revision, shows that revision or a later one (F11).
+"""A read of an eventual key, once the vault has reached a revision, returns that revision or a later one (F11).
 
-It is how a client reads from a vault what it, or somebody who told it the revision, has written.
+It is how a client reads its own writes, or those of a client that passed it the revision, from a vault.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Watches: every change of what was asked for, in order, once, a revision never split, none missing (M4).
+"""Watches: every change of the requested keys, in order, once, a revision never split, none missing (M4).
 
-Nothing is from before the start; progress never claims what was not delivered; a watch that goes on after another one
-begins where that one ended; only what is below MM is refused as compacted. No break of history ends one that began
-behind it; those that began in front of it are no part of a history (`streaming.LastingWatcher`).
+No event is from before the start; progress never claims an undelivered event; a watch that continues another one begins
+where that one ended; only revisions below MM are refused as compacted. A break of history ends no watch that began
+after it; those that began before it are in no history (`streaming.LastingWatcher`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check(history: History) -> list[str]:
 
 
 class _Watch:
-    """`next_revision`: the first that the client was not told of, as far as it knows; 0 while it does not know any."""
+    """`next_revision`: the first that the client has not received, as far as it knows; 0 while it does not know any."""
 
     def __init__(self, truth: Truth, events: list[WatchEvent]) -> None:
         asked = events[0]
@@ -105,7 +105,7 @@ class _Watch:
         self.next_revision = max(self.next_revision, event.revision + 1)
 
     def _wanted(self, revision: int) -> tuple[Event, ...]:
-        """What it has to be told of a revision, without what was there before."""
+        """The expected events of a revision, without previous values."""
         committed = self._truth.revisions.get(revision)
         request = self._request
         if committed is None:

@@ -1,1 +1,1 @@
-"""What runs have reached, against what there is: each fault, state, transition and row of a decision (issue 5)."""
+"""What runs have reached, compared with all possible rows: each fault, state, transition and decision (issue 5)."""

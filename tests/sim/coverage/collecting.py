@@ -1,6 +1,6 @@
-"""Counts what a run reaches: the answers of decisions, changes of state, entries that are applied. Checks nothing.
+"""Counts what a run reaches: results of decisions, changes of state, applied entries. Checks nothing.
 
-Only for the length of a run, and only where it happens: nothing is traced, and nothing is looked for.
+Only during a run, and only where it happens: no tracing, no searching.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ANSWERS: tuple[tuple[str, Any, str], ...] = (
     ("topology verdict", palisade.topology.registrar, "judge_recovered"),
     ("topology verdict", palisade.topology.registrar, "judge_leave"),
 )
-"""(group, where, what): each answer is a row."""
+"""(group, where, what): each result is a row."""
 
 
 class Coverage(Checker):
@@ -67,7 +67,7 @@ class Coverage(Checker):
         super().__init__(world)
         self._roles: dict[str, tuple[int, Any]] = {}
         self._seen: dict[str, tuple[Any, ...]] = {}
-        """What a role follows from: it is looked at anew when that has changed."""
+        """The inputs of a role: it is computed again when they have changed."""
         self._applied = 0
 
     @contextmanager
@@ -97,7 +97,7 @@ class Coverage(Checker):
         return answered
 
     def _before(self, function: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
-        """`tell` is called with what the function is called with, and before it."""
+        """`tell` is called with the arguments of the function, before it."""
 
         def observed(*arguments: Any, **options: Any) -> Any:
             tell(*arguments, **options)
@@ -130,7 +130,7 @@ class Coverage(Checker):
         patch.setattr(owner, "__setattr__", assign)
 
     def _changed(self, group: str, change: str, before: Any, now: Any) -> None:
-        """The first state is none that anything came from."""
+        """The first state has no predecessor."""
         if before is now:
             return
         self.reached(group, name_of(now))
@@ -278,7 +278,7 @@ class Coverage(Checker):
     # Clients
 
     def ended(self) -> None:
-        """Whichever way they have gone: the history has them all. Probes, who ask when all is well, do not count."""
+        """By any path: the history has them all. Probes, which run without faults, do not count."""
         for operation in self.world.history.operations():
             kind, outcome = type(operation.request), operation.outcome
             if operation.client.startswith(PROBER):

@@ -1,6 +1,6 @@
-"""What there is in the product and no run of the simulator can come to, and why. One that is reached is wrong.
+"""Rows of the product that no run of the simulator can reach, and why. An exempt row that is reached is an error.
 
-`SELDOM` is what a run can come to, but not one in hundreds: told as it is, and no failure either way.
+`SELDOM` are rows that a run can reach, but not one in hundreds: reported, and no failure either way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Everything that a simulated cluster can come to, by groups of rows. Pure.
+"""Everything that a simulated cluster can reach, by groups of rows. Pure.
 
-The rows are those of the product's own enums, unions and tables, as they are when they are asked for. Which state may
-follow on which is said here where the product has no table of it; a change that nobody has written down is a failure of
-the run as well, so none is forgotten.
+The rows are those of the product's own enums, unions and tables at the time of the call. Allowed transitions are listed
+here if the product has no table of them; a transition that is not listed is a failure of the run as well, so none is
+forgotten.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def life_changes() -> Changes:
 
 
 def swim_changes() -> Changes:
-    """Of what one node knows of another; of itself, too."""
+    """Of one node's knowledge of another; of itself, too."""
     state = palisade.topology.swim.record.SwimState
     return {
         state.ALIVE: (state.SUSPECT, state.LEFT),
@@ -109,7 +109,7 @@ def compared(target: Any, result: Any, *, held: bool) -> str:
 
 
 def _compares() -> list[str]:
-    """Nothing is less than 0 and no bytes are less than none, but for what is not there these are never asked."""
+    """Nothing is less than 0 or than empty bytes; such compares are sent for absent keys only."""
     of = palisade.metastore.requests
     return [
         compared(target, result, held=held)
@@ -135,7 +135,7 @@ PARTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def parts_of(request: Any) -> list[str]:
-    """What there is in it that few requests have."""
+    """Its parts that few requests have."""
     return [name for name, has in PARTS.items() if has(request)]
 
 
@@ -168,7 +168,7 @@ def _recoveries() -> list[str]:
 
 
 def memberships() -> list[str]:
-    """The functions that make another membership out of one."""
+    """The functions that derive another membership from one."""
     of = palisade.raftgroup.membership.Membership
     methods = [name for name, each in vars(of).items() if isfunction(each) and not name.startswith("_")]
     return [name for name in methods if signature(vars(of)[name]).return_annotation == of.__name__]
@@ -189,7 +189,7 @@ PRESSED = (
 
 
 def _requests() -> list[str]:
-    """What is only read is refused where nothing is heard, and has no unknown end."""
+    """A read without a response counts as refused, and has no unknown outcome."""
     ends = [name_of(kind) for kind in get_args(seen.Outcome)]
     return [
         f"{name_of(kind)} {end}"
@@ -200,7 +200,7 @@ def _requests() -> list[str]:
 
 
 def _reads() -> list[str]:
-    """Whose word it was, or why there was none."""
+    """The origin of the result, or the reason why there was none."""
     return names_of(
         palisade.vault.snapshot_reads.ReadOrigin,
         palisade.vault.errors.Fenced,

@@ -1,8 +1,8 @@
-"""The rows of a decision, out of its types: the same rule names what there is to reach, and what was reached. Pure.
+"""The rows of a decision, derived from its types: the same rule names the possible and the reached rows. Pure.
 
-An enum has a row for each member. A union has those of its parts. A dataclass is one row, or, where it says why with an
-enum (`reason`, `case`), one for each why, or, with a flag (`truncates`), one without and one with it. So whoever adds a
-member, a verdict or a reason has added a row.
+An enum has a row for each member. A union has those of its parts. A dataclass is one row, or one for each value of its
+reason if that is an enum (`reason`, `case`), or one without and one with its flag (`truncates`). So a new member,
+verdict or reason adds a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Narrow = Mapping[type, tuple[enum.Enum, ...]]
 
 
 def name_of(value: Any) -> str:
-    """Of an answer."""
+    """Of a result."""
     if value is None:
         return "none"
     if isinstance(value, enum.Enum):
@@ -32,7 +32,7 @@ def name_of(value: Any) -> str:
 
 
 def names_of(*kinds: Any, narrow: Narrow | None = None) -> list[str]:
-    """Of all answers of these types. `narrow`: the whys of a dataclass, where its enum has others as well."""
+    """Of all results of these types. `narrow`: the reasons of a dataclass, if its enum has others as well."""
     found: list[str] = []
     for kind in kinds:
         if get_origin(kind) in (Union, types.UnionType):
@@ -62,13 +62,13 @@ def _joined(name: str, field: str, why: Any) -> str:
 
 
 def answers_of(decision: Any) -> Any:
-    """What a function says that it returns."""
+    """The declared return types of a function."""
     return get_type_hints(decision)["return"]
 
 
 @cache
 def _why(kind: type) -> tuple[str, Any] | None:
-    """Which field of a dataclass says why, and of what type that is."""
+    """The field of a dataclass that gives the reason, and its type."""
     hints = get_type_hints(kind) if is_dataclass(kind) else {}
     fields = ((name, hints[name]) for name in WHY if name in hints)
     return next(((name, hint) for name, hint in fields if issubclass(hint, enum.Enum | bool)), None)

@@ -1,8 +1,8 @@
-"""What many runs have reached, against what there is: which rows are missing, and whether that is a failure. Pure.
+"""What many runs have reached, compared with all possible rows: which are missing, and whether that is a failure. Pure.
 
-Counts of runs and of worker processes are added up; the order does not matter. `wrong` are rows that are exempt and
-were reached, or are none of the rows that a group knows: the lists are out of date, however few seeds were run. A row
-that was never reached fails a run of `ENOUGH` seeds of all scenarios; fewer need not come to everything.
+Counts of runs and of worker processes are added up in any order. `wrong` are rows that are exempt and were reached, or
+unknown to their group: the lists are out of date, however few seeds were run. A row that was never reached fails a run
+of `ENOUGH` seeds of all scenarios; fewer seeds need not reach everything.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ WIDTH = 46
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`reached`: times by row, of all that is expected. `seldom`: rows that are not demanded. `beside`: what else was
-    counted."""
+    """`reached`: counts of all expected rows. `seldom`: rows that are not required. `beside`: other counts."""
 
     seeds: int
     reached: Mapping[str, int]
@@ -54,7 +53,7 @@ def table_of(
     exempt: Mapping[str, str] | None = None,
     seldom: Mapping[str, str] | None = None,
 ) -> Table:
-    """`whole`: all scenarios were run, one as often as the other."""
+    """`whole`: all scenarios were run equally often."""
     wanted = expected() if rows is None else rows
     free = EXEMPT if exempt is None else exempt
     rare = SELDOM if seldom is None else seldom
@@ -79,7 +78,7 @@ def table_of(
 
 
 def shown(table: Table) -> str:
-    """For people: the rows by their groups, then what is missing."""
+    """As text: the rows by their groups, then the missing ones."""
     lines = ["reached, times:"]
     for group in GROUPS:
         rows = {name: times for name, times in table.reached.items() if name.startswith(f"{group.name}: ")}
@@ -93,7 +92,7 @@ def shown(table: Table) -> str:
 
 
 def verdict(table: Table) -> list[str]:
-    """How much is missing; where nothing should be, what it is and how it could be reached."""
+    """The number of missing rows; if none may be missing, which they are and how to reach them."""
     lines = [f"wrong: {name}: {why}" for name, why in table.wrong.items()]
     if table.whole:
         lines += [f"never reached: {name:{WIDTH}}  how: {group.how}" for name, group in table.missing.items()]

@@ -1,8 +1,8 @@
-"""Faults that are planted in production code, each to prove that the checkers that it is for see it (issue 5).
+"""Faults planted in production code, each to prove that the checkers that it is for detect it (issue 5).
 
-Each takes away or bends one rule. `scripts/sim --plant NAME` has to be red, which it is only where the checkers see it
-that it is for, and the same run is well without it (`prove.py`). A fault that nobody sees means that the simulator
-looks at too little.
+Each removes or bends one rule. `scripts/sim --plant NAME` must fail, which it does only if the checkers that it is for
+detect it, and the same run passes without it (`prove.py`). An undetected fault means that the simulator checks too
+little.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults of what clients are answered: reads, transactions, retries."""
+"""Faults of results: reads, transactions, retries."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def reads_of_another_past(patch: Patch) -> None:
 
 
 def _asked(patch: Patch, changed: Callable[[Any], Any]) -> None:
-    """What clients ask a node to read is something else."""
+    """Clients' reads are replaced by other ones."""
     read = KeyValues.range
 
     async def asked(self: KeyValues, request: Any, **more: Any) -> Any:

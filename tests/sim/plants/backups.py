@@ -1,4 +1,4 @@
-"""Faults of backups and restores: what is left out, what is taken for new, who is taken for one of this history."""
+"""Faults of backups and restores: missing rows, a wrong generation, a wrong history."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from tests.sim.plants.plant import MANY, Patch, Stage, caught_by, with_faults
 RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5))
 OF_ONE_WHO_LAGS = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
 RUNS_ON = with_faults(Fault(8.5, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5), seed=33)
-"""The follower does, and little is lost: the restored cluster comes soon to where its vault is."""
+"""The follower keeps running, and little is lost: the restored cluster soon reaches the revision of its vault."""
 AT_ONCE = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2"), seed=32)
-"""It runs on, and its lease does, until there is a leader again."""
+"""It keeps running, and its lease does, until there is a leader again."""
 NEW_AT_ONCE = replace(AT_ONCE, plan=(*(AT_ONCE.plan or ()), Fault(7.0, Kind.WIPE, "f1", "n1", 0.5)))
-"""It has just begun with nothing."""
+"""It has just started with an empty vault."""
 
 
 def left_out(patch: Patch, table: Table, last: int | None) -> None:
-    """Of a backup: the rows of this table from `last` on."""
+    """Of a backup: the rows of this table from `last` on are missing."""
     begin = OpenBackup.__init__
 
     def begun(self: OpenBackup, reader: StoreSnapshotReader, *rest: Any) -> None:
@@ -69,7 +69,7 @@ def backups_without_their_leases(patch: Patch) -> None:
 
 @caught_by("restored state", on=RESTORED)
 def backups_without_the_results_of_retries(patch: Patch) -> None:
-    """Whoever sends a write again behind the restore has it executed a second time (M3)."""
+    """A write that is repeated after the restore is executed a second time (M3)."""
     left_out(patch, Table.CLIENT, 0)
 
 
@@ -85,7 +85,7 @@ def backups_of_what_a_node_happens_to_have(patch: Patch) -> None:
 
 @caught_by("restored state", on=Stage("restores", 4))
 def damaged_backups_that_are_let_through(patch: Patch) -> None:
-    """No checksum, chain or hash is looked at."""
+    """No checksum, chain or hash is checked."""
     blind = SimpleNamespace(crc32=lambda *_: 0)
     patch.setattr(palisade.metastore.backup, "zlib", blind)
     patch.setattr(palisade.metastore.snapshot, "zlib", blind)
@@ -95,7 +95,7 @@ def damaged_backups_that_are_let_through(patch: Patch) -> None:
 
 @caught_by("restored state", "recovery decision", on=RESTORED)
 def restores_that_keep_the_generation(patch: Patch) -> None:
-    """So who has a vault of what came after the backup does not notice that it is gone (R7)."""
+    """So a node with a vault of changes after the backup does not detect that they are lost (R7)."""
 
     def same(header: BackupHeader, wanted: int | None = None) -> int:
         return header.generation
@@ -132,7 +132,7 @@ def restores_that_wait_for_no_lease_of_before(patch: Patch) -> None:
 
 @caught_by("stays up", on=RUNS_ON)
 def revisions_of_whichever_history(patch: Patch) -> None:
-    """A follower that runs on is told what the restored cluster has at the revisions that it asks for (R7)."""
+    """A follower that keeps running gets the restored cluster's changes at the revisions that it requests (R7)."""
 
     def asked(self: FeedAnswers, body: bytes, *reads: wire.Read) -> list[Any]:
         return wire.arguments(body, *reads, wire.or_none(wire.history))[:-1]
@@ -148,7 +148,7 @@ def watches_that_go_on_in_whichever_history(patch: Patch) -> None:
 
 @caught_by("watch contract", on=MANY)
 def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
-    """As if whoever they go on at were of another history: safe, and no watch outlives its connection (M4)."""
+    """As if every other member were of another history: safe, and no watch outlives its connection (M4)."""
     judged = Watch._ends_with_its_history
 
     def ends(self: Watch, its: Any) -> bool:
@@ -159,15 +159,15 @@ def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
 
 @caught_by("lease safety", on=AT_ONCE)
 def leases_for_whichever_history(patch: Patch) -> None:
-    """And is granted leases by the restored cluster, for as long as it finds out nothing by itself (F1, R7)."""
+    """And gets leases from the restored cluster, until it detects the restore by itself (F1, R7)."""
     revisions_of_whichever_history(patch)
     patch.setattr(LeaseServer, "_is_of_another_history", lambda self, connection, its: False)
 
 
 @caught_by("LV monotonic", on=NEW_AT_ONCE)
 def releases_of_whichever_history(patch: Patch) -> None:
-    """A node whose vault is nobody's yet hears RR of the history that is lost, since its feed is slow to answer, and
-    takes it into the next one (F3, R7)."""
+    """A node whose vault belongs to no history yet gets RR of the lost history, since its feed is slow, and keeps it in
+    the next one (F3, R7)."""
     refuses, state = LeaseServer._is_of_another_history, RemoteSource.state
 
     async def slow_state(self: RemoteSource, chain_at: int) -> SourceState:

@@ -1,4 +1,4 @@
-"""Faults of fencing: grants, releases, what may be read, and procedures that count on them."""
+"""Faults of fencing: grants, releases, permitted reads, and procedures that rely on them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WALL_CLOCK_SET = with_faults(
 FOLLOWER_STOPS = with_faults(*(Fault(2.0 + 4.0 * number, Kind.STOP, "f1", "n1", 1.0) for number in range(5)))
 
 FOLLOWER_HEARS_NOTHING = with_faults(Fault(4.0, Kind.ONE_WAY, "leader", "f1", 12.0))
-"""And is heard of all the time."""
+"""And its messages arrive all the time."""
 
 
 @caught_by("fenced reads", on=FOLLOWER_CUT_OFF)
@@ -72,7 +72,7 @@ def releases_without_a_verdict(patch: Patch) -> None:
 
 @caught_by("lease safety", on=WALL_CLOCK_SET)
 def leases_by_the_wall_clock(patch: Patch) -> None:
-    """A node tells time by a clock that somebody may set."""
+    """A node uses a clock that can be set."""
 
     class Wall:
         def __init__(self, process: Process) -> None:
@@ -114,7 +114,7 @@ def reads_of_what_is_not_released(patch: Patch) -> None:
 
 @caught_by("procedures", on=FOLLOWER_CUT_OFF)
 def procedures_that_do_not_wait(patch: Patch) -> None:
-    """They go on from PREPARED as soon as that is committed (F8)."""
+    """They continue from PREPARED as soon as that is committed (F8)."""
 
     async def at_once(self: NodeStore, revision: int) -> None:
         return
@@ -124,7 +124,7 @@ def procedures_that_do_not_wait(patch: Patch) -> None:
 
 @caught_by("catalog answers")
 def procedures_that_are_settled_at_once(patch: Patch) -> None:
-    """Whoever has asked for it is told so before every node has acknowledged, or is fenced (F8)."""
+    """The client gets that result before every node has acknowledged, or is fenced (F8)."""
     do = Catalog.do
 
     async def at_once(
@@ -153,7 +153,7 @@ def ends_that_are_told_before_their_release(patch: Patch) -> None:
 
 @caught_by("catalog answers", on=replace(MEMBER_CUT_OFF, seed=7))
 def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
-    """Without a barrier: a procedure is shown as it was."""
+    """Without a barrier: a procedure is shown in an old state."""
 
     async def looked(self: NodeStore, request: Range) -> RangeResult:
         return await self._service.range(replace(request, serializable=True), caller=EVERYBODY)
@@ -163,7 +163,7 @@ def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
 
 @caught_by("catalog objects")
 def objects_that_stay(patch: Patch) -> None:
-    """A procedure that destroys is done, and what it was to remove last is there still (F9)."""
+    """A procedure that drops an object is done, and the last of its rows still exists (F9)."""
 
     def ended(self: Any, before: Any, after: Any, changes: Any, compare: Any = ()) -> Any:
         return end(self, before, after, {} if before.state is ProcedureState.DESTROYING else changes, compare)
@@ -184,7 +184,7 @@ def releases_that_never_come(patch: Patch) -> None:
 
 @caught_by("back-pressure", on=HOLDERS_PAUSED)
 def holders_that_are_never_let_go_of(patch: Patch) -> None:
-    """Their connections end behind what waits for them, which they do not read."""
+    """Their connections are closed after their buffered bytes, which they do not read."""
     opens = LeaseEndpoint.open
     patch.setattr(
         LeaseEndpoint, "open", lambda self, write, unsent, close, abort: opens(self, write, unsent, close, close)
@@ -199,14 +199,14 @@ def waits_of_five_times_their_bound(patch: Patch) -> None:
 
 @caught_by("bounded wait", on=FOLLOWER_HEARS_NOTHING)
 def grants_that_require_nothing(patch: Patch) -> None:
-    """The leader counts with each lease for what was committed before it, too."""
+    """The leader assumes that each lease requires what was committed before it, too."""
     grant = Holding.grant
     patch.setattr(Holding, "grant", lambda self, t0, now, after: grant(self, t0, now, 0))
 
 
 @caught_by("lease safety", on=FOLLOWER_CUT_OFF)
 def what_is_released_needs_no_mark(patch: Patch) -> None:
-    """Nor does a vault that has not applied it. No release comes behind that page, which would show it."""
+    """Nor does it need to be applied. No later release reaches that page, which would serve the old value."""
     stage = VaultStaging.stage
 
     def fewer(self: VaultStaging, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
@@ -229,7 +229,7 @@ def releases_before_any_holder_has_staged(patch: Patch) -> None:
 
 @caught_by("lease safety", "fenced reads")
 def stages_that_mark_nothing(patch: Patch) -> None:
-    """STAGED is answered all the same."""
+    """STAGED is sent nevertheless."""
     patch.setattr(VaultStaging, "stage", lambda self, rows, anew=False: [])
 
 
@@ -253,14 +253,14 @@ def strict_logs_of_last_revisions(patch: Patch) -> None:
 
 @caught_by("stays up", says="VaultUngated")
 def gates_that_let_everything_in(patch: Patch) -> None:
-    """What is committed enters the vault, released or not, and the vault refuses it."""
+    """Committed changes enter the vault, released or not, and the vault refuses them."""
     patch.setattr(VaultGate, "_free", lambda self, revisions: len(revisions))
     patch.setattr(VaultGate, "allowed", lambda self: None)
 
 
 @caught_by("lease safety", "fenced reads")
 def vaults_without_gate_and_guard(patch: Patch) -> None:
-    """Neither the gate nor the vault itself keeps out what is not released, and nothing is marked."""
+    """Neither the gate nor the vault itself keeps out unreleased changes, and nothing is marked."""
     gates_that_let_everything_in(patch)
     stages_that_mark_nothing(patch)
     patch.setattr(VaultStaging, "superseded", lambda self, lv: {})

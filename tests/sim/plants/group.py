@@ -1,4 +1,4 @@
-"""Faults of elections: terms, votes, who may lead."""
+"""Faults of elections: terms, votes, eligible leaders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def votes_that_are_not_written_down(patch: Patch) -> None:
 
 @caught_by("words on disk")
 def syncs_that_do_nothing(patch: Patch) -> None:
-    """The journal says that it is on disk, and it is not."""
+    """The journal reports data as synced that are not."""
 
     def lies(self: MemoryJournal, ended: Callable[[Exception | None], None]) -> None:
         self._writing = self._unwritten()

@@ -1,4 +1,4 @@
-"""Faults of the leases that keys hang on: when they end, and what goes with them."""
+"""Faults of the leases to which keys are attached: when they end, and which keys they delete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from palisade.metastore.ordered_map import Table
 from tests.sim.plants.plant import MANY, Patch, caught_by
 
 EARLY_MS = 300
-"""What of a second of a lease is left."""
+"""The remaining part of each second of a lease."""
 
 
 @caught_by("leases")

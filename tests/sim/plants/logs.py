@@ -1,4 +1,4 @@
-"""Faults of logs and of what is applied: what is appended, what counts as committed, what a replica makes of it."""
+"""Faults of logs and of applied entries: what is appended, what counts as committed, what a replica makes of it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught
 from tests.sim.world import Settings
 
 SHORT_LOG = RetentionConfig(3600, 100_000, 20)
-"""Who comes back with nothing is sent a snapshot."""
+"""A node that returns with an empty disk gets a snapshot."""
 Screened = StaleTerm | Missing | Matched | Extend
 
 
 @caught_by("durable", "state machine safety", "leader completeness", on=LEADERS_CUT_OFF)
 def commits_without_a_majority(patch: Patch) -> None:
-    """What the leader has on its own disk counts."""
+    """The leader's own disk suffices."""
     tick = Engine.tick
 
     def ticked(self: Engine) -> None:
@@ -61,7 +61,7 @@ def appends_without_the_guard(patch: Patch) -> None:
 
 @caught_by("log matching", on=LEADERS_CUT_OFF)
 def conflicts_that_stay_in_the_log(patch: Patch) -> None:
-    """Entries are put behind what is there, whatever that is (Raft 5.3)."""
+    """Entries are appended after the existing ones, whatever those are (Raft 5.3)."""
 
     def behind(message: Append, log: Any, term: int, _commit: int) -> Screened:
         if message.term < term:
@@ -89,7 +89,7 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
 
 @caught_by("stays up", on=Stage("disks", 2))
 def full_disks_that_are_a_surprise(patch: Patch) -> None:
-    """A journal that can't be written takes the node down in another way than it says."""
+    """A journal that cannot be written ends the node by another error than the documented one."""
     write = MemoryStorage.write
 
     def surprised(self: MemoryStorage, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
@@ -103,7 +103,7 @@ def full_disks_that_are_a_surprise(patch: Patch) -> None:
     on=with_faults(Fault(8.0, Kind.POWER, "all", for_s=0.5), Fault(14.0, Kind.POWER, "all", for_s=0.5), seed=5),
 )
 def disks_that_lie(patch: Patch) -> None:
-    """What was synced last is gone after a crash."""
+    """The last synced data are gone after a crash."""
     crash = MemoryJournal.crash
 
     def lying(self: MemoryJournal) -> None:
@@ -123,7 +123,7 @@ def disks_that_lie(patch: Patch) -> None:
     ),
 )
 def damage_that_is_let_through(patch: Patch) -> None:
-    """Checksums of journal, store and vault are not looked at: what is damaged on disk is what a node starts with."""
+    """Checksums of journal, store and vault are not checked: a node starts with damaged data."""
 
     def entry(index: int, value: bytes) -> Entry:
         return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
@@ -163,13 +163,13 @@ LATE_WIPE = Stage("calm", 3, (Fault(9.0, Kind.WIPE, "n2", "n1", 0.5),), Settings
 
 @caught_by("state machine equality", on=LATE_WIPE)
 def snapshots_without_the_results_of_retries(patch: Patch) -> None:
-    """Who comes back with an empty disk and leads one day executes a second time what is sent again (M3)."""
+    """A member that returns with an empty disk and leads later executes repeated requests a second time (M3)."""
     _snapshots_of(patch, lambda table, row: None if table is Table.CLIENT and row[1][:1] == RESULT else row)
 
 
 @caught_by("state machine equality", on=LATE_WIPE)
 def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
-    """Whoever leads with it is late to let keys go (M5)."""
+    """A leader with this state deletes keys too late (M5)."""
 
     def longer(table: Table, row: Row) -> Row:
         if table is not Table.LEASE:
@@ -182,7 +182,7 @@ def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
 
 
 def _snapshots_of(patch: Patch, shown: Callable[[Table, Row], Row | None]) -> None:
-    """Rows as they are sent; None: not at all."""
+    """Rows as they are sent; None: omitted."""
     begin = StoreSnapshotReader.__init__
 
     def begun(
@@ -208,7 +208,7 @@ def _snapshots_of(patch: Patch, shown: Callable[[Table, Row], Row | None]) -> No
     ),
 )
 def compactions_to_an_older_revision(patch: Patch) -> None:
-    """What is asked for becomes MM, also where MM is beyond that (M6)."""
+    """The requested revision becomes MM, even if MM is beyond that (M6)."""
     compact = Compactor.compact
 
     def compacted(self: Compactor, revision: int) -> None:
@@ -222,7 +222,7 @@ def compactions_to_an_older_revision(patch: Patch) -> None:
 
 @caught_by("MM monotonic", on=with_faults(*(Fault(at, Kind.CRASH, "n2", "n1", 0.5) for at in (12.0, 16.0, 20.0))))
 def stores_that_lose_their_last_flush(patch: Patch) -> None:
-    """As long as the log goes back that far, nothing else tells."""
+    """As long as the log goes back that far, nothing else reveals it."""
     keep, killed, before = SimStore._keep, Disk.killed, dict[Disk, Any]()
 
     def kept(self: SimStore, content: Any) -> None:

@@ -1,4 +1,4 @@
-"""A fault that is planted in the product, with the checkers that it is for and the run in which it shows soonest."""
+"""A planted fault of the product, with the checkers that it is for and the run in which it shows soonest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`seed`: the first that is tried. `plan`, `settings`: instead of those that the seed makes."""
+    """`seed`: the first that is tried. `plan`, `settings`: replace those of the seed."""
 
     scenario: str = "calm"
     seed: int = 3
@@ -57,8 +57,8 @@ STORMS = with_faults(
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """`catches`: the checkers each of which has to see it. Others may see it as well. `says`: what has to be in the
-    first thing that is said, where one checker looks at several."""
+    """`catches`: the checkers each of which must detect it. Others may detect it as well. `says`: a part of the first
+    violation, if one checker covers several properties."""
 
     name: str
     plant: Callable[[Patch], None]

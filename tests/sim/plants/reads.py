@@ -1,4 +1,4 @@
-"""Faults of readers of a vault: what they look at before they believe what they have read."""
+"""Faults of readers of a vault: what they check before they trust what they have read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
 from tests.sim.world import Settings
 
 BEFORE_A_SNAPSHOT = 0.25
-"""As `amount`: `tests.sim.readers.Step`, and which one of those that come."""
+"""As `amount`: `tests.sim.readers.Step`, and which one of the next ones."""
 SUSPENDED = Stage("calm", 3, tuple(
     Fault(2.0 + 2.5 * number, Kind.SUSPEND, ("n2", "f1", "n3", "n1")[number % 4], "n1", 7.0, BEFORE_A_SNAPSHOT)
     for number in range(12)
@@ -32,12 +32,12 @@ RESTARTED = Stage("many", 3, tuple(
         ),
     )
 ), Settings())  # fmt: skip
-"""Between a look at the page and the snapshot; nothing is released meanwhile, since `f1` is waited for."""
+"""Between a check of the page and the snapshot; nothing is released meanwhile, since `f1` is waited for."""
 
 
 @caught_by("fenced reads", on=SUSPENDED)
 def hot_reads_without_the_page(patch: Patch) -> None:
-    """What is trusted once is for ever: neither another sequence nor the deadline ends it."""
+    """A page is trusted forever: neither another sequence nor the deadline ends it."""
     trust = VaultReader._trust
 
     def trusting(self: VaultReader, fence: Fence, source: ReaderSource) -> None:
@@ -60,7 +60,7 @@ def waits_that_wait_for_nothing(patch: Patch) -> None:
 
 @caught_by("fenced reads", on=RESTARTED)
 def reads_without_the_second_look(patch: Patch) -> None:
-    """The page is looked at before the snapshot is taken, and not behind it."""
+    """The page is checked before the snapshot is taken, and not after it."""
 
     def once(self: VaultReader, read: Callable[[VaultSnapshot, int], Any]) -> Any:
         with self._turn:

@@ -1,4 +1,4 @@
-"""Faults of who does not answer any more, or not in time, each on one path, or fails and goes on; all else is well."""
+"""Faults of nodes that respond late or never, each on one path, or that fail and continue; all else is correct."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEMBER_PAUSES_LATE = with_faults(Fault(14.0, Kind.PAUSE, "n2", "n1", 4.5))
 
 @caught_by("liveness", says="linearizable read at n")
 def members_that_refuse_reads(patch: Patch) -> None:
-    """All that need a barrier, where the member does not lead."""
+    """All that need a barrier, if the member does not lead."""
     _refuses(patch, lambda service, request: not (request.serializable or service.group.leads))
 
 
@@ -60,7 +60,7 @@ def _refuses(patch: Patch, which: Any, error: Exception | None = None) -> None:
 
 @caught_by("liveness", says="there is nothing that answers: write at n")
 def members_that_refuse_writes(patch: Patch) -> None:
-    """Those that do not lead, what would change a key of the strict region."""
+    """At members that do not lead, for keys of the strict region."""
     write = KeyValues.write
 
     async def refused(self: KeyValues, request: Any, *rest: Any, **more: Any) -> Any:
@@ -111,7 +111,7 @@ def stream_watches_that_tell_nothing(patch: Patch) -> None:
 
 @caught_by("liveness", says="watch at n1")
 def watches_that_tell_nothing(patch: Patch) -> None:
-    """Only those of who asks behind the ports: the others poll by themselves."""
+    """Only those of clients behind the ports: the others poll by themselves."""
     patch.setattr(Watching, "next", _never)
 
 
@@ -126,7 +126,7 @@ def http_that_hangs_up(patch: Patch) -> None:
 
 @caught_by("liveness", says="some do not serve: ", on=MEMBER_PAUSES_LATE)
 def recoveries_that_wait_for_long(patch: Patch) -> None:
-    """Forty seconds before a node that has once recovered does so again."""
+    """Forty seconds before a node recovers a second time."""
     begin = Holder.begin_recovery
 
     def waits(self: Holder, now: float) -> None:
@@ -138,7 +138,7 @@ def recoveries_that_wait_for_long(patch: Patch) -> None:
 
 @caught_by("no errors logged")
 def procedures_that_stumble_once(patch: Patch) -> None:
-    """What carries them logs it, and tries again."""
+    """The runner logs the error, and retries."""
     run, stumbled = ProcedureEngine.run, set[str]()
 
     async def stumbles(self: ProcedureEngine, id_: str) -> Any:
@@ -166,7 +166,7 @@ def tasks_that_fail_and_are_kept(patch: Patch) -> None:
 
 @caught_by("stays up", on=Stage("disks", 4), says="says nothing")
 def nodes_that_end_without_a_word(patch: Patch) -> None:
-    """A component of theirs has failed."""
+    """A component has failed."""
     wait = Lifecycle.wait
 
     async def waits(self: Lifecycle) -> None:

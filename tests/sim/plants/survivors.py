@@ -1,4 +1,4 @@
-"""Faults of one who survived a lost majority: what it forgets, what its state is not told, who goes on regardless."""
+"""Faults of the survivor of a lost majority: what it forgets, what its state lacks, when it must not continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE = with_faults(Fault(6.0, Kind.LOSE_QUORUM, "n1", "n2", 0.5))
 
 @caught_by("survivor's state", on=ALONE)
 def survivors_that_keep_what_they_have_applied(patch: Patch) -> None:
-    """And forget what is behind it in their logs, which may have been acknowledged."""
+    """And drop the rest of their logs, which may have been acknowledged."""
 
     async def forgetful(journal: Journal, survivor: Any, *rest: Any) -> Any:
         journal.truncate_from(max(journal.first.index + 1, journal.last.index - 2))
@@ -31,7 +31,7 @@ def survivors_that_keep_what_they_have_applied(patch: Patch) -> None:
 
 @caught_by("survivor's state", "recovery decision", on=ALONE)
 def survivors_that_keep_the_generation(patch: Patch) -> None:
-    """Of their state: the group is of a newer one, and who has a vault of before does not notice (R7)."""
+    """Of their state: the group is of a newer one, and a node with an old vault does not detect it (R7)."""
 
     def not_told(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
         return (encode_command(waiting_for_former(records, generation)),)
@@ -48,7 +48,7 @@ def survivors_that_wait_for_no_lease_of_before(patch: Patch) -> None:
 
 @caught_by("watch contract", on=Stage("restores", 3))
 def watches_told_once_of_which_history(patch: Patch) -> None:
-    """Who has just joined a cluster says that it knows of none, and never what it came to know (M4)."""
+    """A member that has just joined a cluster reports that it has no history, and never the one that it gets (M4)."""
     first = palisade.api.stream.watches.history_of
 
     def once(service: Any) -> Any:

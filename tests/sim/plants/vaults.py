@@ -1,4 +1,4 @@
-"""Faults of vaults, and of how nodes come back to them."""
+"""Faults of vaults, and of the recovery of nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AMONG_THE_CUT_OFF = with_faults(
     Fault(6.0, Kind.WIPE, "f1", "n1", 0.5),
     Fault(7.0, Kind.ISOLATE, "n2", "f1", 4.0),
 )
-"""A follower begins anew, and asks whom it can reach."""
+"""A follower restarts, and asks any reachable member."""
 ONE_CRASH = with_faults(Fault(6.0, Kind.CRASH, "n2", "n1", 0.5))
 
 
@@ -92,7 +92,7 @@ def vaults_that_keep_half_of_a_revision(patch: Patch) -> None:
 
 @caught_by("vaults")
 def vaults_that_book_rows_and_do_not_write_them(patch: Patch) -> None:
-    """Such as no client reads in a vault, and nobody changes: LV, chain digest and sums are right (R1)."""
+    """Rows that no client reads in a vault, and that never change: LV, chain digest and sums are right (R1)."""
     project, lost = palisade.vault.vault.project, b"palisade/catalog/databases/"
 
     def booked(*arguments: Any) -> Any:
@@ -115,7 +115,7 @@ def joins_of_vaults_that_lag(patch: Patch) -> None:
 
 @caught_by("liveness", on=with_faults(Fault(4.0, Kind.ISOLATE, "f1", "n1", 6.0)))
 def nodes_that_never_come_back(patch: Patch) -> None:
-    """Who is fenced after its first recovery wants no other one (F2)."""
+    """A node that is fenced after its first recovery starts no other one (F2)."""
     begin = LeaseClient.begin_recovery
     wants = LeaseClient.wants_recovery
 
@@ -145,13 +145,13 @@ HOLDER_WITHOUT_ROOM = with_faults(*(Fault(2.0 + 4.0 * number, Kind.FULL_DISK, "f
 
 @caught_by("vaults", on=AGAIN_WITHOUT_POWER)
 def vaults_that_are_believed_after_a_loss_of_power(patch: Patch) -> None:
-    """Nobody asks in which start of the machine something was written that was never synced (M7)."""
+    """The boot in which unsynced data were written is not checked (M7)."""
     patch.setattr(SimBackend, "suspect", False)
 
 
 @caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=11))
 def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
-    """Entries and sums that are both of an older moment add up."""
+    """Entries and sums that are both of an older moment match."""
     verify = palisade.vault.verification.verify
 
     def blind(of: Vault) -> Any:
@@ -163,7 +163,7 @@ def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
 
 @caught_by("vaults", on=POWER_BEHIND_STOPS)
 def marks_that_go_before_the_sync(patch: Patch) -> None:
-    """A vault takes its commits for durable when it is closed, and they are not."""
+    """A vault treats its commits as durable when it is closed, and they are not."""
 
     def unmarked(self: SimBackend) -> None:
         self.boot, self._marked = None, False
@@ -173,7 +173,7 @@ def marks_that_go_before_the_sync(patch: Patch) -> None:
 
 @caught_by("lease safety", on=HOLDER_WITHOUT_ROOM)
 def stages_that_are_acknowledged_without_a_commit(patch: Patch) -> None:
-    """There was no room for it, and the leader is told that the keys are marked (F5)."""
+    """There was no room for it, and the leader gets the acknowledgement that the keys are marked (F5)."""
     stage = VaultStaging.stage
 
     def staged(self: VaultStaging, rows: Any, *, anew: bool = False) -> Any:

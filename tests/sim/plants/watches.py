@@ -1,5 +1,5 @@
-"""Faults of watches: gaps, repetitions, split revisions, progress and resumption that promise too much; streams that
-write on where nobody reads."""
+"""Faults of watches: gaps, repetitions, split revisions, wrong progress and resumption; streams that write on to a
+client that does not read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.api.stream.connection import StreamConnection
-from palisade.api.stream.watches import Pump
+from palisade.api.stream.watches import StreamWatch
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.watch import Watcher, WatchHub
@@ -19,7 +19,7 @@ from tests.sim.plants.plant import CALM, MEMBER_CUT_OFF, SLOW_READERS, Patch, ca
 
 
 def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
-    """Of what a node's watches tell."""
+    """Of the events of a node's watches."""
     poll = Watching.poll
     patch.setattr(Watching, "poll", lambda self: told(poll(self)))
 
@@ -62,17 +62,17 @@ def streams_that_do_not_pause(patch: Patch) -> None:
 
 @caught_by("back-pressure", on=SLOW_READERS)
 def watches_for_whom_everything_is_kept(patch: Patch) -> None:
-    """As etcd #17529: what a watcher does not read piles up in the server."""
+    """As etcd #17529: unread events of a watcher accumulate in the server."""
 
-    async def room(self: Pump, writable: asyncio.Event) -> None:
+    async def room(self: StreamWatch, writable: asyncio.Event) -> None:
         return
 
-    patch.setattr(Pump, "_room", room)
+    patch.setattr(StreamWatch, "_room", room)
 
 
 @caught_by("liveness", on=CALM, says="watches are not told")
 def watches_that_fall_silent(patch: Patch) -> None:
-    """After a dozen things that they have told, while new ones are as they should be."""
+    """After a dozen batches, while new watches are correct."""
     tells, told = Watching.next, Counter[Watching]()
 
     async def silent(self: Watching) -> Any:

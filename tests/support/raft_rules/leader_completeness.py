@@ -1,7 +1,7 @@
-"""Whoever leads has every entry that was committed in the terms before (Raft 5.4).
+"""A leader has every entry that was committed in earlier terms (Raft 5.4).
 
-In the terms before, not of them: an entry of an old term may be committed by a much later leader (Raft 5.4.2). Who won
-a term before that one, and was paused until now, need not have it (seed 2057 of the scenario storm).
+In the earlier terms, not of them: an entry of an old term may be committed by a much later leader (Raft 5.4.2). The
+winner of an even earlier term, which was paused until now, need not have it (seed 2057 of the scenario storm).
 """
 
 from __future__ import annotations

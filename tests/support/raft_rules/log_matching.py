@@ -21,7 +21,7 @@ class LogMatching(Onlooker):
                 self._compare(one, other)
 
     def turned(self, host: Member) -> None:
-        """Now and then: a comparison costs as much as the logs are long."""
+        """Sometimes only: a comparison costs as much as the logs are long."""
         self._turns += 1
         if self._turns % TURNS == 0:
             self.ended()

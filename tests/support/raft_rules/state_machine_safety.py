@@ -1,4 +1,4 @@
-"""Whatever is applied at an index is the same everywhere (Raft 5.4.3)."""
+"""The entry applied at an index is the same everywhere (Raft 5.4.3)."""
 
 from __future__ import annotations
 

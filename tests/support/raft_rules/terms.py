@@ -13,7 +13,7 @@ class Terms(Onlooker):
         self._known: dict[str, tuple[object, int, int]] = {}
 
     def turned(self, host: Member) -> None:
-        """On disk over all its starts; in memory, which may be ahead of that, within one."""
+        """On disk over all its starts; in memory, which may be ahead of the disk, within one."""
         if host.group is None:
             return
         term = host.group._replica.engine.term

@@ -1,4 +1,4 @@
-"""Nothing leaves a node before what it says is on its disk: term, vote, entries (pysyncobj.md, fault 4)."""
+"""No message leaves a node before the term, vote or entries in it are on its disk (pysyncobj.md, fault 4)."""
 
 from __future__ import annotations
 
