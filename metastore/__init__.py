@@ -1,4 +1,4 @@
-"""What was agreed: the revisioned key-value state machine. Knows no network and no Raft."""
+"""The replicated state: a revisioned key-value state machine and its storage. Knows no network and no Raft."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

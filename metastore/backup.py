@@ -1,15 +1,15 @@
-"""A backup as bytes: the snapshot of one revision, with what it is in front and what it must add up to behind.
+"""The format of a backup: the snapshot of one revision, preceded by a header and followed by totals.
 
     file     magic (16) + frames
     frame    kind (1), length (4), crc32 of kind, length and payload (4), payload
-    HEADER   the first frame: a map, `BackupHeader`; of which format the rest is
+    HEADER   the first frame: a map, `BackupHeader`; contains the format of the rest
     PIECE    a piece of `snapshot.py`, in order; the last one is the trailer of the snapshot
     END      the last frame: [pieces, bytes before this frame, blake2b-256 of all of them]
-    BROKEN   instead of END: why the node that sent it could not go on
+    BROKEN   instead of END: the reason why the sending node could not continue
 
-What is promised: whatever was changed, cut off, left out, repeated or added is refused, with the place and what to do,
-before anything is made of it. Each byte is covered by the checksum of its frame, the order by the chain of the pieces,
-the whole by the hash at the end. Pure; `node/` moves the bytes.
+Guarantee: a backup that was altered, truncated or extended, or has missing or repeated parts, is refused before it is
+used; the error names the place and the remedy. The checksum of a frame covers each byte, the chain of the pieces their
+order, and the hash at the end the whole file. Pure; `node/` moves the bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAGIC = b"palisade-backup\n"
 FORMAT_VERSION = 1
 HASH_BYTES = 32
 FRAME_BYTES_MAX = 128 * 1024 * 1024
-"""Far beyond a piece with the largest value that can be configured."""
+"""Far larger than a piece with the largest configurable value."""
 HEADER, PIECE, END, BROKEN = 1, 2, 3, 4
 _PREFIX = Struct(">BI")
 _FRAME = Struct(">BII")
@@ -44,8 +44,8 @@ REMEDY = "take another backup, or another copy of this one"
 
 @dataclass(frozen=True, slots=True)
 class BackupHeader:
-    """`cluster` is the name, `cluster_id` and `generation` the lineage. `index` and `term`: the place in the log.
-    `size_bytes`: about how long the file becomes, None where nobody knows. `snapshot`: the id of the stream."""
+    """`cluster` is the name, `cluster_id` and `generation` the lineage. `index` and `term`: the position in the log.
+    `size_bytes`: the approximate size of the file, None if unknown. `snapshot`: the id of the stream."""
 
     format: int
     created_by: str
@@ -74,7 +74,7 @@ class BackupEnd:
 
 
 def state_below(reader: StoreSnapshotReader) -> StoreState:
-    """The numbers of the store as the snapshot has them, which may be older than those of the store by now."""
+    """The numbers of the store in the snapshot, which may be older than the current ones."""
     tables = MemoryMap()
     for _, key, value in reader.rows(Table.META):
         tables.put(Table.META, key, value)
@@ -101,7 +101,7 @@ def header_of(reader: StoreSnapshotReader, *, cluster: str, created_by: str, cre
 
 
 class BackupEncoder:
-    """The bytes of a backup in order: `begin`, every `piece`, then `end` or `broken`."""
+    """The bytes of a backup in order: `begin`, each `piece`, then `end` or `broken`."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=HASH_BYTES)
@@ -127,9 +127,9 @@ class BackupEncoder:
 
 
 def frames_of(reader: StoreSnapshotReader, header: BackupHeader) -> Iterator[bytes]:
-    """The bytes of a whole backup, a piece of the state at a time.
+    """The bytes of a complete backup, one piece of the state at a time.
 
-    Raises SnapshotGone, StoreCorrupt where the state can't be read any more, behind the frame that says so."""
+    Raises SnapshotGone or StoreCorrupt if the state can no longer be read, after yielding the frame BROKEN."""
     encoder, number = BackupEncoder(), 0
     yield encoder.begin(header)
     try:
@@ -148,9 +148,9 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 class BackupParser:
-    """Takes the bytes in parts of any size: `feed` yields the header, each piece, the end. `finish` when all were fed.
+    """Accepts the bytes in parts of any size: `feed` yields the header, each piece, the end. Call `finish` at the end.
 
-    Raises BackupInvalid; nothing that was yielded before counts then. `name`: what to call it in errors.
+    Raises BackupInvalid; everything yielded before is then invalid as well. `name`: the name for error texts.
     """
 
     def __init__(self, name: str) -> None:
@@ -171,7 +171,7 @@ class BackupParser:
         while (found := self._next_frame()) is not None:
             yield self._open(*found)
         if self._end is not None and self._buffer:
-            raise self._invalid("goes on behind its end")
+            raise self._invalid("continues after its end")
 
     def finish(self) -> BackupEnd:
         if self._end is None:
@@ -181,14 +181,14 @@ class BackupParser:
     def _take_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
             raise BackupInvalid(
-                f"{self.name} is no backup of Palisade (it begins with {bytes(self._buffer[:16])!r}): give the file "
-                "that 'palisade backup' has written"
+                f"{self.name} is not a backup of Palisade (it begins with {bytes(self._buffer[:16])!r}): give a file "
+                "written by 'palisade backup'"
             )
         self._consume(len(MAGIC))
         self._begun = True
 
     def _next_frame(self) -> tuple[int, bytes, int] | None:
-        """(kind, payload, length of the frame) where a whole one is there."""
+        """(kind, payload, length of the frame) if a complete frame was received."""
         if self._end is not None or len(self._buffer) < _FRAME.size:
             return None
         kind, length, crc = _FRAME.unpack_from(self._buffer)
@@ -218,30 +218,30 @@ class BackupParser:
             del self._buffer[:size]
             return self._end
         if kind == BROKEN:
-            raise BackupInvalid(f"{self.name} is not whole, the node broke it off: {self._text(payload)}; {REMEDY}")
-        raise self._invalid(f"has a frame of the unknown kind {kind}")
+            raise BackupInvalid(f"{self.name} is incomplete, the node aborted it: {self._text(payload)}; {REMEDY}")
+        raise self._invalid(f"has a frame of unknown kind {kind}")
 
     def _read_header(self, payload: bytes) -> BackupHeader:
         content = self._unpack(payload)
         number = content.get("format") if isinstance(content, dict) else None
         if type(number) is not int:
-            raise self._invalid("has a header that can't be read")
+            raise self._invalid("has an unreadable header")
         if number > FORMAT_VERSION:
             raise BackupInvalid(
-                f"{self.name} has format {number}, written by version {str(content.get('created_by'))[:40]}, and this "
-                f"version knows up to {FORMAT_VERSION}: use that version, or a newer one"
+                f"{self.name} has format {number}, written by version {str(content.get('created_by'))[:40]}; this "
+                f"version knows up to {FORMAT_VERSION}: use that version or a newer one"
             )
         known = {field.name: content.get(field.name) for field in fields(BackupHeader)}
         texts = ("created_by", "cluster", "cluster_id", "snapshot")
         for name, value in known.items():
             kind = str if name in texts else int
             if type(value) is not kind and not (name == "size_bytes" and value is None):
-                raise self._invalid(f"has a header whose field {name!r} can't be read")
+                raise self._invalid(f"has a header with an unreadable field {name!r}")
         return BackupHeader(**known)
 
     def _read_end(self, payload: bytes) -> BackupEnd:
         if payload != msgpack.packb([self._pieces, self._at, self._hash.digest()]):
-            raise self._invalid("is not what was written (totals or hash)")
+            raise self._invalid("was altered (totals or hash do not match)")
         return BackupEnd(self._pieces, self._at + _FRAME.size + len(payload), self._hash.digest())
 
     def _text(self, payload: bytes) -> str:
@@ -252,7 +252,7 @@ class BackupParser:
         try:
             return msgpack.unpackb(payload)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise self._invalid(f"has a frame that can't be read ({error})") from error
+            raise self._invalid(f"has an unreadable frame ({error})") from error
 
     def _consume(self, size: int) -> None:
         self._hash.update(memoryview(self._buffer)[:size])
@@ -264,7 +264,7 @@ class BackupParser:
 
 
 class BackupCheck:
-    """Everything that can be said of a backup without a store: its bytes, its pieces, and that it is what it says."""
+    """Every check of a backup that needs no store: bytes, pieces, and whether the content matches the header."""
 
     def __init__(self, name: str) -> None:
         self._parser = BackupParser(name)
@@ -293,7 +293,7 @@ class BackupCheck:
         try:
             self._assembly.check_whole()
         except SnapshotInvalid as error:
-            raise BackupInvalid(f"{self._parser.name} is not whole: {error}; {REMEDY}") from error
+            raise BackupInvalid(f"{self._parser.name} is incomplete: {error}; {REMEDY}") from error
         check_header(self.header, StoreState(self._meta), self._parser.name)
         return self.header, end
 
@@ -305,11 +305,11 @@ class BackupCheck:
 
 
 def check_header(header: BackupHeader, state: StoreState, name: str) -> None:
-    """Raises BackupInvalid unless the state is the one that the header announces."""
+    """Raises BackupInvalid unless the state matches the header."""
     lineage = state.lineage
     said = (header.revision, header.index, header.term, header.cluster_id, header.generation, header.keys)
     held = (state.revision, state.index, state.term, lineage.cluster_id, lineage.generation, state.keys)
     if said != held:
         raise BackupInvalid(
-            f"{name} announces {said} (revision, index, term, lineage, keys), and holds {held}: {REMEDY}"
+            f"{name} announces {said} (revision, index, term, lineage, keys) but contains {held}: {REMEDY}"
         )

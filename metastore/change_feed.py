@@ -1,12 +1,11 @@
-"""What a node's vault is fed from: whole revisions, and the state at one retained revision, key by key (R2, R4, R11).
+"""The source of a node's vault: whole revisions, and the state at one retained revision, key by key (R2, R4, R11).
 
-Every method is one short slice, which says where the next one begins: the caller lets others have a turn in between.
-What is written meanwhile changes nothing in an answer for a fixed revision, because its versions stay until MM passes
-it; each slice looks whether that has happened (Compacted), and recovering nodes pin what they read.
+Every method is one short slice and returns where the next one begins; the caller yields to other tasks in between.
+Later writes do not change the answer for a fixed revision, because its versions are retained until MM passes it. Each
+slice checks that (Compacted), and recovering nodes pin the revision that they read.
 
-The keys of a bucket are not indexed: one pass over the keys finds those of all buckets that are asked for, in the order
-of the keys, and most are ruled out by eight bytes of their row. An index would cost every write; a pass is needed in
-case c only.
+The keys of a bucket are not indexed: one pass over all keys, in key order, finds those of all requested buckets, and
+eight bytes of a row rule out most keys. An index would cost every write; only case c needs the pass.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from palisade.vault.span_sums import pack_spans
 ROWS_PER_SLICE = 2_000
 """About a millisecond."""
 BLOCKS_PER_SLICE = 100
-"""A key that was written a hundred times since takes up to 65 blocks: 2,000 such keys are seconds."""
+"""Reading a key written a hundred times since needs up to 65 blocks: 2,000 such keys take seconds."""
 BYTES_PER_SLICE = 1 << 20
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
 VERSION = slice(LINK_BYTES + 2 * REVISION.size, LINK_BYTES + 3 * REVISION.size)
 NO_VERSION = bytes(REVISION.size)
 _first, _second, _mod_of, _version_of = itemgetter(0), itemgetter(1), itemgetter(MOD), itemgetter(VERSION)
-"""Over a slice at once these cost a third of a loop."""
+"""Keys per slice: more at once would occupy a third of the event loop."""
 
 
 class ChangeFeed:
-    """Of one replica, at what it has applied. Raises Compacted and FutureRevision, and never answers in part."""
+    """Of one replica, at its applied revision. Raises Compacted and FutureRevision; never returns a partial answer."""
 
     __slots__ = ("_buckets", "_history", "_state", "_tables")
 
@@ -48,9 +47,9 @@ class ChangeFeed:
         self._tables, self._state, self._history, self._buckets = tables, state, history, buckets
 
     def changes(self, first: int, last: int, bytes_max: int) -> list[Revision]:
-        """Revisions `first` to `last`, as many as there are and fit; at least one, if there is one.
+        """Revisions `first` to `last`, as many as exist and fit; at least one, if there is one.
 
-        The last of them comes with the chain digest, which is of all before it as well.
+        The last of them has the chain digest, which covers all earlier ones.
         """
         if first < self._state.minimal_revision:
             raise compacted(first, self._state.minimal_revision)
@@ -66,30 +65,30 @@ class ChangeFeed:
         return found
 
     def chain_at(self, revision: int) -> bytes | None:
-        """After a retained revision; None for another one."""
+        """The chain digest after a retained revision; None for another one."""
         if revision == FIRST_REVISION == self._state.minimal_revision:
             return NO_DIGEST
         chain = self._history.chain_at(revision)
         return None if chain is None else digest_bytes(chain)
 
     def require(self, revision: int) -> None:
-        """That it can be read."""
+        """Raises unless the revision can be read."""
         if revision < self._state.minimal_revision:
             raise compacted(revision, self._state.minimal_revision)
         if revision > self._state.revision:
             raise FutureRevision(f"revision {revision} is a future revision: the store is at {self._state.revision}")
 
     def sums_at(self, revision: int) -> SumsAt:
-        """The bucket digests of a retained revision, in the making."""
+        """The bucket digests of a retained revision, computed step by step."""
         self.require(revision)
         return SumsAt(self, revision, unpack_sums(self._buckets.packed()), self._state.revision)
 
     def rows(
         self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None
     ) -> tuple[list[bytes], bytes | None]:
-        """The bodies of a slice of keys, live at `revision`, of these buckets, written after `newer_than`.
+        """The bodies of a slice of keys, live at `revision`, in these buckets, written after `newer_than`.
 
-        `buckets`: 4,096 bytes, 1 for those that are asked for. And where the next slice begins; None: that was all.
+        `buckets`: 4,096 bytes, 1 for each requested bucket. Also returns where the next slice begins; None: the end.
         """
         chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
         latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
@@ -108,13 +107,13 @@ class ChangeFeed:
     def fingerprints(
         self, revision: int, buckets: bytes, start: bytes, end: bytes | None
     ) -> tuple[bytes, bytes | None]:
-        """Of the keys of a slice that are live at `revision`, and where the next slice begins."""
+        """The fingerprints of a slice of keys live at `revision`, and where the next slice begins."""
         chosen, until = self._slice(revision, buckets, bytes(REVISION.size), start, end)
         alive, cut = self._alive(chosen, revision)
         return b"".join(map(fingerprint_of, alive)), until if cut is None else cut
 
     def spans(self, revision: int, start: bytes) -> tuple[bytes, bytes | None]:
-        """Of keys of a slice that are live at `revision` (`vault/span_sums.py`), and where the next slice begins."""
+        """The spans of a slice of keys live at `revision` (`vault/span_sums.py`), and where the next slice begins."""
         self.require(revision)
         rows, until = self._tables.peek(Table.KEY, start, None, ROWS_PER_SLICE)
         alive, cut = self._alive(rows, revision)
@@ -122,7 +121,7 @@ class ChangeFeed:
         return pack_spans(alive, until), until
 
     def _alive(self, rows: Sequence[Peeked], revision: int) -> tuple[list[bytes], bytes | None]:
-        """The keys that are live at `revision`; and the first one that there was no time for, if there is one."""
+        """The keys that are live at `revision`; and the first one that did not fit into the slice, if any."""
         at, values = REVISION.pack(revision), list(map(_second, rows))
         as_it_is = self._state.revision == revision or max(map(_mod_of, values), default=at) <= at
         if as_it_is and NO_VERSION not in map(_version_of, values):
@@ -137,23 +136,23 @@ class ChangeFeed:
         return alive, None
 
     def _was_there(self, key: bytes, revision: int) -> bool:
-        """Of a key that was written after that."""
+        """For a key that was written after `revision`."""
         row = self._history.version_at(self._tables.get(Table.KEY, key) or b"", revision)
         return bool(row) and not is_tombstone(row)
 
     def _slice(
         self, revision: int, buckets: bytes, newer_than: bytes, start: bytes, end: bytes | None
     ) -> tuple[list[Peeked], bytes | None]:
-        """Keys that may be asked for, and their rows as `peek` gives them.
+        """The candidate keys and their rows as `peek` returns them.
 
-        What a damaged byte rules out here by mistake is missed by the sum of its bucket, at the end of the snapshot.
+        A key that a damaged byte rules out here is detected at the end of the snapshot: the sum of its bucket differs.
         """
         self.require(revision)
         rows, until = self._tables.peek(Table.KEY, start, end, ROWS_PER_SLICE)
         return [row for row in rows if row[1][MOD] > newer_than and buckets[crc32(row[0]) & (BUCKETS - 1)]], until
 
     def changes_of_sums(self, first: int, last: int) -> list[tuple[bytes, int]]:
-        """(key, what each event has added to the sum of its bucket) of retained revisions above MM."""
+        """(key, change of its bucket's sum by each event) of retained revisions above MM."""
         return [
             (unpack_row(row).key, live_leaf(row) - live_leaf(replaced))
             for _, events in self._history.revisions(first, last)
@@ -162,14 +161,14 @@ class ChangeFeed:
 
 
 def live_leaf(row: bytes) -> int:
-    """0 for a tombstone, and for no row."""
+    """0 for a tombstone or a missing row."""
     return leaf_of(row[LINK_BYTES:]) if row and not is_tombstone(row) else 0
 
 
 class SumsAt:
-    """The sums of now, less what every event since has added. Call `step` until it says that it is done.
+    """The present sums, less the changes of every later event. Call `step` until it returns True.
 
-    What is written meanwhile is not looked at.
+    Later writes are ignored.
     """
 
     __slots__ = ("_feed", "_last", "_next", "revision", "sums")

@@ -21,7 +21,7 @@ Run = tuple[int, Sequence[bytes], bool]
 
 
 class AppliedEntry(NamedTuple):
-    """Of one entry that has written keys. `before`: the revision before it; `revision`, `chain`: those after it."""
+    """One entry that has written keys. `before`: the revision before it; `revision`, `chain`: those after it."""
 
     before: int
     revision: int
@@ -52,7 +52,7 @@ class EntryChanges:
 
 
 class StoreListener:
-    """What follows a `MetaStore`, which calls it in the order in which `MetaStore.listen` names its listeners.
+    """A listener of a `MetaStore`, called in the order in which `MetaStore.listen` names its listeners.
 
     Every method runs inside the store's own step: it must be quick, must not wait and must not write to the store.
     """
@@ -64,7 +64,7 @@ class StoreListener:
         """After the whole state was replaced by a snapshot of the group."""
 
     def saving(self) -> None:
-        """A flush begins: the state as it is now, between two entries, is what will be in the file."""
+        """A flush begins: it writes the present state, between two entries, to the file."""
 
     def flushed(self, keys: Sequence[bytes], rows: Rows) -> None:
-        """That flush is in the file, with these rows of KEY; `keys` are theirs, in order."""
+        """The flush is in the file, with these rows of KEY; `keys` are their keys, in order."""

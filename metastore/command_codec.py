@@ -1,8 +1,8 @@
-"""Commands as bytes: msgpack arrays that open with a number (never a class name, never pickle).
+"""Commands as bytes: msgpack arrays that begin with a number (never a class name, never pickle).
 
-A command is [operation, request id or nil, fields...]; inside a transaction the request id is left out. What can't be
-decoded is refused, in the same words on every replica: the decoder depends on the bytes alone. A put without options
-has an operation of its own, because it is what most commands are. Results: `result_codec.py`, also reachable from here.
+A command is [operation, request id or nil, fields...]; inside a transaction the request id is omitted. A command that
+cannot be decoded is refused with the same text on every replica: the decoder depends on the bytes alone. A put without
+options, the most frequent command, has its own operation. For results see `result_codec.py`, also reachable from here.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ PUT_SERIES = 19
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
-"""Of the decoder; `Limits.txn_depth_max` is far below it."""
+"""Limit of the decoder; `Limits.txn_depth_max` is far below it."""
 
 pack: Callable[[Any], bytes] = msgpack.Packer().pack
-"""Kept, for speed. Any thread may call it: one call never lets go of the interpreter's lock."""
+"""Reused for speed. Thread-safe: one call never releases the interpreter's lock."""
 unpack: Callable[[bytes], Any] = msgpack.unpackb
 
 Fields = list[Any]
@@ -79,12 +79,12 @@ def encode_command(request: Command, request_id: RequestId | None = None) -> byt
 
 
 def encode_plain_put(key: bytes, value: bytes, rid: tuple[str, int] | None) -> bytes:
-    """The command of `Put(key, value)` with the request id (client, sequence), without a value for either."""
+    """The command of `Put(key, value)` with the request id (client, sequence), without creating objects for either."""
     return pack((PLAIN_PUT, rid, key, value))
 
 
 def operation_fields(request: Any) -> tuple[Any, ...]:
-    """[operation, fields...]. Raises TypeError for what is no command."""
+    """[operation, fields...]. Raises TypeError for an unknown type."""
     encode = ENCODERS.get(type(request))
     if encode is None:
         raise TypeError(f"{type(request).__name__} is not a command of the meta storage")
@@ -135,7 +135,7 @@ ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 def unpack_command(command: bytes) -> Any:
-    """The msgpack value. Whatever fails to be one is refused: the decoder sees nothing but these bytes."""
+    """The msgpack value. Every decoding failure is a refusal: the decoder depends on these bytes alone."""
     try:
         return unpack(command)
     except MemoryError:
@@ -146,7 +146,7 @@ def unpack_command(command: bytes) -> Any:
 
 
 def decode_command(command: bytes) -> tuple[Command, RequestId | None]:
-    """Raises InvalidRequest for everything that `encode_command` does not make."""
+    """Raises InvalidRequest for anything that `encode_command` does not produce."""
     return decode_fields(unpack_command(command))
 
 

@@ -1,14 +1,14 @@
-"""Compaction: MM moves at once, what it left behind goes bit by bit (M6).
+"""Compaction: MM moves at once, the bytes are removed later (M6).
 
-Compact(r) makes r the minimal revision in the instant in which it is applied: reads and watches below r are refused
-from then on, on every replica, and the logical size falls by what no revision from r on needs. The bytes are removed
-later, in bounded slices, and nobody can tell how far that has come: look-ups do not depend on it (`mvcc.py`).
+Applying Compact(r) makes r the minimal revision: from then on every replica refuses reads and watches below r, and
+the logical size falls by everything that no revision from r on needs. The bytes are removed later, in bounded slices.
+The progress is invisible: look-ups do not depend on it (`mvcc.py`).
 
-Removed are blocks of events below MM, each as a whole, and the tombstones that they wrote. Every event from MM on
-stays, for a watch may start at MM; and with each stays the row that it replaced, which is what a read at MM may want.
+Removed are blocks with only events below MM, and the tombstones that they wrote. Every event from MM on stays, because
+a watch may start at MM; each keeps the row that it replaced, which a read at MM may need.
 
-A pin holds MM back for a bounded time of the replicated clock. A compaction that meets one goes as far as the pin
-allows; the rest is remembered and proposed again by the leader.
+A pin holds MM back for a bounded time of the replicated clock. A compaction limited by a pin goes as far as the pin
+allows; the rest is stored and proposed again by the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEVER_MS = 1 << 63
 
 
 class Compactor:
-    """Pins by their id: (revision, deadline in ms, start in ms), all of the replicated clock."""
+    """Pins by id: (revision, deadline in ms, start in ms), all of the replicated clock."""
 
     __slots__ = ("_clear_to", "_cursor", "_history", "_limits", "_pins", "_state", "_tables")
 
@@ -73,9 +73,9 @@ class Compactor:
         state.freed = garbage
 
     def pin(self, name: str, revision: int, ttl_ms: int) -> int:
-        """The milliseconds that the pin lives. Raises Compacted, FutureRevision, InvalidRequest, TooManyPins.
+        """The remaining milliseconds of the pin. Raises Compacted, FutureRevision, InvalidRequest, TooManyPins.
 
-        While a compaction waits, pins that have ended are kept in mind: none begins a second life before it.
+        While a compaction waits, expired pins are remembered: none can be taken a second time before the compaction.
         """
         state, limits = self._state, self._limits
         if revision < state.minimal_revision:
@@ -110,7 +110,7 @@ class Compactor:
             self.unpin(name)
 
     def due(self, clock_ms: int, retention: Retention) -> int | None:
-        """Where the leader should move MM now; None where it is not worth it or pins hold it."""
+        """The target to which the leader should move MM now; None if it is not worthwhile or pins prevent it."""
         state = self._state
         target = max(state.wanted, self._retention_target(clock_ms, retention))
         target = min([target, *(pinned for pinned, _, _ in self._live_pins(clock_ms).values())])
@@ -129,12 +129,12 @@ class Compactor:
         return max(target, by_age) if ripe or by_age - oldest >= step else target
 
     def _clock_of(self, revision: int) -> int:
-        """When it was written; for one that is not there yet: later than any time."""
+        """When the revision was written; infinitely late for a future revision."""
         clock_ms = self._history.clock_ms_at(revision)
         return NEVER_MS if clock_ms is None else clock_ms
 
     def _last_before(self, clock_ms: int) -> int:
-        """The newest revision that is not younger than `clock_ms`."""
+        """The newest revision that was written at or before `clock_ms`."""
         low, high = self._state.minimal_revision, self._state.revision
         while low < high:
             middle = (low + high + 1) // 2
@@ -143,13 +143,13 @@ class Compactor:
 
     @property
     def pending(self) -> bool:
-        """Whether something may wait for its physical removal."""
+        """Whether physical removal may be pending."""
         return self._clear_to < self._state.compacted
 
     def collect(self, blocks_max: int) -> int:
-        """Remove no more than so many blocks that no retained revision needs. How many that were.
+        """Remove at most `blocks_max` blocks that no retained revision needs. Returns how many were removed.
 
-        Blocks go in their order, so the first one that stays says that there is nothing more to do for now.
+        Blocks are removed in order, so the first block that must stay ends the slice.
         """
         found = 0
         for pointer, packed in self._first_blocks(blocks_max):
@@ -166,7 +166,7 @@ class Compactor:
         return found
 
     def _first_blocks(self, blocks_max: int) -> list[tuple[bytes, bytes]]:
-        """From where the last removal has stopped: what is gone already need not be passed over again."""
+        """Starts where the last removal stopped, to skip removed blocks quickly."""
         return list(islice(self._tables.scan(Table.REVISION, self._cursor, None), blocks_max))
 
     def _remove_tombstones(self, packed: bytes) -> None:

@@ -1,6 +1,6 @@
-"""The commands that are not operations on keys: leases, compaction, pins, forgotten results, the alarm, the lineage.
+"""Commands that are not operations on keys: leases, compaction, pins, eviction of results, the alarm, the lineage.
 
-None of them raises the revision by itself; a lease that ends does, once, if keys hang on it (as in etcd).
+None of them raises the revision, except that the end of a lease with keys attached raises it once (as in etcd).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from palisade.metastore.txn import require_room
 
 
 class Control:
-    """One handler per command. Each raises its refusals before it changes anything."""
+    """One handler per command. Each raises its refusals before its first change."""
 
     __slots__ = ("_compactor", "_leases", "_limits", "_results", "_state", "_writer")
 
@@ -100,7 +100,7 @@ class Control:
         return LeaseResult(self._state.revision, request.id, 0)
 
     def _remove_lease(self, lease: int) -> None:
-        """Its keys vanish in one revision, in their order; without keys there is none."""
+        """Deletes its keys in one revision, in key order; without keys there is no revision."""
         for key in self._leases.keys(lease):
             self._writer.delete(key)
         self._writer.close()
@@ -125,7 +125,7 @@ class Control:
         return DoneResult(self._state.revision, int(was))
 
     def _found(self, request: FoundCluster) -> DoneResult:
-        """A second leader that did not know of the first one's id proposes one that nobody takes."""
+        """If a second leader, unaware of the first id, proposes another one, it is ignored."""
         lineage = self._state.lineage
         taken = not lineage.cluster_id
         if taken:

@@ -1,6 +1,6 @@
-"""The digests of a replica: where it keeps its sums, how two replicas are compared, and what differs is named (M7).
+"""The digests of a replica: storage of its sums, comparison of two replicas, location of a difference (M7).
 
-`palisade/base/digest.py` has the formula.
+The formula is in `palisade/base/digest.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONTROL_ENTRY = Struct(">BII")
 
 @dataclass(frozen=True, slots=True)
 class StoreDigest:
-    """What a replica says of itself at `revision`. `buckets`: 4,096 sums of 16 bytes, big-endian, in order."""
+    """The digests of a replica at `revision`. `buckets`: 4,096 sums of 16 bytes, big-endian, in order."""
 
     revision: int
     chain: bytes
@@ -33,15 +33,15 @@ class StoreDigest:
         return self.buckets[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
 
     def root(self) -> bytes:
-        """16 bytes for all of it."""
+        """16 bytes over everything."""
         head = self.revision.to_bytes(8, "big") + self.chain
         return blake2b(head + self.buckets, digest_size=DIGEST_BYTES).digest()
 
 
 class BucketSums:
-    """The sums in memory, where they may be out of their modulus; `save` writes them as one entry of META.
+    """The sums in memory, possibly beyond their modulus; `save` writes them as one entry of META.
 
-    `packed` packs anew what has changed since it was asked before: a number that is the same object is the same."""
+    `packed` packs only what has changed since its last call: an unchanged number is the same object."""
 
     __slots__ = ("_known", "_packed", "_saved", "sums")
 
@@ -59,7 +59,7 @@ class BucketSums:
         self._saved = bytes(self._packed)
 
     def replace(self, key: bytes, old_leaf: int, new_leaf: int) -> None:
-        """0 stands for no version."""
+        """0 means no version."""
         self.sums[bucket_of(key)] += new_leaf - old_leaf
 
     def save(self, tables: OrderedMap) -> None:
@@ -77,13 +77,13 @@ class BucketSums:
         return bytes(packed)
 
     def numbers(self) -> list[int]:
-        """What `packed` says, each within its modulus."""
+        """The sums of `packed`, each reduced to its modulus."""
         self.packed()
         return self._known.copy()
 
 
 def read_sums(tables: OrderedMap) -> list[int]:
-    """As they were saved last."""
+    """The sums as last saved."""
     return unpack_sums(tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES))
 
 
@@ -98,10 +98,10 @@ ChainAt = Callable[[int], bytes | None]
 
 
 def first_divergence(one: ChainAt, other: ChainAt, minimal_revision: int, revision: int) -> int | None:
-    """The first revision at which two chains differ, in O(log n) look-ups; None where they agree.
+    """The first revision at which two chains differ, in O(log n) look-ups; None if they agree.
 
     Both replicas must retain [minimal_revision, revision]. If the answer is `minimal_revision`, the histories
-    may have parted before it.
+    may differ from an earlier revision on.
     """
     if one(revision) == other(revision):
         return None
@@ -116,7 +116,7 @@ def first_divergence(one: ChainAt, other: ChainAt, minimal_revision: int, revisi
 
 
 def control_digest(tables: OrderedMap) -> bytes:
-    """16 bytes over what no bucket covers: leases and their keys, remembered results, pins, lineage. Reads all.
+    """16 bytes over the state outside the buckets: leases and their keys, stored results, pins, lineage. Reads all.
 
     Equal on all replicas at one applied index.
     """

@@ -1,8 +1,8 @@
-"""Recomputes what the digests say, from the stored bytes, and names what differs (M7).
+"""Recomputes the digests from the stored bytes, and reports the differences (M7).
 
-Reads everything once, changes nothing. Each finding names the revision, key or bucket and what to do about it; no
-finding means: every live value, every retained event and every superseded version that can still be read is, bit for
-bit, what was applied. (Where the jump of a row below MM leads is not looked at: nobody goes there any more.)
+Reads everything once, changes nothing. Each finding names the revision, key or bucket and the remedy. Without findings,
+every live value, every retained event and every readable superseded version equals, bit for bit, what was applied. (The
+target of a row's jump below MM is not checked: it is never followed.)
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import LINK_BYTES, POINTER, ROW, StoredRow, row_size, unpack_row
 from palisade.metastore.state import StoreState
 
-REMEDY = "stop this node, wipe its data and let it come back from another replica"
+REMEDY = "stop this node, delete its data and let it copy the state from another replica"
 
 
 class DigestPart(enum.Enum):
-    """What was recomputed."""
+    """The recomputed part."""
 
     VALUE = "value"
     KEY = "key"
@@ -42,7 +42,7 @@ class Divergence:
 
 
 def verify(tables: OrderedMap) -> Iterator[Divergence]:
-    """Every place where the stored bytes are not what was applied."""
+    """Every place where the stored bytes differ from what was applied."""
     yield from verify_keys(tables)
     sound = True
     for finding in verify_blocks(tables):
@@ -53,7 +53,7 @@ def verify(tables: OrderedMap) -> Iterator[Divergence]:
 
 
 def verify_keys(tables: OrderedMap) -> Iterator[Divergence]:
-    """Each row against its own shape, and the sums of the leaves against the buckets."""
+    """Each row against its own format, and the sums of the leaves against the buckets."""
     state = StoreState(tables)
     sums = [0] * BUCKETS
     for key, packed in tables.scan(Table.KEY, b"", None):
@@ -64,7 +64,7 @@ def verify_keys(tables: OrderedMap) -> Iterator[Divergence]:
             sums[bucket_of(key)] += leaf_of(packed[LINK_BYTES:])
     for number, stored in enumerate(read_sums(tables)):
         if stored != sums[number] & SUM_MASK:
-            text = f"bucket {number} does not add up: a key in it is lost, added or changed: {REMEDY}"
+            text = f"the sum of bucket {number} does not match: a key in it is lost, added or changed: {REMEDY}"
             yield Divergence(DigestPart.BUCKET, None, number, None, text)
 
 
@@ -75,14 +75,14 @@ def row_fault(key: bytes, packed: bytes, state: StoreState) -> str | None:
     if row.key != key:
         return f"the row of the key {key!r} belongs to another key"
     if not 1 < row.mod_revision <= state.revision or row.create_revision > row.mod_revision:
-        return f"the row of the key {key!r} has revisions that can't be"
+        return f"the row of the key {key!r} has impossible revisions"
     if not row.version and (row.create_revision or row.lease or row.value):
-        return f"the tombstone of the key {key!r} is not what was written"
+        return f"the tombstone of the key {key!r} was altered"
     return None
 
 
 def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
-    """Each block whole, each event next to the one before it, and the chain from the first one to that of the store."""
+    """Each block complete, events consecutive, and the chain from the first event to that of the store."""
     state = StoreState(tables)
     after: tuple[int, int] | None = None
     chain = garbage = None
@@ -91,7 +91,7 @@ def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
         last = POINTER.unpack(pointer)
         block = Block(packed) if len(packed) >= HEADER.size else None
         if block is None or not block.is_whole():
-            text = f"the block of events up to {last[0]}.{last[1]} is not what was written: {REMEDY}"
+            text = f"the block of events up to {last[0]}.{last[1]} was altered: {REMEDY}"
             yield Divergence(DigestPart.REVISION, None, None, last[0], text)
             return
         first = (block.first_revision, block.first_sub)
@@ -103,23 +103,23 @@ def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
             )
             return
         if chain is not None and (block.chain_before, block.garbage_before) != (chain, garbage):
-            text = f"revision {first[0]} is not what the chain of digests says: {REMEDY}"
+            text = f"revision {first[0]} does not match the digest chain: {REMEDY}"
             yield Divergence(DigestPart.REVISION, None, None, first[0], text)
         chain, garbage = block.until(last[0])
         after, revision = last, last[0]
     expected = (state.revision, state.chain, state.garbage)
     if state.revision >= 2 and (revision, chain, garbage) != expected:
-        text = f"the last revision {state.revision} has another chain digest than the store: {REMEDY}"
+        text = f"the last revision {state.revision} and the store have different chain digests: {REMEDY}"
         yield Divergence(DigestPart.REVISION, None, None, state.revision, text)
 
 
 def follows(before: tuple[int, int], after: tuple[int, int]) -> bool:
-    """Whether one pointer may be the next one."""
+    """Whether one pointer may directly follow the other."""
     return after in ((before[0], before[1] + 1), (before[0] + 1, 0))
 
 
 def verify_events(tables: OrderedMap) -> Iterator[Divergence]:
-    """What KEY, and the events before it, must know of each retained event."""
+    """Whether KEY, and later events, agree with each retained event."""
     state = StoreState(tables)
     history = History(tables, state)
     for revision, events in history.revisions(state.minimal_revision, state.revision):
@@ -135,14 +135,14 @@ def event_fault(
 ) -> str | None:
     latest = tables.get(Table.KEY, row.key)
     if latest is None or mod_of(latest) < row.mod_revision:
-        return f"the key {row.key!r} was written at revision {row.mod_revision}, and its row does not know"
+        return f"the key {row.key!r} was written at revision {row.mod_revision}, but its row is older"
     if mod_of(latest) == row.mod_revision and latest != packed:
         return f"the row of the key {row.key!r} differs from its event at {row.mod_revision}"
     if not replaced:
         return None
     old = unpack_row(replaced)
     if old.key != row.key or old.mod_revision >= row.mod_revision:
-        return f"the event of the key {row.key!r} at {row.mod_revision} replaces what it can't"
+        return f"the event of the key {row.key!r} at {row.mod_revision} replaces an impossible version"
     if old.mod_revision >= state.minimal_revision and history.event(old.mod_revision, old.sub)[0] != replaced:
-        return f"the version of the key {row.key!r} that revision {row.mod_revision} replaced is not the one before it"
+        return f"the version of the key {row.key!r} that revision {row.mod_revision} replaced is not the previous one"
     return None

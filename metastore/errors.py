@@ -1,6 +1,7 @@
-"""Every refusal of the meta storage: what, which limit, what to do. A refused request changes nothing (M8).
+"""The refusals of the metadata store: cause, limit, remedy. A refused request changes nothing (M8).
 
-`code` is stable and travels on the wire; `retry` says whether the same request may help later.
+`code` is stable and sent on the wire; `retry` states whether the same request may succeed later. The text of a refusal
+in `apply` is part of the replicated result, so all releases that run in one cluster must use the same text.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ class DuplicateKey(MetastoreError):
 
 
 class InvalidRequest(MetastoreError):
-    """Options that contradict each other, an unknown compare target, a bad type."""
+    """Contradictory options, an unknown compare target, a wrong type."""
 
     code = "invalid-request"
 
 
 class KeyNotFound(MetastoreError):
-    """`ignore_value` or `ignore_lease` of a key that does not exist."""
+    """`ignore_value` or `ignore_lease` for a key that does not exist."""
 
     code = "key-not-found"
 
 
 class SystemConflict(MetastoreError):
-    """A system record is not the one that the write was decided on."""
+    """A system record has changed since the decision on which the write is based."""
 
     code = "system-conflict"
     retry = True
 
 
 class Compacted(MetastoreError):
-    """The revision asked for is below MM, the minimal revision, which the text and `minimal_revision` name."""
+    """The requested revision is below MM, the minimal revision (in the text and in `minimal_revision`)."""
 
     code = "compacted"
 
@@ -87,25 +88,25 @@ class LeaseTtlInvalid(MetastoreError):
 
 
 class QuotaExceeded(MetastoreError):
-    """The store has reached its quota: only reads, deletes, lease revokes and compaction go on."""
+    """The store has reached its quota: only reads, deletes, lease revokes and compaction are accepted."""
 
     code = "quota-exceeded"
 
 
 class TooManyPins(MetastoreError):
-    """As many pins as there may be hold MM already (M6)."""
+    """The maximum number of pins is in use (M6)."""
 
     code = "too-many-pins"
     retry = True
 
 
 class ResultEvicted(MetastoreError):
-    """A retry so late that its first result is forgotten: refused, not executed again (M3)."""
+    """A retry whose first result is no longer stored: refused, not executed again (M3)."""
 
     code = "result-evicted"
 
 
 class StoreCorrupt(MetastoreError):
-    """Stored bytes fail their checksum; never served. The text names the place and the remedy."""
+    """Stored bytes do not match their checksum; they are never served. The text names the place and the remedy."""
 
     code = "corrupt"

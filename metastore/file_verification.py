@@ -1,14 +1,14 @@
-"""Whether a store's file is sound as a whole: what the checks of single reads can't see.
+"""Verifies a store's file as a whole, beyond the checks of single reads.
 
-A checksum tells that a value is right, not that one is missing. So a file is verified when it is opened, while it is
-at rest: the structure of all pages (every page reachable once or free, keys in order, counters right), by the walker
-that comes with py-lmdb, and the checksum of every value. About 7 s per GiB: small files are verified at once, larger
-ones by a child process while the node works; until that has passed nothing is written into the file.
+A checksum shows that a value is correct, not that one is missing. So a file is verified at rest when it is opened: the
+structure of all pages (every page reachable once or free, keys in order, counters correct), by the walker that comes
+with py-lmdb, and the checksum of every value. This takes about 10 s per GiB (docs/performance.md): small files are
+verified at once, larger ones by a child process while the node works; until that has succeeded, nothing is written to
+the file.
 
-The newer of LMDB's two meta pages is told by a transaction number, which carries no checksum: a flipped bit in it
-would silently bring back an older state. The two numbers always follow each other, and that is checked as well; one
-bit of the file, the second of that number, stays in doubt: the log has what an older state lacks, or the group
-refuses to start on it.
+The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
+silently restore an older state. The two numbers are always consecutive, and this is checked as well. The second bit of
+that number stays unprotected: then the log contains what an older state lacks, or the group refuses to start on it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ VERIFIED_AT_ONCE_BYTES = 64 * 1024 * 1024
 
 
 def check_structure(directory: Path) -> None:
-    """Raises StoreCorrupt. Never hands the file to LMDB. The file must be at rest."""
+    """Raises StoreCorrupt. LMDB does not open the file. The file must be at rest."""
     problem = problem_of(directory)
     if problem is not None:
         raise StoreCorrupt(f"the store in {directory} is damaged: {problem}. {REMEDY}")
 
 
 def check_values(file: LmdbFile) -> None:
-    """Raises StoreCorrupt unless every value carries its checksum, and a look-up of its key finds it.
+    """Raises StoreCorrupt unless every value matches its checksum, and a look-up of its key finds it.
 
     A scan follows the leaves; a look-up follows the separators of the branches, which have no checksum.
     """
@@ -51,7 +51,7 @@ def check_values(file: LmdbFile) -> None:
 
 
 def check_at_rest(directory: Path) -> None:
-    """Both, of a file that nobody uses. Raises StoreCorrupt, StoreFailed."""
+    """Both checks, of a file that no process uses. Raises StoreCorrupt, StoreFailed."""
     check_structure(directory)
     file = LmdbFile(directory, read_only=True)
     try:
@@ -61,7 +61,7 @@ def check_at_rest(directory: Path) -> None:
 
 
 class Verification:
-    """A child process that verifies the file in `directory`, which is at rest until `outcome` has said True."""
+    """A child process that verifies the file in `directory`, which must be at rest until `outcome` returns True."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -75,7 +75,7 @@ class Verification:
         )
 
     def outcome(self) -> bool:
-        """False while it runs. Raises StoreCorrupt or StoreFailed when the file is not sound, or nobody knows."""
+        """False while it runs. Raises StoreCorrupt if the file is damaged, StoreFailed if it could not be verified."""
         process = self._process
         if process is None:
             return True
@@ -100,7 +100,7 @@ class Verification:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit 0: sound; 1: damaged, and how."""
+    """Exit 0: sound; 1: damaged, with the fault on stdout."""
     try:
         check_at_rest(Path(arguments[0]))
     except StoreCorrupt as error:

@@ -1,7 +1,7 @@
-"""How the layers in memory get into the file: one transaction, begun and committed in the thread of the disk.
+"""Writes the layers in memory to the file: one transaction, begun and committed in the disk thread.
 
-The puts happen in the event loop's thread, sorted, in slices of about a millisecond with the loop's other work in
-between. The layers must not change meanwhile.
+The event loop's thread does the puts, sorted, in slices of about a millisecond, yielding in between. The layers must
+not change meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Item = tuple[bytes, bytes | None]
 
 
 async def commit_layers(file: LmdbFile, thread: DiskThread, layers: Sequence[Layer]) -> None:
-    """Return when they are durable. Raises lmdb.Error, and the file is as it was."""
+    """Return when they are durable. Raises lmdb.Error, with the file unchanged."""
     for layer in layers:
         for _ in layer.sort_in_slices():
             await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def _put(file: LmdbFile, txn: Any, table: Table, layer: Layer) -> None:
 
 
 def _slices(layer: Layer) -> Iterator[list[Item]]:
-    """All of it in order, so many items and bytes at a time, one item at least."""
+    """All items in order, in slices bounded by number and bytes, at least one item each."""
     keys, values = layer.keys(), layer.values
     start = 0
     while start < len(keys):
@@ -57,6 +57,6 @@ def _slices(layer: Layer) -> Iterator[list[Item]]:
 
 
 def _fitting(chunk: list[Item]) -> int:
-    """How many of the first items reach SLICE_BYTES."""
+    """How many of the first items fill SLICE_BYTES."""
     sizes = accumulate(len(value or b"") for _, value in chunk)
     return next(number for number, size in enumerate(sizes, 1) if size > SLICE_BYTES)

@@ -1,7 +1,7 @@
-"""When the writes in memory are due to go into the file. Pure.
+"""Decides when the writes in memory are flushed to the file. Pure.
 
-A flush costs an fsync and the copying of every page that it touches, so it pays to wait; what waits costs memory,
-and is replayed from the log after a crash.
+A flush costs an fsync and copies every page that it touches, so it pays to wait; waiting costs memory, and replay from
+the log after a crash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """Due when one of the bounds is reached. `age_s`: since the first write that waits was noticed."""
+    """Due when one of the limits is reached. `age_s`: since the first unflushed write was noticed."""
 
     entries_max: int = 65_536
     bytes_max: int = 16 * 1024 * 1024

@@ -1,10 +1,10 @@
-"""The events of the retained revisions: written (plain puts: `plain_put_batch.py`), and read by watches, reads in the
-past and digests.
+"""The events of the retained revisions: written (plain puts: `plain_put_batch.py`), and read by watches, reads at older
+revisions and digests.
 
-Every event carries the row that it replaced. So the version of a key at revision r is in KEY, or it is what the oldest
-event of the key after r has replaced; and since r is not below MM, no compaction has removed that event. The way
-there goes back from row to row, and in longer jumps: each row knows a milestone, one of every 64 rows of its key, and
-a milestone knows the one before it. For n events since r that is n/64 + 64 steps at most.
+Every event contains the row that it replaced. So the version of a key at revision r is in KEY, or is the row replaced
+by the oldest event of the key after r; since r is not below MM, no compaction has removed that event. The search goes
+back from row to row, with longer jumps: each row points to a milestone, one of every 64 rows of its key, and a
+milestone to the previous one. For n events since r that is at most n/64 + 64 steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class History:
         self._open: list[Event] = []
         self._last: Block | None = None
         self.blocks_read = 0
-        """To find events, so far: what reads in the past cost beside their rows, about 12 us each."""
+        """Blocks read so far to find events: the additional cost of reads at older revisions, about 12 us each."""
 
     def reload(self) -> None:
         """The tables were replaced."""
@@ -47,7 +47,7 @@ class History:
 
     @property
     def next_sub(self) -> int:
-        """How many events the revision has so far that is being written."""
+        """The number of events so far of the revision that is being written."""
         return len(self._open)
 
     def add(self, row: bytes, replaced: bytes) -> None:
@@ -55,7 +55,7 @@ class History:
         self._open.append((row, replaced))
 
     def close(self) -> None:
-        """The revision is complete, if it has begun: `state` moves to it."""
+        """Complete the revision, if it has begun: `state` moves to it."""
         if not self._open:
             return
         state = self._state
@@ -68,7 +68,7 @@ class History:
         self._open.clear()
 
     def _fitting(self, first: int) -> int:
-        """Behind the last event, from `first` on, that goes into one block."""
+        """The index after the last event, from `first` on, that fits into one block."""
         size, stop = 0, first
         while stop < len(self._open) and size < BLOCK_BYTES:
             size += sum(map(len, self._open[stop]))
@@ -88,14 +88,14 @@ class History:
     # Reading
 
     def event(self, revision: int, sub: int) -> Event:
-        """(row, the row that it replaced). Raises StoreCorrupt: it must be there."""
+        """(row, the row that it replaced). The event must exist; raises StoreCorrupt otherwise."""
         if revision > self._state.revision:
             return self._open[sub]
         block = self._block_of(revision, sub)
         return block.event(block.number_of(revision, sub) or 0)
 
     def _block_of(self, revision: int, sub: int) -> Block:
-        """The one that was read last is kept, for neighbours are asked for in turn. Raises StoreCorrupt."""
+        """Caches the last block, because neighbouring events are read in succession. Raises StoreCorrupt."""
         if self._last is not None and self._last.number_of(revision, sub) is not None:
             return self._last
         for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, sub), None):
@@ -108,7 +108,7 @@ class History:
         raise missing(revision, sub)
 
     def version_at(self, row: bytes, revision: int) -> bytes:
-        """The row of the same key as of `revision`, which is not below MM: empty where there was none."""
+        """The row of the same key as of `revision`, which is not below MM; empty if the key did not exist."""
         while row:
             sub, jump, jump_sub, _, mod, *_ = ROW.unpack_from(row)
             if mod <= revision:
@@ -131,9 +131,9 @@ class History:
         raise missing(expected, 0)
 
     def contents(self, first: int, last: int) -> Iterator[tuple[int, list[bytes]]]:
-        """As `revisions`, quicker, of each event only what its leaf is made of: block by block.
+        """As `revisions`, faster, with only the hashed content of each event: block by block.
 
-        A block has a part of one revision, or events of which each is a revision.
+        A block has either a part of one revision, or events that are one revision each.
         """
         revision, found = max(first, FIRST_REVISION + 1), list[bytes]()
         if revision > last:
@@ -169,7 +169,7 @@ class History:
         return self._until(revision)[0] if self._is_retained(revision) else None
 
     def garbage_at(self, revision: int) -> int:
-        """The cost of all versions that were superseded up to and with a retained revision."""
+        """The cost of all versions superseded up to and including a retained revision."""
         return self._until(revision)[1] if self._is_retained(revision) else 0
 
     def clock_ms_at(self, revision: int) -> int | None:

@@ -1,7 +1,7 @@
-"""What the leader proposes by itself: expired leases, retention, forgotten results, the end of an alarm, ticks.
+"""The leader's own proposals: expired leases, retention, eviction of results, clearing the alarm, ticks.
 
-Decided from replicated state and the leader's clock alone; executed only through the log, where each command is checked
-again. So a leader that is wrong, late or repeats itself does no harm.
+They depend only on replicated state and the leader's clock, and are executed only through the log, where each command
+is checked again. So a leader that is wrong, late or repeats a proposal does no harm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.metastore.requests import Command, Compact, DisarmAlarm, EvictResu
 from palisade.metastore.state import StoreState
 
 DISARM_PERCENT = 95
-"""The alarm ends below this part of the quota, so that it does not flutter."""
+"""The alarm is cleared below this part of the quota, so that it does not flap."""
 
 
 def due_commands(
@@ -26,7 +26,7 @@ def due_commands(
     retention: Retention,
     clock_ms: int,
 ) -> list[Command]:
-    """`clock_ms`: the replicated clock as the leader would stamp it now."""
+    """`clock_ms`: the replicated clock that the leader would stamp now."""
     due: list[Command] = []
     expired = leases.run_out(clock_ms, retention.expired_leases_max)
     if expired:

@@ -1,8 +1,8 @@
 """Leases: time to live for keys (M5).
 
-A lease and its deadline are replicated (LEASE), and so is which keys hang on it (LEASE_KEY). The deadline is a time of
-the replicated clock (`clock.py`); nothing here looks at another one. A lease that has run out still exists until a
-LeaseExpire of the leader removes it: so all replicas agree on the revision in which its keys vanish.
+A lease and its deadline are replicated (LEASE), as are the keys attached to it (LEASE_KEY). The deadline is a time of
+the replicated clock (`clock.py`), the only clock used here. An expired lease exists until a LeaseExpire of the leader
+removes it, so all replicas remove its keys in the same revision.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LEASE_COST_BYTES = 64
 
 
 class LeaseBook:
-    """Every lease by its id: (granted ttl in seconds, deadline in ms of the replicated clock).
+    """Every lease by id: (granted ttl in seconds, deadline in ms of the replicated clock).
 
-    The heap has one entry per lease and is corrected when its entry comes up, so that a keep-alive costs nothing.
+    The heap has one entry per lease, corrected when it reaches the top, so a keep-alive does not touch it.
     """
 
     __slots__ = ("_book", "_heap", "_state", "_tables")
@@ -62,7 +62,7 @@ class LeaseBook:
         return found
 
     def remaining_s(self, lease: int) -> int:
-        """Whole seconds left, as of the last applied stamp; 0 for one that has run out."""
+        """Whole seconds left at the last applied stamp; 0 for an expired lease."""
         return max(0, self.require(lease)[1] - self._state.clock_ms) // 1000
 
     def check_grant(self, lease: int, ttl_s: int, limits: Limits) -> None:
@@ -72,7 +72,7 @@ class LeaseBook:
             raise LeaseExists(f"lease {lease} exists already: choose another id, or 0 to let the store choose")
 
     def choose_id(self) -> int:
-        """An id that is free, never chosen before, and the same on every replica: the hash of a replicated count."""
+        """A free id that was never chosen before, the same on every replica: the hash of a replicated count."""
         while True:
             self._state.chosen_ids += 1
             place = LEASE_ID.pack(self._state.chosen_ids)
@@ -86,7 +86,7 @@ class LeaseBook:
         self._state.size += LEASE_COST_BYTES
 
     def keep_alive(self, lease: int) -> int:
-        """The full ttl again. Raises LeaseNotFound, also for one that has run out and only waits for its removal."""
+        """Restore the full ttl. Raises LeaseNotFound, also for an expired lease that is not removed yet."""
         ttl_s, deadline = self.require(lease)
         if deadline <= self._state.clock_ms:
             raise LeaseNotFound(f"lease {lease} has run out and is being removed: grant a new one")
@@ -99,18 +99,18 @@ class LeaseBook:
         self._tables.put(Table.LEASE, LEASE_ID.pack(lease), LEASE_VALUE.pack(ttl_s, deadline))
 
     def remove(self, lease: int) -> None:
-        """Its keys must be detached before."""
+        """Its keys must be detached first."""
         del self._book[lease]
         self._tables.delete(Table.LEASE, LEASE_ID.pack(lease))
         self._state.size -= LEASE_COST_BYTES
 
     def has_run_out(self, lease: int) -> bool:
-        """False for a lease that does not exist (any more)."""
+        """False for a lease that does not exist."""
         found = self._book.get(lease)
         return found is not None and found[1] <= self._state.clock_ms
 
     def run_out(self, clock_ms: int, count_max: int) -> tuple[int, ...]:
-        """At most `count_max` leases whose deadline is not after `clock_ms`."""
+        """At most `count_max` leases whose deadline is at or before `clock_ms`."""
         found: list[tuple[int, int]] = []
         while self._heap and self._heap[0][0] <= clock_ms and len(found) < count_max:
             noted, lease = self._heap[0]
@@ -126,13 +126,13 @@ class LeaseBook:
         return tuple(dict.fromkeys(lease for _, lease in found))
 
     def keys(self, lease: int) -> tuple[bytes, ...]:
-        """What hangs on it, in the order of the keys."""
+        """The attached keys, in key order."""
         start = LEASE_ID.pack(lease)
         end = LEASE_ID.pack(lease + 1)
         return tuple(sorted(key for _, key in self._tables.scan(Table.LEASE_KEY, start, end)))
 
     def move(self, key: bytes, old: int, new: int) -> None:
-        """A put attaches a key to its lease and takes it from its old one; a delete only takes it (`new` 0)."""
+        """A put attaches a key to its lease and detaches it from the old one; a delete only detaches it (`new` 0)."""
         if old == new:
             return
         name = key_hash(key)

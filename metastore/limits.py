@@ -1,8 +1,7 @@
-"""The limits of M8, and how long what is past is kept (M6).
+"""The limits of M8, and the retention times (M6).
 
-`Limits` take part in `apply`: they are the same on every replica, or the replicas diverge. `fingerprint` is what
-two nodes compare before they trust each other. `Retention` is read by the leader alone, who proposes what
-follows from it.
+`Limits` are part of `apply`: they must be the same on every replica, or the replicas diverge. Two nodes compare
+`fingerprint` before they trust each other. `Retention` is used by the leader alone, which proposes the consequences.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ class Limits:
     txn_operations_max: int = 1024
     txn_depth_max: int = 16
     quota_bytes: int = 8 * GIB
-    """Of the logical size: what the retained revisions hold, not what the files take."""
+    """Of the logical size: the content of the retained revisions, not the size of the files."""
     lease_ttl_s_max: int = 9_000_000_000
     client_bytes_max: int = 128
     client_results_max: int = 4096
-    """How far behind its newest sequence a client may still retry (M3)."""
+    """How far below its newest sequence a client may still retry (M3)."""
     client_results_bytes_max: int = 16 * MIB
     evicted_results_max: int = 16_384
-    """About how many sequences one EvictResults forgets: no command may stall the others."""
+    """About how many sequences one EvictResults removes: a command must not stall others."""
     pins_max: int = 256
     pin_ttl_ms_max: int = 10 * 60_000
     pin_life_ms_max: int = 60 * 60_000
 
     def fingerprint(self) -> str:
-        """Equal on two nodes if and only if they refuse the same things."""
+        """Equal on two nodes if and only if they refuse the same requests."""
         return ",".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What the leader proposes by itself. Ages are of the replicated clock, which stands still while nobody leads."""
+    """Proposals of the leader. Ages are of the replicated clock, which stands still while there is no leader."""
 
     history_age_ms: int = 3_600_000
     history_revisions: int = 100_000
     compaction_step_revisions: int = 1_000
-    """Retention moves MM in steps of this size, or when a tenth more than the age has gathered."""
+    """Retention moves MM in steps of this size, or when the excess is a tenth of the age."""
     client_idle_ms: int = 3_600_000
     tick_ms: int = 500
     expired_leases_max: int = 1_000
-    """How many leases one LeaseExpire names."""
+    """Maximum number of leases in one LeaseExpire."""

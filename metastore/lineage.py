@@ -1,11 +1,12 @@
-"""Which history a state belongs to: the id of its cluster, and the *generation*, which every break of history raises.
+"""The history that a state belongs to: the id of its cluster, and the *generation*, which every break of history
+raises.
 
-A break is what the log does not tell of: a backup is restored, or a new cluster is forced out of a minority. What was
-acknowledged may be gone after it, so whatever was copied from the state before (a node's vault, a cache) must not be
-taken for a part of what comes after. Whoever keeps a copy keeps the lineage with it and compares both numbers.
+A break is a change outside the log: a backup is restored, or a new cluster is forced from a minority. Acknowledged
+writes may be lost by it, so a copy of the earlier state (a node's vault, a cache) must not be taken for a part of the
+later one. Every copy therefore stores the lineage and compares both numbers.
 
-Both are replicated state: a record in META, changed by the log alone (or by a restore, before there is a log). The id
-is chosen at random by the first leader, so two clusters of one name differ. The generation never falls. Pure.
+Both are replicated state: a record in META, changed only by the log (or by a restore, before there is a log). The first
+leader chooses the id at random, so two clusters of the same name differ. The generation never falls. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def encode_lineage(lineage: Lineage) -> bytes:
 
 
 def decode_lineage(stored: bytes | None) -> Lineage:
-    """Of a store without the record: one that nobody has led yet. Raises StoreCorrupt."""
+    """A store without the record never had a leader. Raises StoreCorrupt."""
     if stored is None:
         return NOT_FOUNDED
     try:
@@ -48,7 +49,7 @@ def decode_lineage(stored: bytes | None) -> Lineage:
         cluster_id, generation = None, None
     if type(cluster_id) is not str or type(generation) is not int or generation < FIRST_GENERATION:
         raise StoreCorrupt(
-            f"the record of the store's lineage is no lineage: {stored[:64]!r}. Let the node join again with an empty "
+            f"the record of the store's lineage is malformed: {stored[:64]!r}. Let the node join again with an empty "
             "data directory, or restore a backup"
         )
     return Lineage(cluster_id, generation)

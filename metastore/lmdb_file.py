@@ -1,8 +1,8 @@
-"""The LMDB file below the store: opened and judged, read through one snapshot, written in transactions.
+"""The LMDB file below the store: opened and verified, read through one snapshot, written in transactions.
 
-One LMDB table per `Table`, and one more for what the file says of itself (format, a random name of this file).
-LMDB always commits with its full syncs; py-lmdb 3 checks the structure of every page that it touches, so damage
-raises instead of crashing the process; the values carry checksums of their own (`palisade/base/checksums.py`).
+One LMDB table per `Table`, and one for records about the file itself (format, a random name). LMDB always commits with
+full syncs; py-lmdb 3 checks the structure of every page that it touches, so damage raises instead of crashing the
+process; values have their own checksums (`palisade/base/checksums.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT_VERSION = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
 SMALL_ROWS_MAX = PEEK_BYTES // 2048
-"""So many rows of half a page at most, taken at once without looking at the size of each."""
+"""So many rows of at most half a page are fetched at once without checking the size of each."""
 _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
 
 
@@ -68,7 +68,7 @@ class LmdbFile:
         return value if stored is key else long_keys.split(value)[1]
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, Any]:
-        """The values of those keys that exist; one key at least."""
+        """The values of the existing ones of the keys; at least one key."""
         short = max(map(len, keys)) <= long_keys.PREFIX_BYTES
         try:
             with self.reader.cursor(self._tables[table]) as cursor:
@@ -85,8 +85,8 @@ class LmdbFile:
         return long_keys.in_order(items, start, end, reverse)
 
     def peek(self, table: Table, start: bytes, end: bytes | None, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """About `limit` rows (`in_bounds`), their values still sealed or not, no checksum is looked at; and whether
-        there may be more."""
+        """About `limit` rows (`in_bounds`), with values that are neither verified nor unsealed; and whether there may
+        be more."""
         try:
             with self.reader.cursor(self._tables[table]) as cursor:
                 found = cursor.set_range(start) if len(start) <= long_keys.PREFIX_BYTES else False
@@ -102,7 +102,7 @@ class LmdbFile:
     def _bounded(
         self, table: Table, rows: Iterator[tuple[bytes, bytes]], limit: int
     ) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """As `in_bounds`. A row that is larger than half a page has pages of its own: where none has, all are small."""
+        """As `in_bounds`. A row larger than half a page has overflow pages: without such pages all rows are small."""
         if limit > SMALL_ROWS_MAX or self.reader.stat(self._tables[table])["overflow_pages"]:
             return in_bounds(rows, limit)
         found = list(islice(rows, limit))
@@ -111,7 +111,7 @@ class LmdbFile:
     def stored_items(
         self, txn: Any, table: Table, start: bytes, end: bytes | None, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """(stored key, stored value), verified, with start <= key < end, both as they are stored."""
+        """(stored key, stored value), verified, with start <= key < end, in stored form."""
         try:
             with txn.cursor(self._tables[table]) as cursor:
                 if not reverse:
@@ -129,7 +129,7 @@ class LmdbFile:
             raise self.failure(error) from error
 
     def finder(self, table: Table) -> Callable[[bytes], bool]:
-        """Whether a look-up of a stored key finds it; until the next `renew`."""
+        """A function that checks whether a look-up finds a stored key; valid until the next `renew`."""
         find: Callable[[bytes], bool] = self.reader.cursor(self._tables[table]).set_key
         return find
 
@@ -145,13 +145,13 @@ class LmdbFile:
         return entries
 
     def begin(self) -> Any:
-        """A write transaction; it ends in the thread in which it began."""
+        """A write transaction; it must end in the thread in which it began."""
         return self.env.begin(write=True)
 
     def put_items(
         self, txn: Any, table: Table, items: Iterable[tuple[bytes, bytes | None]], append: bool = False
     ) -> None:
-        """Keys and values of the caller's; None deletes. `append`: all are behind what the table holds."""
+        """Keys and values in the caller's form; None deletes. `append`: all are after the last key of the table."""
         puts, deletes = [], []
         for key, value in items:
             if value is None:
@@ -167,31 +167,31 @@ class LmdbFile:
             txn.delete(key, db=database)
 
     def renew(self) -> None:
-        """Read what was committed by now."""
+        """Read the latest commit."""
         self.reader.abort()
         self.reader = self.env.begin()
 
     def grow(self) -> None:
-        """Twice the room; the file takes only what is used of it. Ends every read transaction of this process."""
+        """Double the map; the file occupies only the used part. Ends every read transaction of this process."""
         self.epoch += 1
         self.reader.abort()
         double_room(self.env)
         self.reader = self.env.begin()
 
     def ensure_room(self, size_bytes: int) -> None:
-        """Grow unless the next transaction may take so much."""
+        """Grow unless the next transaction can take so many bytes."""
         while self.used_bytes() + size_bytes > self.env.info()["map_size"]:
             self.grow()
 
     def used_bytes(self) -> int:
-        """What the file has grown to, free pages included."""
+        """The size that the file has reached, free pages included."""
         return used_bytes(self.env)
 
     def read_progress(self) -> list[Any] | None:
         return self._read_about(_PROGRESS)
 
     def write_progress(self, txn: Any, progress: Sequence[Any] | None) -> None:
-        """A small record of the caller's own, moved in the same transaction as what it is about."""
+        """A small record of the caller, updated in the same transaction as the data that it describes."""
         if progress is None:
             txn.delete(_PROGRESS, db=self._about)
         else:
@@ -227,7 +227,7 @@ class LmdbFile:
         except DAMAGE as error:
             raise StoreCorrupt(
                 f"{data} is not a store that this program can read ({error}): give the node its own data directory. "
-                f"If this is one, it is damaged. {REMEDY}"
+                f"If it is a store, it is damaged. {REMEDY}"
             ) from error
         except (lmdb.Error, OSError) as error:
             raise StoreFailed(f"{data} can't be opened: {error}. Make it writable, or choose another") from error

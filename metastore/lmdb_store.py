@@ -1,17 +1,17 @@
-"""The ordered map on disk, written behind: applying never waits for a disk, and the file is sound at every moment.
+"""The ordered map on disk, with deferred writes: applying never waits for a disk, and the file is always consistent.
 
-Three layers, the upper one counts: what was written since the last flush began (`live`), what is being flushed
-(`frozen`), and the file. What makes it right:
+Three layers, the upper one takes precedence: writes since the last flush began (`live`), writes being flushed
+(`frozen`), and the file. Reasons for correctness:
 
-- A flush takes everything that was written before some turn of the event loop, in one LMDB transaction. Batches are
-  applied within one turn, so the file always holds the state after some batch, and META's applied record with it.
-- The file is never opened without LMDB's own syncs. A crash loses the upper layers, which the log of the group still
-  has: it is compacted up to `durable` only.
-- The transaction begins and ends in a thread of its own (LMDB's lock belongs to a thread); the puts are done by the
-  event loop's thread, in slices: a second thread that puts would fight for the interpreter's lock at every item.
-- Nothing is written into a file that was not verified as a whole since it was opened (`file_verification.py`).
+- A flush writes everything that was written before some turn of the event loop, in one LMDB transaction. Batches are
+  applied within one turn, so the file always has the state after some batch, and META's applied record with it.
+- The file is never opened without LMDB's syncs. A crash loses the upper layers, which the log of the group still has:
+  it is compacted only up to `durable`.
+- The transaction begins and ends in its own thread (LMDB's lock belongs to a thread). The event loop's thread does the
+  puts, in slices: a second thread would compete for the interpreter's lock at every item.
+- Nothing is written to a file that was not verified as a whole since it was opened (`file_verification.py`).
 
-What fails stops the node (StoreFailed, StoreCorrupt); no half-flushed state is ever visible, on disk or in memory.
+A failure stops the node (StoreFailed, StoreCorrupt); a half-flushed state is never visible, on disk or in memory.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _ABSENT: Any = object()
 
 
 class LmdbStore(Owned):
-    """An `OrderedMap` in the directory `path`, which is made where it does not exist. One event loop owns it.
+    """An `OrderedMap` in the directory `path`, created if missing. One event loop owns it.
 
-    `map_bytes` is the address space to begin with; it grows by itself. Files up to `verified_at_once_bytes` are
-    verified before they are used, larger ones meanwhile. Raises StoreFailed (in use, can't be written, I/O error)
-    and metastore.errors.StoreCorrupt (damaged, foreign, newer format).
+    `map_bytes` is the initial address space; it grows as needed. Files up to `verified_at_once_bytes` are verified
+    before they are used, larger ones during use. Raises StoreFailed (in use, not writable, I/O error) and
+    metastore.errors.StoreCorrupt (damaged, foreign, newer format).
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class LmdbStore(Owned):
                 rows = [row for row in merged_rows if row[1] is not None]
         return rows, behind
 
-    # What of it is on disk
+    # Durability
 
     @property
     def applied(self) -> tuple[int, int]:
-        """(index, term) of META's applied record as it is now."""
+        """(index, term) of META's present applied record."""
         return decode_applied(self.get(Table.META, APPLIED_KEY))
 
     @property
@@ -172,7 +172,7 @@ class LmdbStore(Owned):
         return sum(layer.bytes for layer in self._live)
 
     def needs_flush(self, now: float) -> bool:
-        """By the policy; `now` in seconds of any clock that does not go back."""
+        """According to the policy; `now` in seconds of any monotonic clock."""
         entries = self.waiting_entries
         if entries == 0:
             self._waiting_since = None
@@ -182,9 +182,9 @@ class LmdbStore(Owned):
         return self._policy.is_due(entries, self.waiting_bytes, now - self._waiting_since)
 
     async def flush(self) -> None:
-        """Return when everything that was written before the call is in the file. Raises what stops the node.
+        """Return when everything written before the call is in the file. Raises errors that stop the node.
 
-        It goes on to its end when the caller is cancelled.
+        It continues if the caller is cancelled.
         """
         await asyncio.shield(asyncio.ensure_future(self._flush()))
 
@@ -208,7 +208,7 @@ class LmdbStore(Owned):
                 await self.flush()
 
     def close(self) -> None:
-        """What is not flushed is dropped, as in a crash: `flush` first for a quick next start."""
+        """Drops unflushed writes, as in a crash: `flush` first for a quick next start."""
         if self._closed:
             return
         self._closed = True
@@ -222,19 +222,19 @@ class LmdbStore(Owned):
     # Snapshots
 
     async def open_snapshot(self) -> StoreSnapshotReader:
-        """The state of `durable`, after a flush, read while the store goes on. Close it: it keeps the file growing."""
+        """The state of `durable`, after a flush, read while the store continues. Close it: it makes the file grow."""
         await self.flush()
         return open_source(self.file, self.durable)
 
     def receive_snapshot(self, meta: SnapshotMeta) -> StoreSnapshotWriter:
-        """One at a time. It goes on with what an earlier writer for the same snapshot has left."""
+        """One at a time. Continues an earlier transfer of the same snapshot."""
         if self._writer is not None:
             self._writer.close()
         self._writer = StoreSnapshotWriter(self.directory, meta, self._replace)
         return self._writer
 
     async def _replace(self) -> None:
-        """Make the complete `incoming` directory the content; nothing of before is left."""
+        """Make the complete `incoming` directory the content, replacing everything."""
         async with self._flushing:
             self._check_usable()
             self._failure = StoreFailed("the store is being replaced by a snapshot")
@@ -242,7 +242,7 @@ class LmdbStore(Owned):
             try:
                 self.directory.swap()
             except OSError as error:
-                raise StoreFailed(f"a received snapshot can't become the store: {error}. Restart the node") from error
+                raise StoreFailed(f"a received snapshot cannot become the store: {error}. Restart the node") from error
             self.file = LmdbFile(self.directory.current, map_bytes=self._map_bytes)
             self._verified()
             self._live, self._frozen = new_layers(), new_layers()
@@ -270,7 +270,7 @@ class LmdbStore(Owned):
         return file
 
     def _judge_incoming(self) -> None:
-        """A transfer that a crash has interrupted is taken up again only on what is sound."""
+        """A transfer interrupted by a crash is continued only if its file is sound."""
         try:
             if self.directory.incoming.exists():
                 check_at_rest(self.directory.incoming)
@@ -279,7 +279,7 @@ class LmdbStore(Owned):
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise StoreFailed("the store has failed before: restart the node") from self._failure
+            raise StoreFailed("the store has failed: restart the node") from self._failure
         if self._closed:
             raise StoreFailed("the store is closed")
 

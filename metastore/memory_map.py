@@ -1,4 +1,4 @@
-"""The ordered map in memory: a dict per table, and its sorted keys, made when a scan needs them.
+"""The ordered map in memory: a dict per table, with its sorted keys created when a scan needs them.
 
 For the simulator and for tests; the same contract as `LmdbStore` (`tests/contracts/`).
 """
@@ -51,7 +51,7 @@ class MemoryTable:
         self._added = set()
 
     def keys(self) -> list[bytes]:
-        """Every key in order. A few new ones are inserted, many are sorted in (sorting runs is nearly linear)."""
+        """Every key in order. A few new ones are inserted; many are merged by sorting, which is nearly linear."""
         if len(self._added) <= FEW_KEYS:
             for key in self._added:
                 insort(self._keys, key)
@@ -103,7 +103,7 @@ class MemoryMap(Owned):
         return rows, rows[-1][0] + b"\0" if more else None
 
     def content(self) -> list[dict[bytes, bytes]]:
-        """A copy of every table, as it would be saved."""
+        """A copy of every table, as a flush would store it."""
         self.owner.saving()
         return [dict(table.values) for table in self._tables]
 

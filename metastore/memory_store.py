@@ -1,4 +1,4 @@
-"""The store without a disk, for the simulator: what is flushed survives `crash`, and snapshots are the real stream."""
+"""The store without a disk, for the simulator: flushed data survives `crash`, and snapshots are the real stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Content = list[dict[bytes, bytes]]
 
 
 class MemoryStore(MemoryMap):
-    """The face of `LmdbStore`. `name` tells the snapshots of one store from those of another."""
+    """The interface of `LmdbStore`. `name` distinguishes the snapshots of several stores."""
 
     def __init__(self, name: str = "memory") -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class MemoryStore(MemoryMap):
         self._flushes += 1
 
     def crash(self) -> None:
-        """Lose everything that was not flushed."""
+        """Lose everything unflushed."""
         self.replace_content(self._disk)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class MemorySnapshotWriter:
             self._assembly.check_whole()
             applied = decode_applied(self._content[Table.META].get(APPLIED_KEY))
             if sum(map(len, self._content)) != self._assembly.rows or applied != (self._meta.index, self._meta.term):
-                raise SnapshotInvalid(f"the snapshot {self._meta.id} does not hold what it announced")
+                raise SnapshotInvalid(f"the content of the snapshot {self._meta.id} differs from its announcement")
         except SnapshotInvalid:
             self.abort()
             raise

@@ -1,8 +1,8 @@
 """Which version of a key is readable at a revision (M1).
 
-Every look-up starts at KEY, which has the latest row of each key, whole. Only a read in the past whose key has changed
-since goes on, to the events after that revision (`history.py`). Compaction may or may not have removed what is below
-MM already: nothing here depends on it, because a tombstone reads as no key.
+Every look-up starts at KEY, which has the latest row of each key. Only a read at an older revision of a key that has
+changed since continues to the events after that revision (`history.py`). The progress of compaction below MM does not
+matter, because a tombstone reads as no key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from palisade.metastore.state import StoreState
 
 
 class StoreView(NamedTuple):
-    """What reads look at."""
+    """The parts of the store that reads use."""
 
     tables: OrderedMap
     state: StoreState
@@ -29,7 +29,7 @@ class StoreView(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A live version; its value is only taken out of the row where somebody wants it."""
+    """A live version; its value is extracted from the row only on demand."""
 
     key: bytes
     row: bytes
@@ -47,12 +47,12 @@ class Found(NamedTuple):
 
 
 def end_of(range_end: bytes) -> bytes | None:
-    """The exclusive end of a scan; None for every key from the start on."""
+    """The exclusive end of a scan; None: no upper bound."""
     return None if range_end == FROM_KEY else range_end
 
 
 def read_revision(state: StoreState, revision: int) -> int | None:
-    """None for the latest state. Raises Compacted and FutureRevision. Zero and less mean the latest, as in etcd."""
+    """None for the latest state. Raises Compacted and FutureRevision. Zero and negative mean the latest, as in etcd."""
     if revision <= 0:
         return None
     if revision > state.revision:
@@ -72,7 +72,7 @@ def compacted(revision: int, minimal_revision: int) -> Compacted:
 
 
 def found_in(key: bytes, row: bytes) -> Found | None:
-    """None for a tombstone, and for no row at all."""
+    """None for a tombstone or a missing row."""
     if not row:
         return None
     _, _, _, _, mod, create, version, lease, _, _ = ROW.unpack_from(row)
@@ -80,7 +80,7 @@ def found_in(key: bytes, row: bytes) -> Found | None:
 
 
 def find(view: StoreView, key: bytes, revision: int | None) -> Found | None:
-    """One key; `revision` as `read_revision` gives it."""
+    """One key; `revision` as returned by `read_revision`."""
     row = view.tables.get(Table.KEY, key)
     if row is None:
         return None
@@ -88,7 +88,7 @@ def find(view: StoreView, key: bytes, revision: int | None) -> Found | None:
 
 
 def find_range(view: StoreView, key: bytes, range_end: bytes, revision: int | None) -> Iterator[Found]:
-    """Every live version of [key, range_end) in the order of the keys."""
+    """Every live version of [key, range_end) in key order."""
     if not range_end:
         found = find(view, key, revision)
         if found is not None:
@@ -102,12 +102,12 @@ def find_range(view: StoreView, key: bytes, range_end: bytes, revision: int | No
 
 
 def count_live(tables: OrderedMap, key: bytes, range_end: bytes) -> int:
-    """How many keys of [key, range_end) exist now."""
+    """The number of live keys in [key, range_end)."""
     return sum(1 for _, row in tables.scan(Table.KEY, key, end_of(range_end)) if not is_tombstone(row))
 
 
 def get(tables: OrderedMap, key: bytes) -> KeyValue | None:
-    """The latest version of one key: the shortest way, for the many reads that want just this."""
+    """The latest version of one key: the shortest path, for the most frequent read."""
     row = tables.get(Table.KEY, key)
     if row is None or is_tombstone(row):
         return None

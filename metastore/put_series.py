@@ -1,8 +1,8 @@
-"""Plain puts of one client that follow each other, as one command: what they have in common is said once.
+"""Consecutive plain puts of one client as one command: their common fields are encoded once.
 
-A series is a way of writing, not a transaction: each of its puts has a revision, a request id and a result of its
-own, and is applied as if it had come alone. [PUT_SERIES, [client, first sequence] or nil, [key, value, key, value,
-...]]; the sequences of the others count on. Pure.
+A series is an encoding, not a transaction: each of its puts has its own revision, request id and result, and is applied
+as if it had come alone. [PUT_SERIES, [client, first sequence] or nil, [key, value, key, value, ...]]; the sequences of
+the others follow consecutively. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_request_id(request_id: Any, puts: int) -> bool:
 
 
 def keeps_limits(fields: Sequence[Any], limits: Limits) -> bool:
-    """Whether nothing is wrong with any put of a series."""
+    """Whether every put of a series is within the limits."""
     _, request_id, contents = fields
     if request_id is not None and not (request_id[0].isascii() and 1 <= len(request_id[0]) <= limits.client_bytes_max):
         return False
@@ -59,7 +59,7 @@ def are_bytes(contents: Sequence[Any]) -> bool:
 
 
 def singles(fields: Sequence[Any], first: int = 0) -> list[list[Any]]:
-    """The puts of a series from number `first` on, as the msgpack values of commands."""
+    """The puts of a series from index `first` on, as msgpack values of commands."""
     _, request_id, contents = fields
     pairs = zip(contents[2 * first :: 2], contents[2 * first + 1 :: 2], strict=True)
     if request_id is None:
@@ -69,14 +69,14 @@ def singles(fields: Sequence[Any], first: int = 0) -> list[list[Any]]:
 
 
 def result_of(wires: Sequence[Wire]) -> Wire:
-    """The results of its puts as one; short where all were put, each with the revision after the one before."""
+    """The results of its puts as one; in short form if all were put, with consecutive revisions."""
     first = wires[0][1] if wires[0][0] == PUT else 0
     regular = all(wire == (PUT, first + number) for number, wire in enumerate(wires))
     return (SERIES, first, len(wires)) if first and regular else (EACH, tuple(wires))
 
 
 def results_in(wire: Sequence[Any]) -> list[Sequence[Any]] | None:
-    """What `result_of` was made of; None for the result of another command."""
+    """The results that `result_of` has combined; None for the result of another command."""
     if wire[0] == SERIES:
         return [(PUT, revision) for revision in range(wire[1], wire[1] + wire[2])]
     return list(wire[1]) if wire[0] == EACH else None

@@ -1,8 +1,8 @@
-"""A range read with every option of etcd's: filters, sort, limit, count (M1).
+"""A range read with all options of etcd: filters, sort, limit, count (M1).
 
-The order of the steps is etcd's, and can be seen in its answers: `count` is of all that exist in the range, before
-the filters; the filters come before the sort, the sort before the limit. A limit without order or filter stops the
-collection early, even where a sort target is given: then only what was collected is sorted.
+The order of the steps is etcd's and visible in the answers: `count` is of all existing keys in the range, before the
+filters; filters apply before the sort, the sort before the limit. A limit without order or filter stops the collection
+early, even with a sort target: then only the collected keys are sorted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SortKey = Callable[[Found], Any]
 
 
 def read_range(view: StoreView, request: Range, header_revision: int) -> RangeResult:
-    """`header_revision`: what the answer says as the revision of the store. Raises Compacted, FutureRevision."""
+    """`header_revision`: the store's revision in the answer. Raises Compacted, FutureRevision."""
     revision = read_revision(view.state, request.revision)
     if not request.range_end and is_plain(request):
         return read_one(view, request, revision, header_revision)
@@ -55,7 +55,7 @@ def read_one(view: StoreView, request: Range, revision: int | None, header_revis
 
 
 def collect(view: StoreView, request: Range, revision: int | None) -> tuple[list[Found], int]:
-    """What the filters, sort and limit choose from, and the count of all that exist."""
+    """The input of filters, sort and limit, and the count of all existing keys."""
     if request.count_only:
         return [], count_range(view, request, revision)
     needs_all = request.sort_order is not SortOrder.NONE or has_filter(request)
@@ -66,7 +66,7 @@ def collect(view: StoreView, request: Range, revision: int | None) -> tuple[list
 
 
 def count_range(view: StoreView, request: Range, revision: int | None) -> int:
-    """Without looking at any event where the latest state is asked for."""
+    """Without reading events for the latest state."""
     if revision is not None or not request.range_end:
         return sum(1 for _ in find_range(view, request.key, request.range_end, revision))
     if request.key == FROM_KEY == request.range_end:
@@ -92,7 +92,7 @@ SORT_KEYS: dict[SortTarget, SortKey] = {
 
 
 def sort(found: list[Found], request: Range) -> list[Found]:
-    """Ties stay in the order of the keys. Another target than the key sorts ascending where no order is given."""
+    """Ties stay in key order. A target other than the key sorts ascending if no order is given."""
     if request.sort_order is SortOrder.NONE and request.sort_target is SortTarget.KEY:
         return found
     key = SORT_KEYS.get(request.sort_target, lambda item: item.value)

@@ -1,4 +1,4 @@
-"""The bytes of the tables: every layout in one place, all integers big-endian.
+"""The layouts of the tables, all in one place; integers are big-endian.
 
 A *row* is one version of a key, or the tombstone that a delete leaves. KEY has the latest row of each key, so reading
 one key is one look-up. Its *pointer* is revision and sub, the number of the event in its revision.
@@ -6,10 +6,10 @@ one key is one look-up. Its *pointer* is revision and sub, the number of the eve
     link      sub; the jump: pointer of an older row of this key; how many rows ago that was   (see `history.py`)
     content   mod revision, create revision, version (0: a tombstone), lease, sizes of key and value; key, value
 
-A *leaf* is the hash of the content alone (`row[LINK_BYTES:]`), which a vault has as well as a replica.
+A *leaf* is the hash of the content alone (`row[LINK_BYTES:]`), which vaults have as well as replicas.
 
-REVISION holds the events in blocks (`block.py`). An event is the row that was written, and behind it the row that it
-replaced: so every version that a retained revision can read is in a block of a later revision, or in KEY.
+REVISION holds the events in blocks (`block.py`). An event is the written row followed by the row that it replaced. So
+every version that a retained revision can read is in a block of a later revision, or in KEY.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ KEY_BYTES_AT = ROW.size - 6
 POINTER = Struct(">QI")
 REVISION = Struct(">Q")
 JUMP_ROWS = 64
-"""Every so many rows of a key one is a milestone, to which the jumps of the rows after it lead."""
+"""The interval of milestones among the rows of a key; the jumps of later rows lead to them."""
 
 PIN_PREFIX, PIN_END = b"pin/", b"pin0"
-"""The pins in META: their ids follow."""
+"""The pins in META: their ids follow the prefix."""
 VERSION_OVERHEAD_BYTES = 200
-"""What a version costs beside its key (twice) and its value."""
+"""The cost of a version besides its key (twice) and its value."""
 
 
 def key_hash(key: bytes) -> bytes:
-    """16 bytes that stand for a key or an id: cryptographic, for two with the same hash would be taken for one."""
+    """16 bytes that stand for a key or an id: cryptographic, because equal hashes are taken for equal keys."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 def cost_of(key: bytes, value: bytes) -> int:
-    """The logical size of one version, in bytes: the same on every replica, whatever its files look like (M8)."""
+    """The logical size of one version, in bytes: equal on every replica, independent of its files (M8)."""
     return 2 * len(key) + len(value) + VERSION_OVERHEAD_BYTES
 
 
@@ -61,7 +61,7 @@ class StoredRow(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """A tombstone costs nothing: deleting must never be what a full store can't afford."""
+        """A tombstone costs nothing: a full store must always accept deletes."""
         return cost_of(self.key, self.value) if self.version else 0
 
     def as_key_value(self) -> KeyValue:
@@ -79,14 +79,14 @@ def unpack_row(packed: bytes) -> StoredRow:
 
 
 def row_size(packed: bytes, start: int = 0) -> int:
-    """How long the row is that begins at `start`, without what follows it."""
+    """The length of the row that begins at `start`, without trailing bytes."""
     key_bytes = int.from_bytes(packed[start + KEY_BYTES_AT : start + KEY_BYTES_AT + 2], "big")
     value_bytes = int.from_bytes(packed[start + KEY_BYTES_AT + 2 : start + ROW.size], "big")
     return ROW.size + key_bytes + value_bytes
 
 
 def content_leaf(version: KeyValue) -> int:
-    """The leaf of a version that came without its row, such as one of the change feed."""
+    """The leaf of a version without its row, such as one of the change feed."""
     numbers = (version.mod_revision, version.create_revision, version.version, version.lease)
     head = ROW.pack(0, 0, 0, 0, *numbers, len(version.key), len(version.value))
     return leaf_of(head[LINK_BYTES:] + version.key + version.value)

@@ -1,4 +1,4 @@
-"""The checksums of the store's rows, and the error of a row that fails its own. Pure."""
+"""The checksums of the store's rows, and the error for a mismatch. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.ordered_map import Table
 
 REMEDY = (
-    "This node's copy of the store can't be trusted any more: stop the node, remove its data directory, and start it "
-    "with --join, so that it comes back as a new member and gets everything from the others. If no majority of "
+    "This node's copy of the store cannot be trusted: stop the node, remove its data directory, and start it "
+    "with --join, so that it joins as a new member and copies the state from the others. If no majority of "
     "healthy nodes is left, restore a backup"
 )
 

@@ -1,16 +1,16 @@
-"""A write with a request id happens once, however often it arrives (M3).
+"""A write with a request id is executed once, however often it is sent (M3).
 
 The first result of each (client, sequence) is replicated state, so a retry finds it after a change of leader, a restart
-or a snapshot. Refusals are results too: a retry must not succeed behind the back of a client that was told no.
+or a snapshot. Refusals are results too: a retry must not succeed after the client received a refusal.
 
-Per client there is a *floor*: at or below it every sequence counts as used, and a retry gets ResultEvicted. It rises
-when the client moves on (`client_results_max` sequences behind its newest one, or by bytes), and EvictResults raises
-it to the newest sequence of a client that was idle for long. The floor of a client is never forgotten: 25 bytes are
-the price of never executing anything twice.
+Each client has a *floor*: sequences at or below it count as used, and a retry gets ResultEvicted. The floor rises as
+the client continues (`client_results_max` sequences below its newest one, or by bytes). EvictResults raises it to the
+newest sequence of a client that was idle for long. The floor of a client is never removed: these 25 bytes guarantee
+that nothing is executed twice.
 
-CLIENT holds four kinds of entries, by their first letter and the hash of the client's id: what is known of an active
-client, the floor of a forgotten one, results, and *pages*. A page has the revisions of 128 successive sequences whose
-result was that of a plain put, which most are: one entry per 128 writes instead of one per write.
+CLIENT holds four kinds of entries, distinguished by their first letter and the hash of the client's id: the state of an
+active client, the floor of an evicted one, results, and *pages*. A page has the revisions of 128 consecutive sequences
+that were plain puts, the most frequent write: one entry per 128 writes instead of one per write.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ ENTRY_COST_BYTES = 64
 
 
 class ClientResults:
-    """What is known of one client: `floor` < used sequences <= `highest`, and the pages that this batch changed."""
+    """The state of one client: `floor` < used sequences <= `highest`, and the pages that this batch changed."""
 
     __slots__ = ("bytes", "clock_ms", "floor", "highest", "name", "pages")
 
     def __init__(self, name: bytes, highest: int, floor: int, size: int, clock_ms: int) -> None:
-        """`name`: the hash of its id."""
+        """`name`: the hash of the client's id."""
         self.name = name
         self.highest = highest
         self.floor = floor
@@ -63,7 +63,7 @@ class ClientResults:
 
 
 class RequestResults:
-    """Results by (client, sequence). Clients that have results are in memory, the one idle for longest first."""
+    """Results by (client, sequence). Clients with results are in memory, the longest idle one first."""
 
     __slots__ = ("_clients", "_dirty", "_growth", "_known", "_limits", "_pack", "_state", "_tables", "changed")
 
@@ -76,8 +76,8 @@ class RequestResults:
         self._dirty: dict[bytes, ClientResults] = {}
         self._growth = 0
         self.changed = False
-        """`save` has something to do."""
-        self._known: dict[str, ClientResults] = {}  # active ones by their id, as far as they have shown up
+        """`save` has work to do."""
+        self._known: dict[str, ClientResults] = {}  # active ones by id, loaded on first use
         self.load()
 
     def load(self) -> None:
@@ -90,13 +90,13 @@ class RequestResults:
         self._clients = {client.name: client for client in sorted(clients, key=lambda client: client.clock_ms)}
 
     def __len__(self) -> int:
-        """How many clients have results."""
+        """The number of clients with results."""
         return len(self._clients)
 
     # Looking up
 
     def find(self, request: RequestId) -> Any:
-        """The first result in its wire form; None if this is the first time. Raises ResultEvicted."""
+        """The first result in wire form; None if this is the first time. Raises ResultEvicted."""
         client = self._client(request.client)
         sequence = request.sequence
         if sequence <= client.floor:
@@ -114,7 +114,7 @@ class RequestResults:
         return None if stored is None else msgpack.unpackb(stored, use_list=False)
 
     def active(self, name: str) -> ClientResults | None:
-        """A client that has results: what is above its `highest` is no retry. None for a new or forgotten one."""
+        """A client with results: a sequence above its `highest` is no retry. None for a new or evicted one."""
         client = self._known.get(name)
         if client is None:
             client = self._clients.get(key_hash(name.encode("utf-8", "surrogatepass")))
@@ -123,7 +123,7 @@ class RequestResults:
         return client
 
     def _client(self, name: str) -> ClientResults:
-        """A new one is not entered before it has a result."""
+        """A new client is registered with its first result."""
         client = self._known.get(name)
         if client is not None:
             return client
@@ -143,9 +143,9 @@ class RequestResults:
     # Remembering
 
     def remember(self, request: RequestId, result: Any) -> None:
-        """After `find` gave None for it. The result is what every retry gets.
+        """Call after `find` returned None for the request. Every retry gets this result.
 
-        But that of an EvictResults which has just evicted its own client: its sequence is used, that is enough.
+        Exception: the result of an EvictResults that evicts its own client is not stored; its sequence counts as used.
         """
         client = self._client(request.client)
         if request.sequence <= client.floor:
@@ -172,7 +172,7 @@ class RequestResults:
         self._used(client, sequence)
 
     def remember_puts(self, client: ClientResults, sequences: Sequence[int], revisions: Sequence[int]) -> None:
-        """As `remember_put` for each of them. `sequences` grow, and all are above the client's highest one."""
+        """As `remember_put` for each of them. `sequences` increase, and all are above the client's highest one."""
         first = 0
         while first < len(sequences):
             number = page_of(sequences[first])
@@ -215,7 +215,7 @@ class RequestResults:
             self._shrink(client, page_of(sequence) * PAGE_SLOTS)
 
     def _shrink(self, client: ClientResults, floor_max: int) -> None:
-        """Page by page, but never the one of the result that has just come."""
+        """Page by page, but never the page of the newest result."""
         while client.bytes > self._limits.client_results_bytes_max:
             floor = (client.floor // PAGE_SLOTS + 1) * PAGE_SLOTS
             if floor > floor_max:
@@ -225,7 +225,7 @@ class RequestResults:
     # Forgetting
 
     def _raise_floor(self, client: ClientResults, floor: int) -> None:
-        """Forget the results up to and with `floor`."""
+        """Remove the results up to and including `floor`."""
         for number in range(page_of(client.floor + 1), page_of(min(floor, client.highest)) + 1):
             dirty = client.pages.pop(number, None) is not None
             if dirty or self._tables.get(Table.CLIENT, page_key(client, number)) is not None:
@@ -239,14 +239,14 @@ class RequestResults:
         client.floor = floor
 
     def idle_before(self, clock_ms: int) -> bool:
-        """Whether EvictResults(clock_ms) would find something to forget."""
+        """Whether EvictResults(clock_ms) would remove anything."""
         longest = next(iter(self._clients.values()), None)
         return longest is not None and longest.clock_ms < clock_ms
 
     def evict(self, clock_ms: int) -> int:
-        """Forget the clients idle since before `clock_ms`, the longest idle first; how many clients those were.
+        """Evict the clients idle since before `clock_ms`, the longest idle first; returns their number.
 
-        Stops after the client with which `evicted_results_max` sequences are reached: the leader proposes it again.
+        Stops after the client that reaches `evicted_results_max` sequences: the leader proposes it again.
         """
         by_idleness = takewhile(lambda client: client.clock_ms < clock_ms, self._clients.values())
         idle = sorted((client.clock_ms, client.name) for client in by_idleness)
@@ -268,7 +268,7 @@ class RequestResults:
         self._tables.put(Table.CLIENT, FORGOTTEN + client.name, NUMBER.pack(client.highest))
 
     def save(self) -> None:
-        """At the end of a batch. Only now it counts how much they have grown: so a batch can be taken in any way."""
+        """At the end of a batch. Counts the growth only now, so the result does not depend on how a batch is split."""
         self._state.size += self._growth
         self._growth = 0
         for name, client in self._dirty.items():

@@ -1,7 +1,7 @@
-"""What can be asked of the meta storage: frozen values, checked against the limits before they are proposed.
+"""The requests of the metadata store: frozen values, checked against the limits before they are proposed.
 
-Keys and values are bytes. A range is [key, range_end): `range_end` empty means the single key, b"\\0" means every
-key from `key` on (etcd's convention, so that both APIs share it); a prefix is a range that ends at the prefix + 1.
+Keys and values are bytes. A range is [key, range_end): an empty `range_end` means the single key, b"\\0" means every
+key from `key` on (etcd's convention, shared by both APIs); a prefix is a range that ends at the prefix + 1.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ FROM_KEY = b"\0"
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """The first key after every key with this prefix; FROM_KEY when there is none."""
+    """The first key after every key with this prefix; FROM_KEY if there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else FROM_KEY
 
 
 @dataclass(frozen=True, slots=True)
 class RequestId:
-    """Makes a write exactly-once (M3): the client's own id, and a sequence that the client never uses twice."""
+    """Makes a write exactly-once (M3): the client's id, and a sequence that the client never reuses."""
 
     client: str
     sequence: int
@@ -59,7 +59,7 @@ class DeleteRange:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A read. `revision` 0 reads the newest state; `limit` 0 means no limit (count is of all that exist in it).
+    """A read. `revision` 0 reads the latest state; `limit` 0 means no limit (count covers the whole range).
 
     `exact_count` False lets a limited read stop at its limit: count is then at most `limit` + 1.
     """
@@ -97,7 +97,7 @@ class CompareResult(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Holds for a key, or for every key of a range (`range_end`). An absent key has 0 everywhere and no value."""
+    """Holds for a key, or for every key of a range (`range_end`). A missing key has 0 everywhere and no value."""
 
     key: bytes
     target: CompareTarget
@@ -108,7 +108,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """All of `success` if every compare holds, else all of `failure`; one revision for all writes of it."""
+    """All of `success` if every compare holds, else all of `failure`; one revision for all of its writes."""
 
     compare: tuple[Compare, ...] = ()
     success: tuple[Put | DeleteRange | Range | Txn, ...] = ()
@@ -140,21 +140,21 @@ class LeaseKeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class LeaseExpire:
-    """Proposed by the leader: those of `ids` whose time has run out by the stamp of this command vanish (M5)."""
+    """Proposed by the leader: removes those of `ids` that have expired by the stamp of this command (M5)."""
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EvictResults:
-    """Proposed by the leader: forget the remembered results of clients idle since before `clock_ms` (M3)."""
+    """Proposed by the leader: remove the stored results of clients idle since before `clock_ms` (M3)."""
 
     clock_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class DisarmAlarm:
-    """Clear the quota alarm, if the store is below its quota again (M8)."""
+    """Clear the quota alarm if the store is below its quota again (M8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Keeps MM at or below `revision` for `ttl_ms` of the replicated clock (M6); the same id again renews it."""
+    """Keeps MM at or below `revision` for `ttl_ms` of the replicated clock (M6); repeating the id renews it."""
 
     id: str
     revision: int
@@ -178,14 +178,14 @@ class Unpin:
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """Proposed by the first leader: the cluster's id for ever. Of several the first one counts."""
+    """Proposed by the first leader: the permanent id of the cluster. Of several, the first one counts."""
 
     cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class BeginGeneration:
-    """Written into the log by a forced new cluster: history breaks here. Does nothing unless it is a higher one."""
+    """Written into the log by a forced new cluster: a break of history. No effect unless the generation is higher."""
 
     generation: int
 
@@ -194,7 +194,7 @@ class BeginGeneration:
 class SystemWrite:
     """Written by nodes, never by clients: (name, value) of records about the cluster (`system_records.py`).
 
-    `expected`: (name, version) of all that the decision rests on; nothing is written if one of them has changed.
+    `expected`: (name, version) of every record on which the decision is based; if one has changed, nothing is written.
     """
 
     expected: tuple[tuple[str, int], ...]
@@ -214,4 +214,4 @@ class WatchRequest:
     start_revision: int = 0
     prev_kv: bool = False
     progress_notify: bool = False
-    filters: frozenset[str] = field(default_factory=frozenset)  # "put" and/or "delete" are left out
+    filters: frozenset[str] = field(default_factory=frozenset)  # "put" and/or "delete" are omitted

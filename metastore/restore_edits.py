@@ -1,13 +1,13 @@
-"""What a restore changes in the state of the backup before a cluster begins with it. Pure.
+"""The changes that a restore makes to the state of the backup before a cluster starts with it. Pure.
 
-- The generation grows: who kept a copy of what came after the backup must notice that it is gone.
-- Every lease begins its time anew. Whoever holds one could not keep it alive since the backup, and a lease must not
-  end before its holder had its whole time; the clock of the leases goes on from where the backup has it.
+- The generation grows: a node with a copy of later state must notice that this state is lost.
+- Every lease starts its full ttl again. Its holder could not keep it alive since the backup, and a lease must not end
+  before its ttl; the clock of the leases continues from the backup's.
 - Everything else stays: the id of the cluster, revisions, history, digests. So do the results of writes with a request
-  id: a write of before the backup is in the state, and its retry gets the first answer; one of after it is not, has no
-  result either, and is executed when it is sent again.
+  id: a write before the backup is in the state, and its retry gets the first result. A write after it is not, has no
+  result, and is executed when it is sent again.
 
-The same backup gives the same bytes, on whichever machine: so a group may be restored node by node.
+The same backup produces the same bytes on every machine: so a group may be restored node by node.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from palisade.metastore.state import StoreState
 
 
 def begin_restored(tables: OrderedMap, generation: int) -> Lineage:
-    """Of a generation that is newer than the backup's. Raises ValueError for another one, and nothing was changed."""
+    """With a generation newer than the backup's. Raises ValueError for another one, with nothing changed."""
     state = StoreState(tables)
     if generation <= state.lineage.generation:
-        raise ValueError(
-            f"the backup is of generation {state.lineage.generation}: give a greater one, not {generation}"
-        )
+        raise ValueError(f"the backup has generation {state.lineage.generation}: give a greater one, not {generation}")
     lineage = Lineage(state.lineage.cluster_id, generation)
     tables.put(Table.META, LINEAGE_KEY, encode_lineage(lineage))
     for lease, packed in list(tables.scan(Table.LEASE, b"", None)):

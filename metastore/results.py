@@ -1,4 +1,4 @@
-"""What the meta storage answers. `revision` is the revision of the store at that operation (etcd's header)."""
+"""The results of the metadata store. `revision` is the revision of the store at that operation (etcd's header)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RevisionEvents:
-    """Every event of one revision that a watcher asked for; never split (M4)."""
+    """All events of one revision that match a watch; never split (M4)."""
 
     revision: int
     events: tuple[Event, ...]
@@ -69,7 +69,7 @@ class CompactResult:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """Of grant, keep-alive and revoke. `ttl_s` is what remains, in whole seconds; 0 for a revoked one."""
+    """Of grant, keep-alive and revoke. `ttl_s` is the remaining time in whole seconds; 0 for a revoked lease."""
 
     revision: int
     id: int
@@ -87,7 +87,7 @@ class LeaseInfo:
 
 @dataclass(frozen=True, slots=True)
 class DoneResult:
-    """Of commands that only the store itself proposes. `count`: how many things were removed."""
+    """Of commands that only the store itself proposes. `count`: the number of removed items."""
 
     revision: int
     count: int = 0

@@ -1,8 +1,8 @@
-"""The events of one revision, on their way into the tables (M1, M2).
+"""Writes the events of one revision to the tables (M1, M2).
 
-What may be refused is refused before the first event is written (`txn.py`), so that a revision is whole or not there.
-Reads between two events of the same revision see the first one: the tables are written at once, and the block of
-the events follows when the revision is closed.
+Everything that may be refused is refused before the first event is written (`txn.py`), so that a revision is complete
+or does not exist. Reads between two events of the same revision see the first one: the tables are written at once, and
+the block of the events follows when the revision is closed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_LEAF = 0
 
 
 class RevisionWriter:
-    """Used again for every revision: `put` and `delete` any number of keys, each once, then `close`."""
+    """Reused for every revision: `put` and `delete` any number of keys, each once, then `close`."""
 
     __slots__ = ("_bodies", "_buckets", "_changes", "_history", "_leases", "_state", "_tables")
 
@@ -34,7 +34,7 @@ class RevisionWriter:
         leases: LeaseBook,
         changes: EntryChanges,
     ) -> None:
-        """`changes` collects what is written, for watchers and listeners."""
+        """`changes` collects the writes, for watches and listeners."""
         self._tables = tables
         self._state = state
         self._history = history
@@ -45,7 +45,7 @@ class RevisionWriter:
 
     @property
     def revision(self) -> int:
-        """What an operation of this revision sees: the next one once there is an event (etcd's header)."""
+        """The revision that an operation sees: the next one once there is an event (etcd's header)."""
         return self._state.revision + (1 if self._history.next_sub else 0)
 
     @property
@@ -66,14 +66,14 @@ class RevisionWriter:
         self._write(StoredRow(*self._link(old), revision, create, version, lease, key, value), packed, old)
 
     def delete(self, key: bytes) -> None:
-        """Of a live key: a tombstone takes its place."""
+        """Of a live key: a tombstone replaces it."""
         packed, old = self._latest(key)
         check(old is not None and old.version, f"the key {key!r} is deleted though it does not exist")
         self._state.keys -= 1
         self._write(StoredRow(*self._link(old), self._state.revision + 1, 0, 0, 0, key, b""), packed, old)
 
     def _latest(self, key: bytes) -> tuple[bytes, StoredRow | None]:
-        """The row as it is stored and as it reads. A tombstone counts until MM has passed it, removed or not."""
+        """The row in stored and in decoded form. A tombstone counts until MM has passed it, removed or not."""
         packed = self._tables.get(Table.KEY, key)
         if packed is None:
             return b"", None
@@ -85,7 +85,7 @@ class RevisionWriter:
         return packed, old
 
     def _link(self, old: StoredRow | None) -> tuple[int, int, int, int]:
-        """Sub and jump of the row that comes after `old`. What MM has passed is forgotten: nobody goes there."""
+        """Sub and jump of the row that follows `old`. Rows below MM are dropped from the links: they are never read."""
         sub = self._history.next_sub
         if old is None or old.mod_revision < self._state.compacted:
             return sub, 0, 0, 0
@@ -105,7 +105,7 @@ class RevisionWriter:
         self._bodies.append(body)
 
     def close(self) -> int:
-        """The revision of the store after it: the same as before where nothing was written."""
+        """The revision of the store afterwards: unchanged if nothing was written."""
         self._history.close()
         if self._bodies:
             self._changes.runs.append((self._state.revision, self._bodies, False))

@@ -1,11 +1,11 @@
-"""A snapshot as a stream of pieces: rows in the order of the file, and a trailer that says what they must add up to.
+"""A snapshot as a stream of pieces: rows in the order of the file, and a trailer with their totals.
 
     piece    crc32 (4) + msgpack [number, runs, trailer]
     run      [table, [key, value, key, value, ...]]        in the order of the stored keys
     trailer  None, or in the last piece [format, rows, chain, index, term]; the last piece holds no rows
 
-The chain is a hash over all pieces, each on top of the one before: it can be taken up again after a restart, and a
-piece that is missing, repeated, changed or of another snapshot breaks it. Pure.
+The chain is a hash over all pieces, each on top of the previous one: it can be continued after a restart, and a
+missing, repeated, altered or foreign piece breaks it. Pure.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from palisade.metastore.ordered_map import KEY_BYTES_MAX, Table
 
 FORMAT_VERSION = 1
 PIECE_BYTES = 512 * 1024
-"""About 4 ms to read from the file, or to put into one."""
+"""Takes about 4 ms to read from the file, or to write to one."""
 CHAIN_BYTES = 16
 _CRC_BYTES = 4
 _ROW_OVERHEAD_BYTES = 160
-"""What a row costs in time beside its bytes, in bytes: small rows make a piece smaller, not longer to read."""
+"""The time cost of a row besides its bytes, in bytes: small rows make a piece smaller, not slower."""
 
 Row = tuple[bytes, bytes, bytes]
 """Stored key, key, value."""
 Run = tuple[int, list[bytes]]
-"""Table, and keys and values in turn."""
+"""Table, then keys and values alternating."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPosition:
-    """Where a piece begins: the table and the stored key, and what the pieces before it add up to."""
+    """Where a piece begins: the table and the stored key, and the totals of the previous pieces."""
 
     table: int
     start: bytes
@@ -58,18 +58,18 @@ def open_piece(piece: bytes) -> list[Any]:
     """[number, runs, trailer]. Raises SnapshotInvalid."""
     packed = piece[_CRC_BYTES:]
     if zlib.crc32(packed).to_bytes(_CRC_BYTES, "big") != piece[:_CRC_BYTES]:
-        raise SnapshotInvalid("a piece of the snapshot was changed on its way (checksum): it is asked for again")
+        raise SnapshotInvalid("a piece of the snapshot was altered on the way (checksum): it is requested again")
     try:
         number, runs, trailer = msgpack.unpackb(packed)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise SnapshotInvalid(f"a piece of the snapshot can't be read: {error}") from error
+        raise SnapshotInvalid(f"a piece of the snapshot can't be decoded: {error}") from error
     return [number, runs, trailer]
 
 
 class StoreSnapshotReader:
-    """Pieces in order; every earlier one can be asked for again. `rows_from(table, stored key)` reads the state.
+    """Pieces in order; earlier pieces can be read again. `rows_from(table, stored key)` reads the state.
 
-    `check_alive` raises SnapshotGone when the state can't be read any more.
+    `check_alive` raises SnapshotGone if the state can no longer be read.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StoreSnapshotReader:
         return self._make(number)
 
     def rows(self, table: Table) -> Iterator[Row]:
-        """A whole table as the snapshot has it. Raises SnapshotGone."""
+        """A whole table in the snapshot. Raises SnapshotGone."""
         self._check_alive()
         return self._rows_from(table, b"")
 
@@ -151,7 +151,7 @@ class StoreSnapshotReader:
 
 
 class Assembly:
-    """What a receiver knows of the stream so far; `state` can be kept and taken up again."""
+    """A receiver's progress in the stream; `state` can be stored and continued later."""
 
     def __init__(self, meta: SnapshotMeta, state: list[Any] | None = None) -> None:
         self._meta = meta
@@ -164,12 +164,14 @@ class Assembly:
         return [self._meta.id, self.next_chunk, self.rows, self._chain, self._trailer]
 
     def accept(self, number: int, piece: bytes) -> list[Run]:
-        """The rows of the next piece; none for one that was accepted before. Raises SnapshotInvalid, unchanged."""
+        """The rows of the next piece; none for an earlier piece. Raises SnapshotInvalid, with the state unchanged."""
         if number < self.next_chunk:
             return []
         own_number, runs, trailer = open_piece(piece)
         if number > self.next_chunk or own_number != number or self._trailer is not None:
-            raise SnapshotInvalid(f"piece {own_number} of the snapshot came as {number}, and {self.next_chunk} is due")
+            raise SnapshotInvalid(
+                f"piece {own_number} of the snapshot was sent as {number}; expected {self.next_chunk}"
+            )
         rows = check_runs(runs)
         self.next_chunk += 1
         if trailer is None:
@@ -180,17 +182,17 @@ class Assembly:
         return [(table, flat) for table, flat in runs]
 
     def check_whole(self) -> None:
-        """Raises SnapshotInvalid unless the pieces make up exactly the snapshot that was announced."""
+        """Raises SnapshotInvalid unless the pieces are exactly the announced snapshot."""
         expected = [FORMAT_VERSION, self.rows, self._chain, self._meta.index, self._meta.term]
         if self._trailer != expected:
             raise SnapshotInvalid(
-                f"the snapshot {self._meta.id} is not whole after {self.next_chunk} pieces with {self.rows} rows, "
-                "or of another format: it is asked for again from its beginning"
+                f"the snapshot {self._meta.id} is not complete after {self.next_chunk} pieces with {self.rows} rows, "
+                "or of another format: it is requested again from the beginning"
             )
 
 
 def check_runs(runs: Any) -> int:
-    """The number of rows. Raises SnapshotInvalid for what no reader sends."""
+    """The number of rows. Raises SnapshotInvalid for malformed runs."""
     try:
         rows = 0
         for table, flat in runs:
@@ -202,8 +204,8 @@ def check_runs(runs: Any) -> int:
                 and (not keys or (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX))
             )
             if not sound:
-                raise SnapshotInvalid(f"a piece of the snapshot holds rows of table {table} that are not rows")
+                raise SnapshotInvalid(f"a piece of the snapshot has malformed rows of table {table}")
             rows += len(keys)
         return rows
     except (TypeError, ValueError) as error:
-        raise SnapshotInvalid(f"a piece of the snapshot can't be read: {error}") from error
+        raise SnapshotInvalid(f"a piece of the snapshot can't be decoded: {error}") from error

@@ -1,7 +1,7 @@
-"""A snapshot of the file: a read transaction of its own, for a bounded time.
+"""A snapshot of the file: a separate read transaction, for a bounded time.
 
-While it is open LMDB may not use the pages again that later flushes free, so the file grows; a snapshot that has made
-it grow too far is given up, and the receiver starts over with a new one.
+While it is open, LMDB cannot reuse the pages that later flushes free, so the file grows. A snapshot that has made it
+grow too far is abandoned, and the receiver starts over with a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def open_source(
 
     def check_alive() -> None:
         if file.epoch != epoch:
-            raise SnapshotGone(f"the file below the snapshot {meta.id} has been replaced or has grown: open a new one")
+            raise SnapshotGone(f"the file of the snapshot {meta.id} was replaced or has grown: open a new one")
         if file.used_bytes() - used > growth_max:
             txn.abort()
             raise SnapshotGone(

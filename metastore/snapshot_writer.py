@@ -1,8 +1,8 @@
-"""A snapshot that is being received into an LMDB file of its own, beside the store that goes on.
+"""Receives a snapshot into a separate LMDB file, while the store continues.
 
-Pieces are put into one transaction until `COMMIT_BYTES` have come together; then a thread commits it, with how far
-the stream has got in the same transaction: a restart goes on from there. Pieces that come during a commit wait in
-memory. `finish` makes the file the store by renaming (`store_directory.py`).
+Pieces are put into one transaction until it has `COMMIT_BYTES`; then a thread commits it, together with the position in
+the stream: a restart continues from there. Pieces that arrive during a commit wait in memory. `finish` makes the file
+the store by renaming (`store_directory.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAITING_PIECES_MAX = 64
 POLL_S = 0.002
 
 Piece = tuple[list[Run], list[Any], int]
-"""Its rows, how far the stream is with it, its size."""
+"""Its rows, the position in the stream after it, its size."""
 
 
 class StoreSnapshotWriter:
@@ -58,7 +58,7 @@ class StoreSnapshotWriter:
         return self._assembly.next_chunk
 
     def write(self, number: int, data: bytes) -> None:
-        """Take the next piece; an earlier one is passed over. A wrong one changes nothing."""
+        """Take the next piece; an earlier one is ignored. An invalid one changes nothing."""
         self._check_open()
         before = self._assembly.next_chunk
         runs = self._assembly.accept(number, data)
@@ -87,18 +87,18 @@ class StoreSnapshotWriter:
         await self._replace()
 
     def abort(self) -> None:
-        """Throw away what was received."""
+        """Discard what was received."""
         if not self._closed:
             self._close_file()
             self._directory.drop_incoming()
 
     def close(self) -> None:
-        """Stop here; a writer for the same snapshot goes on with what was committed."""
+        """Stop; a later writer of the same snapshot continues with the committed pieces."""
         if not self._closed:
             self._close_file()
 
     def _open(self) -> LmdbFile:
-        """What was received before, where it can be used; what can't be is received again."""
+        """The file with what was received before, if usable; otherwise it is received again."""
         try:
             return LmdbFile(self._directory.incoming, locked=False)
         except (StoreCorrupt, StoreFailed):
@@ -148,8 +148,8 @@ class StoreSnapshotWriter:
         applied = decode_applied(self._file.get(Table.META, APPLIED_KEY))
         if rows != self._assembly.rows or applied != (self._meta.index, self._meta.term):
             raise SnapshotInvalid(
-                f"the snapshot {self._meta.id} was to hold {self._assembly.rows} rows as of {self._meta.index}, and "
-                f"holds {rows} as of {applied[0]}"
+                f"the snapshot {self._meta.id} was announced with {self._assembly.rows} rows at index "
+                f"{self._meta.index}, and has {rows} rows at index {applied[0]}"
             )
 
     def _close_file(self) -> None:

@@ -1,9 +1,9 @@
-"""The state machine of the meta storage: commands in the order of the log in, results and one new state out.
+"""The state machine of the metadata store: commands in log order in, results and one new state out.
 
-Pure: no clock, no random source, no disk, no network. Given the same entries, every replica makes the same tables
-(but for how far physical removal has come), digests and results. A command that can't be executed is refused with a
-result that all replicas share; what only one of them could see (a corrupt store, a broken invariant, a bug) raises
-out of `apply`, and the node stops.
+Pure: no clock, no random source, no disk, no network. From the same entries, every replica computes the same tables
+(except for the progress of physical removal), digests and results. A command that cannot be executed is refused with a
+result that all replicas share. A fault that only one replica has (a corrupt store, a broken invariant, a bug) raises
+from `apply`, and the node stops.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from palisade.metastore.watch import WatchHub
 
 COLLECT_PER_BATCH = 16
 WRITES_PER_COLLECTED = 8
-"""How many blocks a batch removes at most: more than it makes, so that the removal comes to its end."""
+"""Maximum blocks that a batch removes: more than it creates, so that the removal terminates."""
 
 
 class MetaStore:
-    """`raftgroup.ports.StateMachine` but for snapshots, over any OrderedMap. Not thread-safe: one loop owns it."""
+    """`raftgroup.ports.StateMachine` except for snapshots, over any OrderedMap. Not thread-safe: one loop owns it."""
 
     def __init__(self, tables: OrderedMap, limits: Limits | None = None, retention: Retention | None = None) -> None:
         self._tables = tables
@@ -84,10 +84,10 @@ class MetaStore:
             SystemWrite: self._write_system,
         }
 
-    # What the log does
+    # Called by the log
 
     def apply(self, index: int, term: int, stamp: Sequence[int], commands: Sequence[bytes]) -> list[Wire]:
-        """One wire result per command. Any exception means that this replica can't go on: stop the node."""
+        """One wire result per command. Any exception means that this replica cannot continue: stop the node."""
         state = self._state
         if index <= state.index:
             raise InvariantViolated(f"entry {index} is applied after entry {state.index}: each index once, in order")
@@ -115,21 +115,21 @@ class MetaStore:
         return results
 
     def skip(self, index: int, term: int) -> None:
-        """An entry that holds nothing for this machine."""
+        """An entry without commands for this machine."""
         check(index > self._state.index, f"entry {index} is skipped after entry {self._state.index}")
         self._state.index, self._state.term = index, term
         self._state.save_applied(self._tables)
 
     def lead(self, now: float, wall_ms: int) -> None:
-        """This node stamps from now on; `now` in seconds of its monotonic clock. Wall time plays no part in it."""
+        """This node stamps from now on; `now` in seconds of its monotonic clock. Independent of wall time."""
         self._clock.lead(now)
 
     def clock_ms(self, now: float) -> int:
-        """The replicated clock as this leader would stamp it now: what `due_commands` wants."""
+        """The replicated clock that this leader would stamp now: the argument of `due_commands`."""
         return self._clock.clock_ms(now)
 
     def due_commands(self, clock_ms: int) -> list[Command]:
-        """What the leader should propose now; proposing one twice does no harm."""
+        """The commands that the leader should propose now; proposing one twice does no harm."""
         return due_commands(
             self._state, self._leases, self._compactor, self._results, self.limits, self.retention, clock_ms
         )
@@ -140,7 +140,7 @@ class MetaStore:
         return self._compactor.pending
 
     def reload(self) -> None:
-        """The tables were replaced (a snapshot): forget what is in memory, and tell every watcher."""
+        """The tables were replaced (a snapshot): discard what is in memory, and notify every watch."""
         self._settled = True
         before = self._state.revision
         self._state.load(self._tables)
@@ -154,15 +154,15 @@ class MetaStore:
         for listener in self._listeners:
             listener.reloaded()
 
-    # What listens, and what the tables call
+    # Listeners, and calls from the tables
 
     def listen(self, *listeners: StoreListener) -> None:
-        """What follows this store, in the order of the calls. Once, and before anything happens to the store.
+        """Sets the listeners of this store, in the order of the calls. Once, before the store is used.
 
-        Raises RuntimeError afterwards: a listener that misses the first entry would be wrong without a sign.
+        Raises RuntimeError afterwards: a listener that misses the first entry would be silently wrong.
         """
         if self._settled:
-            raise RuntimeError("the store has its listeners, or has gone on without any: name all of them first")
+            raise RuntimeError("listeners are set already, or the store is in use: name all listeners first")
         self._listeners, self._settled = listeners, True
 
     def calls(self, listener: StoreListener) -> bool:
@@ -170,7 +170,7 @@ class MetaStore:
         return listener in self._listeners
 
     def saving(self) -> None:
-        """What is only in memory goes into the tables."""
+        """State that is only in memory is written to the tables."""
         self._settled = True
         self._buckets.save(self._tables)
         for listener in self._listeners:
@@ -180,7 +180,7 @@ class MetaStore:
         for listener in self._listeners:
             listener.flushed(keys, rows)
 
-    # What readers see
+    # For readers
 
     @property
     def applied(self) -> tuple[int, int]:
@@ -198,7 +198,7 @@ class MetaStore:
 
     @property
     def lineage(self) -> Lineage:
-        """The cluster's id and the generation of its history: what every copy of the state is labelled with."""
+        """The cluster's id and the generation of its history: the label of every copy of the state."""
         return self._state.lineage
 
     @property
@@ -207,12 +207,12 @@ class MetaStore:
 
     @property
     def size_bytes(self) -> int:
-        """The logical size, which the quota limits; equal on all replicas."""
+        """The logical size that the quota limits; equal on all replicas."""
         return self._state.size
 
     @property
     def alarm(self) -> bool:
-        """The quota is exhausted: only what takes no room is accepted."""
+        """The quota is exhausted: only commands that need no space are accepted."""
         return self._state.alarm
 
     @property
@@ -221,14 +221,14 @@ class MetaStore:
         return self._compactor.pending
 
     def get(self, key: bytes) -> KeyValue | None:
-        """The latest version of one key, the shortest way."""
+        """The latest version of one key, by the shortest path."""
         return mvcc.get(self._tables, key)
 
     def bodies(self, keys: Sequence[bytes]) -> list[tuple[int, bytes, bytes | None]]:
-        """(revision of its latest change, the key, its content as `vault.change` has it) of each; None: it does not
-        exist.
+        """(revision of its latest change, the key, its content in the form of `vault.change`) of each; None: it does
+        not exist.
 
-        Of a key whose tombstone is gone by now, the latest revision of all.
+        For a key whose tombstone is removed, the latest revision of the store.
         """
         rows, latest, number = self._tables.get_many(Table.KEY, keys), self._state.revision, int.from_bytes
         found: list[tuple[int, bytes, bytes | None]] = []
@@ -241,7 +241,7 @@ class MetaStore:
         return found
 
     def range(self, request: Range) -> RangeResult:
-        """Raises Compacted, FutureRevision. The caller has seen to `check_request` and, if needed, a read barrier."""
+        """Raises Compacted, FutureRevision. The caller has called `check_request` and, if needed, a read barrier."""
         return read_range(self._view, request, self._state.revision)
 
     def read_txn(self, request: Txn) -> TxnResult:
@@ -250,14 +250,14 @@ class MetaStore:
 
     @property
     def blocks_read(self) -> int:
-        """By reads in the past, so far: what they cost beside their rows."""
+        """Blocks read by reads at older revisions so far: their cost besides the rows."""
         return self._history.blocks_read
 
     def leases(self) -> tuple[int, ...]:
         return self._leases.ids()
 
     def lease_info(self, lease: int) -> LeaseInfo:
-        """As of the last applied stamp. Raises LeaseNotFound."""
+        """At the last applied stamp. Raises LeaseNotFound."""
         granted, _ = self._leases.require(lease)
         remaining, keys = self._leases.remaining_s(lease), self._leases.keys(lease)
         return LeaseInfo(self._state.revision, lease, remaining, granted, keys)
@@ -277,7 +277,7 @@ class MetaStore:
     # One command
 
     def _run(self, values: Sequence[Any]) -> list[Wire]:
-        """`values`: what the bytes of the commands hold as msgpack, or the refusal of these bytes."""
+        """`values`: the msgpack content of the commands, or the refusal of undecodable bytes."""
         answers: list[Wire] = []
         done = 0
         while done < len(values):
@@ -290,7 +290,7 @@ class MetaStore:
         return answers
 
     def _series(self, fields: Sequence[Any]) -> Wire:
-        """As its puts one by one."""
+        """Executes its puts one by one."""
         revision = self._state.revision + 1
         done = self._plain_puts.series(fields)
         if done == len(fields[2]) // 2:
@@ -310,7 +310,7 @@ class MetaStore:
         return self._once(request, request_id) if request_id is not None else self._execute(request)
 
     def _once(self, request: Command, request_id: RequestId) -> Wire:
-        """Execute it, unless its result is known already (M3)."""
+        """Execute it, unless its result is already stored (M3)."""
         try:
             check_request_id(request_id, self.limits)
             remembered: Wire | None = self._results.find(request_id)
@@ -325,7 +325,7 @@ class MetaStore:
         return result
 
     def _execute(self, request: Command) -> Wire:
-        """A refusal leaves no trace: it is only possible before the first write."""
+        """A refusal changes nothing: it is only possible before the first write."""
         try:
             check_request(request, self.limits)
             result = encode_result(self._handlers[type(request)](request))
@@ -343,7 +343,7 @@ class MetaStore:
 
 
 def unpacked(commands: Sequence[bytes]) -> list[Any]:
-    """The msgpack values of the commands; the refusal of what is none."""
+    """The msgpack values of the commands; a refusal for each undecodable one."""
     try:
         return list(map(unpack, commands))
     except Exception:

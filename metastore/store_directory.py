@@ -1,13 +1,13 @@
-"""The directory of a store: who may use it, and which of its files is the one that counts.
+"""The directory of a store: its lock, and which of its files is the current one.
 
     LOCK        held by the process that uses it
     current/    the store
-    incoming/   a snapshot that is being received; `complete` in it once it is whole and durable
-    previous/   what was the store before the snapshot, for a moment
-    UNVERIFIED  the store is in use, and its file has not been verified yet: verify it first after a crash
+    incoming/   a snapshot that is being received; has `complete` once it is complete and durable
+    previous/   the store before the snapshot, for a moment
+    UNVERIFIED  the store is in use, and its file is not verified yet: after a crash verify it first
 
-A complete snapshot becomes the store by two renames. A crash between them leaves no `current`: the next start then
-finishes what was begun. Whatever happens, there is one whole store at every moment.
+A complete snapshot becomes the store by two renames. A crash between them leaves no `current`; the next start then
+finishes the swap. So one complete store exists at every moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from palisade.metastore.store_errors import StoreFailed
 
 
 class StoreDirectory:
-    """Holds the lock until `release`. Raises StoreFailed where the directory is in use or can't be written."""
+    """Holds the lock until `release`. Raises StoreFailed if the directory is in use or not writable."""
 
     def __init__(self, path: Path) -> None:
         self.current, self.incoming, self._previous = path / "current", path / "incoming", path / "previous"
@@ -32,7 +32,7 @@ class StoreDirectory:
 
     @property
     def suspect(self) -> bool:
-        """The last process to use this store ended before the file was verified: perhaps because of the file."""
+        """The last process ended before it had verified the file: perhaps because of the file."""
         return self._unverified.exists()
 
     def mark_unverified(self, unverified: bool) -> None:
@@ -42,7 +42,7 @@ class StoreDirectory:
             self._unverified.unlink(missing_ok=True)
 
     def mark_complete(self) -> None:
-        """The file in `incoming` is whole and durable: from now on a swap that was begun is finished.
+        """The file in `incoming` is complete and durable: from now on a restart finishes the swap.
 
         Raises StoreFailed.
         """
@@ -51,7 +51,7 @@ class StoreDirectory:
             self.sync()
         except OSError as error:
             raise StoreFailed(
-                f"a received snapshot can't be marked complete: {error.strerror}. Make room on the disk, or make it "
+                f"a received snapshot cannot be marked complete: {error.strerror}. Make room on the disk, or make it "
                 "writable, and restart the node"
             ) from error
 
@@ -65,7 +65,7 @@ class StoreDirectory:
         shutil.rmtree(self.incoming, ignore_errors=True)
 
     def sync(self) -> None:
-        """Make what was created and renamed in here durable."""
+        """Make created and renamed files in it durable."""
         for directory in (self.current, self.incoming, self._path, self._path.parent):
             if directory.exists():
                 sync_directory(directory)

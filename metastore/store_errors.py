@@ -1,4 +1,4 @@
-"""What goes wrong below the state machine. Not refusals: the node stops, or the snapshot is asked for again."""
+"""Errors below the state machine. Not refusals: the node stops, or the snapshot is requested again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from palisade.base.errors import PalisadeError
 
 
 class StoreFailed(PalisadeError):
-    """The file can't be used: disk full, I/O error, no permission, in use. Stops the node; the log loses nothing."""
+    """The file cannot be used: disk full, I/O error, no permission, in use. Stops the node; the log loses nothing."""
 
     code = "store-failed"
 
 
 class BackupInvalid(PalisadeError):
-    """A file is no whole backup of a known format: which, where, and what to do. Nothing was made of it."""
+    """Not a complete backup of a known format: cause, place, remedy. Nothing was created from it."""
 
     code = "bad-backup"

@@ -1,12 +1,12 @@
-"""Small records that nodes keep about the cluster itself (who belongs to it, by which rules), beside the users' keys.
+"""Small records about the cluster itself (members, rules) that nodes keep beside the users' keys.
 
-They are replicated state, changed by the log alone, but no keys: they have no revision, cost no quota, are in no range,
-no watch and no digest of the users' data, and no API of keys can change them. So a range over the whole key space shows
-what users wrote and nothing else, and a revision is a change that a user made, as in etcd.
+They are replicated state, changed by the log alone, but not keys: they have no revision, do not count for the quota,
+and appear in no range, watch or digest of the users' data; the key APIs cannot change them. So a range over the whole
+key space shows exactly the users' keys, and each revision is a change by a user, as in etcd.
 
-A write names the versions that it has seen; if any of them has changed it is refused as a whole. So who reads, decides
-and writes needs no lock, and the decision needs not be made again on every replica. The version of a record is the
-index of the log entry that wrote it. They live in META, under a prefix of their own.
+A write names the versions that its decision is based on; if any of them has changed, it is refused as a whole. So
+read, decide and write needs no lock, and replicas need not repeat the decision. The version of a record is the index of
+the log entry that wrote it. The records are in META, under their own prefix.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ RECORDS_MAX = 64
 """Of one write."""
 ABSENT = 0
 TERM = "@term"
-"""Among what a write expects: the term of the entry that carries it. A leader whose decision holds only while it leads
-names its own, so that the decision is void once another one has taken it over."""
+"""A name among the expected records: the term of the entry. A leader whose decision is valid only during its term
+expects its own term, so the decision is void under another leader."""
 
 
 class SystemRecord(NamedTuple):
@@ -42,7 +42,7 @@ class SystemRecord(NamedTuple):
 
 
 class SystemRecords:
-    """All of them, in memory: there are as many as nodes. `version` is that of the newest change."""
+    """All records, in memory: their number is that of the nodes. `version` is that of the newest change."""
 
     __slots__ = ("_records", "_state", "_tables", "version")
 
@@ -64,11 +64,11 @@ class SystemRecords:
         return self._records.get(name) or SystemRecord(name, ABSENT, b"")
 
     def with_prefix(self, prefix: str) -> Iterator[SystemRecord]:
-        """In the order of their names."""
+        """In order of name."""
         return (self._records[name] for name in sorted(self._records) if name.startswith(prefix))
 
     def write(self, request: SystemWrite) -> int:
-        """How many records were written: all, or none. Raises SystemConflict, InvalidRequest."""
+        """The number of records written: all, or none. Raises SystemConflict, InvalidRequest."""
         _check(request)
         for name, version in request.expected:
             found = self._state.term if name == TERM else self.get(name).version
@@ -100,7 +100,7 @@ def _decode(key: bytes, stored: bytes) -> SystemRecord:
         version, value, name = None, None, ""
     if type(version) is not int or type(value) is not bytes:
         raise StoreCorrupt(
-            f"the system record {key!r} is none: {stored[:64]!r}. Let the node join again with an empty data "
+            f"the system record {key!r} is malformed: {stored[:64]!r}. Let the node join again with an empty data "
             "directory, or restore a backup"
         )
     return SystemRecord(name, version, value)

@@ -1,9 +1,9 @@
-"""Puts, deletes and transactions: first everything that may be refused, then everything that writes (M2).
+"""Puts, deletes and transactions: first everything that may be refused, then all writes (M2).
 
-A transaction takes its path first, for the nested ones too, by compares that all see the state before it; then what the
-path asks for is checked against the same state; then its operations run in order, each seeing the writes before
-it, all in one revision. After the first write nothing can be refused, so nothing has to be taken back. (etcd does it
-in the same order, which can be seen in its answers.)
+A transaction first chooses its path, nested ones included, by compares that all see the state before it. Then the
+requests of the path are checked against the same state. Then its operations run in order, each seeing the writes before
+it, all in one revision. After the first write nothing can be refused, so nothing has to be undone. (etcd uses the same
+order, which is visible in its answers.)
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Executor:
         self._limits = limits
 
     def run(self, request: Put | DeleteRange | Txn) -> OperationResult:
-        """`check_request` has passed. Raises the refusals that depend on the state, before anything is written."""
+        """After `check_request`. Raises the refusals that depend on the state, before anything is written."""
         if isinstance(request, Txn):
             path = choose(self._view, request)
             self._admit_path(path)
@@ -68,13 +68,13 @@ class Executor:
         return result
 
     def read(self, request: Txn) -> TxnResult:
-        """A transaction that writes in neither branch, at the latest state. Nothing is proposed for it."""
+        """A transaction without writes in either branch, at the latest state. Nothing is proposed for it."""
         path = choose(self._view, request)
         self._admit_path(path)
         return self._run_path(path)
 
     def _admit_path(self, path: Path) -> None:
-        """Of several refusals etcd tells those of puts before those of ranges."""
+        """Of several refusals, those of puts precede those of ranges, as in etcd."""
         operations = list(path.operations())
         for operation in operations:
             if not isinstance(operation, Range):
@@ -132,7 +132,7 @@ class Executor:
 
 
 def require_room(state: StoreState, limits: Limits) -> None:
-    """Raises QuotaExceeded while the alarm is on: only what takes no room goes on (M8)."""
+    """Raises QuotaExceeded while the alarm is on: only commands that need no space are accepted (M8)."""
     if state.alarm:
         raise QuotaExceeded(
             f"the store holds {state.size} bytes, its quota is {limits.quota_bytes}: delete keys and compact, then"
@@ -141,14 +141,14 @@ def require_room(state: StoreState, limits: Limits) -> None:
 
 
 def choose(view: StoreView, txn: Txn) -> Path:
-    """The path by the state as it is now."""
+    """The path by the present state."""
     succeeded = all(holds(view, compare) for compare in txn.compare)
     branch = txn.success if succeeded else txn.failure
     return Path(succeeded, tuple(choose(view, step) if isinstance(step, Txn) else step for step in branch))
 
 
 def holds(view: StoreView, compare: Compare) -> bool:
-    """For every live key of its range; without one, for a key that has 0 everywhere and no value to compare."""
+    """For every live key of its range; if there is none, for a key with 0 everywhere and no value."""
     found = None
     for found in find_range(view, compare.key, compare.range_end, None):
         if not ordered(compare, operand_of(compare.target, found)):
@@ -173,7 +173,7 @@ def operand_of(target: CompareTarget, found: Found) -> int | bytes:
 
 
 def ordered(compare: Compare, actual: int | bytes) -> bool:
-    """`check_request` has seen to it that both are of one type."""
+    """`check_request` has verified that both have the same type."""
     operand = compare.operand
     match compare.result:
         case CompareResult.EQUAL:

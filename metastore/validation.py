@@ -1,7 +1,7 @@
-"""What can be refused without looking at the state: sizes, counts, options that contradict each other (M8).
+"""Refusals that do not depend on the state: sizes, counts, contradictory options (M8).
 
-Checked on the node that is asked, before anything is proposed, and again when it is applied. The rules are etcd's
-where it has one; where they are stricter, the function says so.
+Checked on the node that receives the request, before anything is proposed, and again when it is applied. The rules are
+etcd's where it has one; a function that is stricter documents it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def check_depth(request: Txn, depth_max: int) -> None:
 
 
 def operations_of(request: Txn) -> int:
-    """What one run executes at worst. etcd looks at each level alone; here the nested ones are added up."""
+    """The maximum that one execution runs. etcd counts each level separately; here nested ones are added up."""
     return max(len(request.compare), branch_operations(request.success), branch_operations(request.failure))
 
 
@@ -201,16 +201,16 @@ class Writes:
 
 
 def writes_of(request: Txn) -> Writes:
-    """Of either branch: they exclude each other. Raises DuplicateKey."""
+    """Of both branches: only one is executed. Raises DuplicateKey."""
     writes = branch_writes(request.success)
     writes.add(branch_writes(request.failure))
     return writes
 
 
 def branch_writes(branch: Sequence[Operation]) -> Writes:
-    """Raises DuplicateKey when two operations of it may write the same key; only deletes may overlap.
+    """Raises DuplicateKey if two operations of it may write the same key; only deletes may overlap.
 
-    Stricter than etcd in one case: it lets a nested delete follow a put of the same key in an earlier nested
+    Stricter than etcd in one case: etcd allows a nested delete after a put of the same key in an earlier nested
     transaction, so that the key changes twice in one revision.
     """
     parts = [operation_writes(operation) for operation in branch]
@@ -256,7 +256,7 @@ def duplicate(key: bytes) -> DuplicateKey:
 
 
 def is_read_only(request: Any) -> bool:
-    """A Range, or a transaction that can't write in either branch: no need to propose it."""
+    """A Range, or a transaction without writes in either branch: it need not be proposed."""
     if isinstance(request, Txn):
         return all(is_read_only(operation) for operation in (*request.success, *request.failure))
     return isinstance(request, Range)

@@ -1,11 +1,11 @@
-"""Watches: every change of a key or range, in order, once, none missing (M4).
+"""Watches: every change of a key or range, in order, once, without gaps (M4).
 
-A watcher pulls. It holds the next revision that it has not looked at, and reads the events from REVISION, where they
-are until MM passes them; so a slow watcher costs nothing, stalls nobody and loses nothing. It is told MM, as an error,
-if compaction has overtaken it: never a silent gap.
+A watcher pulls. It holds the next revision to read, and reads the events from REVISION, where they stay until MM passes
+them; so a slow watcher costs nothing, stalls nothing and loses nothing. If compaction has overtaken it, it gets MM as
+an error: never a silent gap.
 
-A watcher that has seen everything *sleeps*: it is found by the keys of the next batch that touches it, and woken
-once. While it sleeps it is, by definition, up to date with every revision, also those that it has never looked at.
+A watcher that has seen everything *sleeps*: it is found by the keys of the next batch that touches it, and woken once.
+While it sleeps it is, by definition, up to date with every revision, also those that it has never read.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ class Watcher:
 
     @property
     def next_revision(self) -> int:
-        """Where a watch that goes on after this one would have to start. Never below the start that was asked for."""
+        """Where a continuation of this watch has to start. Never below the requested start."""
         return max(self._next, self._hub.revision + 1) if self.sleeping else self._next
 
     @property
     def progress(self) -> int:
-        """Every event up to this revision that the watch asks for was handed out (progress notification)."""
+        """Every matching event up to this revision was returned (progress notification)."""
         return min(self.next_revision - 1, self._hub.revision)
 
     def poll(self, revisions_max: int = 1000, bytes_max: int = 1 << 20) -> tuple[RevisionEvents, ...]:
-        """The next events, whole revisions, after a look at no more than `revisions_max` of them.
+        """The next events, in whole revisions, after reading at most `revisions_max` revisions.
 
-        May be empty while there is more: `sleeping` tells. Stops behind the revision that exceeds `bytes_max`.
-        Raises Compacted (with MM) if the next revision is below MM: the watch is over.
+        An empty result does not mean that there are no more: see `sleeping`. Stops after the revision that exceeds
+        `bytes_max`. Raises Compacted (with MM) if the next revision is below MM: the watch ends.
         """
         return self._hub.poll(self, revisions_max, bytes_max)
 
     def advance(self, revision: int) -> None:
-        """Everything below `revision` was looked at."""
+        """Everything below `revision` was read."""
         self._next = max(self._next, revision)
 
     def close(self) -> None:
-        """No more wakes. A closed watcher can be forgotten."""
+        """No more wakes. A closed watcher can be dropped."""
         self._hub.forget(self)
         self.on_news = None
 
 
 class WatchHub:
-    """Every sleeping watcher by what it waits for. Awake ones are known to nobody but their owner."""
+    """All sleeping watchers by key or range. Active ones are known only to their owners."""
 
     __slots__ = ("_history", "_state", "by_key", "by_range")
 
@@ -83,7 +83,7 @@ class WatchHub:
         return self._state.revision
 
     def open(self, request: WatchRequest, on_news: Callable[[], None] | None = None) -> Watcher:
-        """A watcher from `start_revision` on (0: after now; may lie in the future).
+        """A watcher from `start_revision` on (0: after the present one; may lie in the future).
 
         `on_news` is called, from inside `apply`, once after each time that the watcher has fallen asleep. Raises
         Compacted when the start is below MM, InvalidRequest for an empty key, a negative start, an unknown filter.
@@ -172,7 +172,7 @@ class WatchHub:
                 watcher.on_news()
 
     def events(self, request: WatchRequest, revision: int) -> RevisionEvents:
-        """What a watch sees of one retained revision. Raises Compacted, FutureRevision."""
+        """The events of one retained revision for a watch. Raises Compacted, FutureRevision."""
         if revision < self._state.minimal_revision:
             raise compacted(revision, self._state.minimal_revision)
         if revision > self.revision:
@@ -193,13 +193,13 @@ def size_of(event: Event) -> int:
 
 
 def events_of(rows: Sequence[Rows], revision: int, request: WatchRequest, state: StoreState) -> tuple[Event, ...]:
-    """Those events of a retained revision that the request asks for, in their order."""
+    """The matching events of a retained revision, in order."""
     found = (event_of(row, replaced, revision, request, state) for row, replaced in rows)
     return tuple(event for event in found if event is not None)
 
 
 def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchRequest, state: StoreState) -> Event | None:
-    """None for an event that the request does not ask for."""
+    """None if the event does not match the request."""
     row, delete = unpack_row(packed), is_tombstone(packed)
     if not wants(request, row.key) or ("delete" if delete else "put") in request.filters:
         return None
@@ -214,7 +214,7 @@ def wants(request: WatchRequest, key: bytes) -> bool:
 
 
 def previous_of(replaced: bytes, revision: int, state: StoreState) -> KeyValue | None:
-    """What the event replaced; None for a new key, and at MM itself, where what came before is compacted (etcd)."""
+    """The replaced version; None for a new key, and at MM itself, below which all is compacted (as in etcd)."""
     if not replaced or is_tombstone(replaced) or revision <= state.compacted:
         return None
     return unpack_row(replaced).as_key_value()

@@ -1,7 +1,7 @@
-"""Writes that are not in the file yet, one layer per table, and scans over layers. Pure.
+"""Unflushed writes, one layer per table, and scans over layers. Pure.
 
-A layer is a dict; None stands for a deleted key. Keys are never taken out of a layer, so a dict, which keeps the
-order of insertion, tells by itself which keys came since they were last sorted.
+A layer is a dict; None stands for a deleted key. Keys are never removed from a layer, so the insertion order of the
+dict shows which keys were added since the last sort.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUN_KEYS = 4096
 
 
 class Layer:
-    """The writes of one table. `bytes` grows with every write: it bounds the layer, and tells that it has changed."""
+    """The writes of one table. `bytes` grows with every write: it bounds the layer, and shows that it has changed."""
 
     __slots__ = ("_sorted", "bytes", "values")
 
@@ -27,7 +27,7 @@ class Layer:
         self._sorted: list[bytes] = []
 
     def keys(self) -> list[bytes]:
-        """Every key in order. A few new ones are inserted; many are sorted in, which is nearly linear."""
+        """Every key in order. A few new ones are inserted; many are merged by sorting, which is nearly linear."""
         new = len(self.values) - len(self._sorted)
         if new:
             added = islice(reversed(self.values), new)
@@ -47,8 +47,8 @@ class Layer:
         return ((keys[number], self.values[keys[number]]) for number in numbers)
 
     def sort_in_slices(self) -> Iterator[None]:
-        """Sort the keys for good; yields between slices of about a millisecond. No write may come in between; reads
-        may: what they look at changes only when all of it is in order."""
+        """Sort the keys permanently; yields between slices of about a millisecond. No write may come in between; reads
+        may: the visible order changes only when the sort is complete."""
         new = list(islice(reversed(self.values), len(self.values) - len(self._sorted)))
         found = self._sorted.copy()
         for start in range(0, len(new), RUN_KEYS):
@@ -73,7 +73,7 @@ def new_layers() -> list[Layer]:
 def merged(
     upper: Iterator[tuple[bytes, bytes | None]], lower: Iterator[tuple[bytes, bytes | None]], reverse: bool
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Both in order; where both have a key, the upper one counts."""
+    """Both in order; where both have a key, the upper one takes precedence."""
     above, below = next(upper, None), next(lower, None)
     while above is not None and below is not None:
         if above[0] == below[0]:

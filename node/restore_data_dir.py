@@ -119,7 +119,7 @@ async def _fill(
     try:
         await writer.finish()
     except SnapshotInvalid as error:
-        raise BackupInvalid(f"{name} is not whole: {error}") from error
+        raise BackupInvalid(f"{name} is incomplete: {error}") from error
     return header, end
 
 

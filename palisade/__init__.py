@@ -26,8 +26,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import palisade.errors as errors
     from palisade.base.version import VERSION as __version__  # noqa: N811
+    from palisade.client.claims import Leadership, Lock
     from palisade.client.client import Client
+    from palisade.client.lease import Lease
     from palisade.client.operations import Compare, Delete, Get, Put, Txn
+    from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
     from palisade.client.sync_client import SyncClient, connect
     from palisade.client.sync_watch import SyncWatch
     from palisade.client.watch import Watch
@@ -49,8 +52,10 @@ if TYPE_CHECKING:
     from palisade.node.embedded import LocalStore
     from palisade.node.embedded import open as open  # noqa: A004
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+    from palisade.vault.change import Item
     from palisade.vault.errors import Fenced
     from palisade.vault.reader import VaultReader
+    from palisade.vault.snapshot_reads import Rows
     from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
     from palisade.wire.credentials import Password, Token
 
@@ -67,10 +72,14 @@ __all__ = [
     "Event",
     "Fenced",
     "Get",
+    "Item",
     "KeyValue",
+    "Leadership",
+    "Lease",
     "LeaseInfo",
     "LeaseResult",
     "LocalStore",
+    "Lock",
     "OutcomeUnknown",
     "Password",
     "PermissionDenied",
@@ -78,9 +87,13 @@ __all__ = [
     "PutResult",
     "RangeResult",
     "RevisionEvents",
+    "Rows",
     "SortOrder",
     "SortTarget",
+    "SyncClaim",
     "SyncClient",
+    "SyncLeadership",
+    "SyncLease",
     "SyncWatch",
     "Token",
     "Txn",
@@ -113,7 +126,10 @@ _MODULES = {
     ),
     "palisade.wire.credentials": ("Password", "Token"),
     "palisade.wire.auth_errors": ("PermissionDenied", "Unauthenticated"),
+    "palisade.client.claims": ("Leadership", "Lock"),
     "palisade.client.client": ("Client",),
+    "palisade.client.lease": ("Lease",),
+    "palisade.client.sync_claims": ("SyncClaim", "SyncLeadership", "SyncLease"),
     "palisade.client.sync_client": ("SyncClient", "connect"),
     "palisade.client.sync_watch": ("SyncWatch",),
     "palisade.client.watch": ("Watch",),
@@ -121,7 +137,9 @@ _MODULES = {
     "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
     "palisade.raftgroup.errors": ("OutcomeUnknown", "Unavailable"),
     "palisade.vault.errors": ("Fenced",),
+    "palisade.vault.change": ("Item",),
     "palisade.vault.reader": ("VaultReader",),
+    "palisade.vault.snapshot_reads": ("Rows",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -21,6 +21,8 @@ from palisade.catalog.errors import (
     ProcedureDiffers,
     RolledBack,
 )
+from palisade.client.claims import NotAcquired
+from palisade.client.lease import LeaseLost
 from palisade.client.loop_thread import ClientClosed
 from palisade.client.watch import HistoryBroken
 from palisade.metastore.errors import (
@@ -106,6 +108,7 @@ __all__ = [
     "KeyNotFound",
     "KeyTooLarge",
     "LeaseExists",
+    "LeaseLost",
     "LeaseNotFound",
     "LeaseTtlInvalid",
     "MembershipRefused",
@@ -115,6 +118,7 @@ __all__ = [
     "NoSuchPartition",
     "NoSuchProcedure",
     "NodeFailed",
+    "NotAcquired",
     "NotAllowed",
     "NotCancellable",
     "NotLeader",

@@ -1,4 +1,4 @@
-"""How the cluster agrees: PySyncObj made safe. Knows no keys."""
+"""Consensus: PySyncObj made safe. Knows no keys."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

@@ -1,4 +1,4 @@
-"""Who is let in, who is dialled, when a new group is founded: carries out what `bootstrap` and `contacts` decide."""
+"""Admits and dials members, and founds a new group: executes the decisions of `founding` and `peers_to_dial`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOBODY: tuple[int, dict[str, str]] = (0, {})
 
 
 def own_introduction(config: GroupConfig, stored: StoredIdentity) -> tuple[Greeting, Founding | None]:
-    """What this node says of itself, and how it founds the group if it has to."""
+    """This node's greeting, and the state of founding the group if that is its task."""
     founds = stored.membership is None and bool(config.founders)
     own = Greeting(
         config.cluster,
@@ -39,7 +39,7 @@ def own_introduction(config: GroupConfig, stored: StoredIdentity) -> tuple[Greet
 
 
 class Admission:
-    """`wake` asks for a turn of the group soon, `fail` stops it for an error."""
+    """`wake` requests a turn of the group, `fail` stops the node for an error."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Admission:
         self._contacts = Contacts(replica.identity.member)
         self._dialled = _NOBODY
         self.refusals: dict[str, str] = {}
-        """Members that do not let this node in, and why."""
+        """Members that refuse this node, with the reason."""
         self._met: dict[str, int] = {}
-        """Members that were let in while this node had no generation, and theirs."""
+        """Members admitted while this node had no generation, with theirs."""
         self._of_others: set[str] = set()
-        """Members of another generation that were let in before this node took one."""
+        """Members of another generation admitted before this node took a generation."""
 
     def missing_founders(self) -> list[str]:
         return self._introductions.missing_founders()
@@ -77,7 +77,7 @@ class Admission:
         return self._introductions.greeting(self._committed_members(), self.generation).to_wire()
 
     def judge(self, wire: Mapping[str, Any]) -> str | None:
-        """The reason of a refusal, or None for who is let in. It may be a reason for this node to stop."""
+        """The reason of a refusal, or None if the member is admitted. It may also be a reason for this node to stop."""
         try:
             return self._judged(Greeting.from_wire(wire))
         except ValueError as error:
@@ -101,7 +101,7 @@ class Admission:
         return reason
 
     def refused(self, member: str, reason: str) -> None:
-        """This node stops where it has been left behind, or was never to be let in."""
+        """This node stops if the group has moved on without it, or will never admit it."""
         if self.refusals.get(member) != reason:
             log.warning("%s refuses this node: %s", member, reason)
         self.refusals[member] = reason
@@ -115,17 +115,17 @@ class Admission:
             self._fail(DataDirectoryError(newer_ones_go_on))
 
     def connected(self, member: str) -> None:
-        """Both have let each other in."""
+        """Both sides have admitted each other."""
         self.refusals.pop(member, None)
         self.report_pins()
 
     def lost(self, member: str) -> None:
-        """It is asked again: what it said before is outdated."""
+        """It is asked again: its earlier refusal is outdated."""
         self.refusals.pop(member, None)
 
     def hears(self, member: str, kind: int) -> bool:
-        """Whether what it says counts, as it does not of who is of another generation. Who joins has none and lets in
-        everybody; it takes that of the first leader that has something for it, durably before what it has."""
+        """Whether its messages are processed: not those of another generation. A joining node has no generation and
+        admits all; it takes that of the first leader that sends to it, durably before it takes any data."""
         if kind in TO_TAKE_IN and self.generation == UNKNOWN and self._met.get(member, UNKNOWN) != UNKNOWN:
             self._join(self._met[member])
         return member not in self._of_others
@@ -136,17 +136,17 @@ class Admission:
         self._of_others = {member for member, of in self._met.items() if not may_work_together(of, generation)}
         self._met = {}
         if self._of_others:
-            log.info("this node takes in the log of generation %d, not that of %s", generation, self._of_others)
+            log.info("taking the log of generation %d, not that of %s", generation, self._of_others)
             guests = self._contacts.guests(self._replica.membership)
             self._peers.set_members({member: at for member, at in guests.items() if member not in self._of_others})
             self._dialled = _NOBODY
 
     def _committed_members(self) -> Membership:
-        """A change that is not committed may be undone, perhaps by the very member that it would remove."""
+        """An uncommitted change may be undone, perhaps by the very member that it would remove."""
         return self._replica.membership_at(self._replica.engine.commit_index)
 
     def _pin(self, peer: Greeting) -> None:
-        """Pin the storage of a founding member, and tell all of them what is pinned, once that is durable."""
+        """Pin the storage of a founding member, and send the pins to all founding members once they are durable."""
         before = dict(self._introductions.pins or {})
         self._introductions.saw(peer)
         pins = self._introductions.pins
@@ -166,7 +166,7 @@ class Admission:
         self.found()
 
     def found(self) -> None:
-        """Take up the first membership, once all founding members agree on it."""
+        """Adopt the first membership, once all founding members agree on it."""
         membership = self._introductions.found()
         if membership is not None:
             keep_membership(self._journal, membership)
@@ -174,9 +174,9 @@ class Admission:
             self._wake()
 
     def dial(self, now: float) -> None:
-        """Keep connected with whom this node should be connected with. `now`: monotonic, in seconds.
+        """Maintain the required connections. `now`: monotonic, in seconds.
 
-        Once a change of membership is committed, too: who was removed by it learns that when it dials again.
+        Also called after a change of membership is committed: a removed member learns of it when it dials again.
         """
         committed = self._committed_members()
         wanted = self._contacts.wanted(self._replica.membership, committed, now)

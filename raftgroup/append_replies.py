@@ -1,10 +1,10 @@
-"""What the followers' answers to appends and heartbeats mean to the leader.
+"""The leader's handling of answers to appends and heartbeats.
 
-`screen_reply` (pure) lets an answer count only in the term that it was given in (pysyncobj.md, fault 2), never moves
-nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074), and holds an acknowledgement back until
-the leader's own journal has synced as far, because the library counts the leader as one of the majority at once. An
-answer that was held back is judged again then: its sender may have been removed or replaced, and this node may lead no
-more. That a follower's match is unknown is a value of its own (`None`), which no arithmetic can take for an index.
+`screen_reply` (pure) accepts an answer only in the term in which it was given (pysyncobj.md, fault 2), and never moves
+nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074). It holds an acknowledgement back until
+the leader's own journal has synced as far, because the library counts the leader as one of the majority at once. A held
+answer is judged again then: its sender may have been removed or replaced, and this node may have lost leadership. An
+unknown match of a follower is a value of its own (`None`), which cannot be mistaken for an index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from palisade.raftgroup.replication import Replication
 
 @dataclass(frozen=True, slots=True)
 class AppendReply:
-    """An answer to an append: `success` acknowledges everything below `next_index`, else it asks for that index."""
+    """An answer to an append: `success` acknowledges all below `next_index`; otherwise it requests that index."""
 
     term: int
     next_index: int
@@ -36,14 +36,14 @@ class DropReply:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Somebody is in a later term."""
+    """The sender is in a later term."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Deliver it again once the own journal has synced this index."""
+    """Process it again once the own journal has synced this index."""
 
     index: int
 
@@ -66,9 +66,9 @@ ReplyVerdict = DropReply | StepDown | Hold | Acknowledge | Resend
 def screen_reply(
     reply: AppendReply, *, term: int, match: int | None, last_index: int, synced_index: int
 ) -> ReplyVerdict:
-    """What an answer means to the leader of `term` whose log ends at `last_index` and is synced to `synced_index`.
+    """The consequence of an answer for the leader of `term` whose log ends at `last_index`, synced to `synced_index`.
 
-    `match` is what the follower is known to hold, None while that is unknown.
+    `match` is the index up to which the follower is known to hold the log, None while unknown.
     """
     if reply.term > term:
         return StepDown(reply.term)
@@ -87,7 +87,7 @@ _Held = tuple[str, AppendReply, float, str]
 
 
 class AppendReplies:
-    """`is_known` says whether that storage is the one by which the group knows that member."""
+    """`is_known`: whether the group knows that member with that storage."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class AppendReplies:
         self._is_known = is_known
         self._follow_term = follow_term
         self.held: list[_Held] = []
-        """Acknowledgements of what is not on the leader's own disk yet."""
+        """Acknowledgements of entries that are not on the leader's own disk yet."""
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             MessageKind.APPEND_REPLY: self._on_append_reply,
             MessageKind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
         }
 
     def judge_held(self) -> None:
-        """More of the log is on the leader's own disk."""
+        """Call it when more of the log is on the leader's own disk."""
         held, self.held = self.held, []
         for member, reply, sent_at, incarnation in held:
             self._judge(member, reply, sent_at, incarnation)

@@ -1,6 +1,6 @@
-"""Nothing leaves a member before what it says is on disk: messages wait here for the sync that makes them true.
+"""A message leaves a member only after the state that it reports is on disk: messages wait here for that sync.
 
-A message waits for every change that was made to the journal before it was handed in, by the number of the last one.
+A message waits for every change of the journal made before it was queued, identified by the number of the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Outbox:
         """In order, each with the change of the journal that it waits for."""
 
     def send_durable(self, member: str, kind: int, body: Any) -> bool:
-        """Send once everything that was written until now is on disk; False when that has to be waited for."""
+        """Send once everything written so far is on disk; False if the message has to wait."""
         if self.held or self._journal.dirty:
             self.held.append((self._journal.written, (member, kind, body)))
             return False
@@ -34,7 +34,7 @@ class Outbox:
         return True
 
     def send_in_term(self, member: str, kind: int, body: Any) -> None:
-        """Send once term and vote are on disk: a message that says nothing of entries."""
+        """Send once term and vote are on disk: for a message that makes no statement about entries."""
         if self.term_is_durable:
             self._send(member, kind, body)
         else:
@@ -46,11 +46,11 @@ class Outbox:
 
     @property
     def term_is_durable(self) -> bool:
-        """Whether messages may leave that only claim that this node is in its term."""
+        """Whether messages may leave that state only this node's term."""
         return self._journal.saved >= self._term_change
 
     def release(self) -> None:
-        """After a sync: send what it made true."""
+        """After a sync: send the messages whose state is now durable."""
         while self.held and self.held[0][0] <= self._journal.saved:
             _, message = self.held.popleft()
             self._send(*message)

@@ -1,6 +1,6 @@
-"""Everything that a Raft group may answer instead of a result.
+"""The errors of a Raft group.
 
-One tree; `retry` says whether the same request may simply be sent again.
+One tree; `retry` states whether the same request may be sent again.
 """
 
 from __future__ import annotations
@@ -9,49 +9,49 @@ from palisade.base.errors import PalisadeError
 
 
 class RaftError(PalisadeError):
-    """Root of the errors of this package. `retry`: sending the same request again is safe and may help."""
+    """Root of the errors of this package. `retry`: sending the same request again is safe and may succeed."""
 
     retry = False
 
 
 class Unavailable(RaftError):
-    """Nothing was done: there is no leader, or the leader has lost its majority."""
+    """The request was not executed: there is no leader, or the leader has lost its majority."""
 
     code = "unavailable"
     retry = True
 
 
 class NotLeader(Unavailable):
-    """Nothing was done: this node does not lead. `leader` is the member that probably does, if one is known."""
+    """The request was not executed: this node is not the leader. `leader` is the probable leader, if known."""
 
     code = "not-leader"
 
     def __init__(self, leader: str | None) -> None:
         hint = f"ask {leader}" if leader else "no leader is known yet, try again"
-        super().__init__(f"this node does not lead the group: {hint}")
+        super().__init__(f"this node is not the leader of the group: {hint}")
         self.leader = leader
 
 
 class OutcomeUnknown(RaftError):
-    """The command may or may not be applied, now or later. Safe to retry only with a request id (M3)."""
+    """The command may be applied, now or later, or not. Safe to retry only with a request id (M3)."""
 
     code = "outcome-unknown"
 
 
 class MembershipRefused(RaftError):
-    """A change of membership that is not possible now; the text says why. Nothing was changed."""
+    """A membership change that is not possible now; the text gives the reason. Nothing was changed."""
 
     code = "membership-refused"
 
 
 class NodeFailed(RaftError):
-    """This node stopped itself: its state can no longer be trusted, or its storage failed (issue 2, fault 12)."""
+    """This node stopped itself: its state cannot be trusted, or its storage failed (issue 2, fault 12)."""
 
     code = "node-failed"
 
 
 class JournalCorrupt(NodeFailed):
-    """A stored byte is not what was written; never served, and the text names the place and the remedy."""
+    """Stored bytes were altered; they are never served. The text names the place and the remedy."""
 
 
 class DataDirectoryError(NodeFailed):

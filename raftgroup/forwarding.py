@@ -1,7 +1,7 @@
-"""Proposals of a member that does not lead: to the leader in batches, and their ends back.
+"""Forwards proposals of a follower to the leader in batches, and returns their outcomes.
 
-The leader answers what it has applied and what it refused before it was in any log; the latter waits in the sender's
-queue again. When the connection breaks in between, the outcome is unknown, and is said to be.
+The leader reports which proposals it has applied, and which it refused before they were in any log; the latter return
+to the sender's queue. If the connection breaks in between, the outcome is reported as unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE_S = 5.0
 
 
 class Forwarding:
-    """Both sides: what this member has forwarded, and what others have forwarded to it."""
+    """Both sides: proposals that this member has forwarded, and proposals forwarded to it."""
 
     def __init__(
         self, proposals: Proposals, clock: Clock, send: Callable[[str, int, Any], bool], random: Random
@@ -32,7 +32,7 @@ class Forwarding:
         self._underway: dict[int, tuple[str, Proposal]] = {}
         self._answers: dict[str, list[Any]] = {}
 
-    # The side that does not lead.
+    # The follower's side.
 
     def forward(self, leader: str, batch: list[Proposal]) -> None:
         packed: list[Any] = []
@@ -61,13 +61,13 @@ class Forwarding:
         self._proposals.put_back(refused)
 
     def lost(self, member: str) -> None:
-        """The connection to `member` broke: what was forwarded to it may be applied or not."""
+        """The connection to `member` broke: proposals forwarded to it may be applied or not."""
         for number, (leader, proposal) in list(self._underway.items()):
             if leader == member:
                 del self._underway[number]
                 end_late(proposal)
 
-    # The side that leads.
+    # The leader's side.
 
     def take(self, member: str, packed: list[Any], *, leads: bool) -> None:
         now = self._clock.now()
@@ -92,7 +92,7 @@ class Forwarding:
         self._answers.setdefault(member, []).append(answer)
 
     def send_answers(self) -> None:
-        """All answers of a turn leave together."""
+        """All answers of a turn are sent together."""
         if self._answers:
             answers, self._answers = self._answers, {}
             for member, ends in answers.items():

@@ -1,11 +1,11 @@
-"""How a new group comes to know its members' storages, and how a wiped one is told apart from a new one.
+"""How a new group learns its members' storages, and distinguishes a wiped storage from a new one.
 
-Each storage gets a random name, its incarnation, when it is made. A founding member pins, durably, the first
-incarnation that it sees of every other founding member, and tells them all its pins. It takes part in elections once
-all founding members report the same complete map; that is the first membership, and from then on what another storage
-says under one of these ids counts for nothing. So a founding member that lost its disk can't vote twice: before the
-map is agreed nobody has voted, and afterwards each of the others has pinned the storage that is gone.
-Price: the first start needs all founding members; later ones need a majority.
+Each storage gets a random name, its incarnation, on creation. A founding member durably pins the first incarnation that
+it sees of every other founding member, and sends its pins to all of them. It takes part in elections once all founding
+members report the same complete map; that map is the first membership, and from then on messages of another storage
+under one of these ids are ignored. So a founding member that lost its disk cannot vote twice: before the map is agreed
+there are no votes, and afterwards each other member has pinned the lost storage. Price: the first start needs all
+founding members; later ones need a majority.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from palisade.raftgroup.generations import OTHER_GENERATION, UNKNOWN, judge_gene
 from palisade.raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
 
 OTHER_STORAGE = "other-storage: "
-"""How a refusal begins when the group knows the refused member with another storage: the refused one acts on that."""
+"""The prefix of a refusal if the group knows the refused member with another storage; the refused node evaluates it."""
 _TEXTS = ("cluster", "member", "incarnation", "address", "terms", "origin")
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a node says of itself in the handshake.
+    """The content of a node's handshake.
 
-    `address`: where it listens for members, 'host:port'. `terms`: what all members have to agree on. `knows`: the
-    incarnations of the membership that it goes by, and `version` how new that is. `generation`: of its history, 0 for
-    none. `origin`: the backup that it was restored from, until the restored group is founded.
+    `address`: where it listens for members, 'host:port'. `terms`: settings that all members must agree on. `knows`: the
+    incarnations of its effective membership, and `version` the version of that. `generation`: of its history, 0 for
+    none. `origin`: the backup from which it was restored, until the restored group is founded.
     """
 
     cluster: str
@@ -57,10 +57,10 @@ class Greeting:
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any]) -> Greeting:
-        """Raises ValueError, naming the field, for a greeting that is none."""
+        """Raises ValueError, with the field, for a malformed greeting."""
         texts = [wire.get(name) for name in _TEXTS]
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"the greeting does not have all of its text fields: {', '.join(_TEXTS)}")
+            raise ValueError(f"the greeting lacks some of its text fields: {', '.join(_TEXTS)}")
         knows = wire.get("knows")
         if not isinstance(knows, dict) or not all(isinstance(each, str) for pair in knows.items() for each in pair):
             raise ValueError("the greeting's field 'knows' is not a map of texts")
@@ -77,7 +77,7 @@ class Greeting:
 class Founding:
     """Agrees on the incarnations of the founding members. `addresses`: founding member -> its addresses.
 
-    `pinned`: what an earlier run of this node pinned.
+    `pinned`: the pins of an earlier run of this node.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class Founding:
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """To be made durable before anybody is told."""
+        """Make them durable before sending them."""
         return self._pins
 
     def provisional(self) -> Membership:
-        """Whom to talk to meanwhile; nobody's incarnation is known, so nobody votes."""
+        """The members to connect with meanwhile; without known incarnations there are no votes."""
         return self._membership(dict.fromkeys(self._addresses, ""), version=0)
 
     def saw(self, greeting: Greeting) -> None:
-        """Pin the storage that greets. Raises DataDirectoryError for another one than was pinned before."""
+        """Pin the storage of a greeting. Raises DataDirectoryError if another one was pinned before."""
         if self._own.member in greeting.knows and set(self._addresses) <= set(greeting.knows):
             self._adopt({member: greeting.knows[member] for member in self._addresses})
         if greeting.member not in self._addresses:
@@ -106,16 +106,16 @@ class Founding:
         pinned = self._pins.setdefault(greeting.member, greeting.incarnation)
         if pinned != greeting.incarnation:
             raise DataDirectoryError(
-                f"{greeting.member} came with storage {pinned} first and has storage {greeting.incarnation} now, and "
+                f"{greeting.member} was first seen with storage {pinned} and now has {greeting.incarnation}, but "
                 "the cluster is not founded yet: empty the data directories of all its members and start them again"
             )
 
     def reported(self, member: str, pins: Mapping[str, str]) -> None:
-        """`member` has pinned these storages, durably."""
+        """`member` has durably pinned these storages."""
         self._reported[member] = pins
 
     def _adopt(self, agreed: Mapping[str, str]) -> None:
-        """The others have agreed already, with this storage among theirs."""
+        """The others have already agreed, on a map that includes this storage."""
         self._pins = dict(agreed)
         self._reported = dict.fromkeys(self._addresses, self._pins)
 
@@ -143,7 +143,7 @@ class Founding:
 
 
 class Introductions:
-    """What this node says of itself to others, and whether it talks to them. `founding` is None once it is over."""
+    """This node's greeting, and whether it accepts others. `founding` is None once it is over."""
 
     def __init__(self, own: Greeting, founding: Founding | None) -> None:
         self._own = own
@@ -151,16 +151,16 @@ class Introductions:
         self._agreed: Mapping[str, str] | None = None
 
     def missing_founders(self) -> list[str]:
-        """The group can't start before they were seen."""
+        """The group cannot start before they were seen."""
         return self._founding.missing() if self._founding else []
 
     def generation(self, membership: Membership) -> int:
-        """The one that this node goes by. `membership`: its newest one, committed or not, since nothing undoes a
-        generation; of a node that joins it may be of the past."""
+        """The generation of this node. `membership`: its newest one, committed or not, because nothing undoes a
+        generation; on a joining node it may be an old one."""
         return max(membership.generation, self._own.generation)
 
     def joins(self, generation: int) -> None:
-        """`generation`: of the leader whose log this node takes in."""
+        """`generation`: that of the leader whose log this node takes."""
         self._own = replace(self._own, generation=generation)
 
     def greeting(self, membership: Membership, generation: int = UNKNOWN) -> Greeting:
@@ -169,14 +169,14 @@ class Introductions:
         return replace(self._own, knows=knows, version=known.version, generation=generation or self._own.generation)
 
     def judge(self, greeting: Greeting, membership: Membership, generation: int = UNKNOWN) -> str | None:
-        """The reason of a refusal, or None. Raises DataDirectoryError when the other knows that this one was wiped, or
-        replaced by another storage; who knows less than this node may simply not have heard of it yet. Neither says
-        anything while this node goes by a membership of the past, in which it had another storage: it has joined again,
-        and has not come to that place in the log.
+        """The reason of a refusal, or None. Raises DataDirectoryError if the other node knows this member with another
+        storage, so this one was wiped or replaced. Two exceptions: a node with an older membership may not know the
+        present storage yet; and a node that has joined again may still have an old membership from its log, with its
+        earlier storage.
 
-        `membership`: the newest committed one; `generation`: what this node goes by.
+        `membership`: the newest committed one; `generation`: that of this node.
 
-        A founding member that was out of reach when the others agreed may hear of it from the log first.
+        A founding member that was unreachable when the others agreed may first learn of it from the log.
         """
         if membership.version > 0:
             self._founding = None
@@ -190,32 +190,32 @@ class Introductions:
         return reason
 
     def _judge_origin(self, greeting: Greeting) -> str | None:
-        """Those who found a group together begin with the same state."""
+        """Members that found a group together must start with the same state."""
         if self._founding is None or greeting.version > 0 or greeting.origin == self._own.origin:
             return None
         return (
-            f"{greeting.member} begins with {greeting.origin or 'an empty store'}, and {self._own.member} with "
+            f"{greeting.member} starts with {greeting.origin or 'an empty store'}, and {self._own.member} with "
             f"{self._own.origin or 'an empty store'}: restore the same backup on all founding members"
         )
 
     def refused(self, member: str, reason: str, membership: Membership) -> None:
-        """Raises DataDirectoryError when a founding member that knows no membership is told of another storage of its
-        own: the group was founded with that one, and this one will never be let in.
+        """Raises DataDirectoryError if a founding member without a membership is refused because of another storage:
+        the group was founded with that storage, and this one will never be admitted.
 
-        Who has a membership, if only in its log, may be refused by a laggard that knows its earlier storage; so may
-        one that joins. `membership`: the newest one of this node, committed or not.
+        A node with a membership, even if only in its log, may be refused by an outdated member that knows its earlier
+        storage; so may a joining node. `membership`: the newest one of this node, committed or not.
         """
         founds = self._founding is not None and membership.version == 0 and membership.get(member) is not None
         if founds and reason.startswith(OTHER_STORAGE):
             raise DataDirectoryError(
                 f"{member} refuses {self._own.member} ({reason.removeprefix(OTHER_STORAGE)}): the data directory was "
-                "lost or swapped. Put the old one back, or start with --join and an empty data directory to come back "
-                "as new"
+                "lost or swapped. Restore the old one, or start with --join and an empty data directory to join as a "
+                "new member"
             )
 
     @property
     def pins(self) -> Mapping[str, str] | None:
-        """What a founding member tells the others: also afterwards, since one of them may have missed it."""
+        """The pins that a founding member sends, also after the founding, because another one may have missed them."""
         return self._founding.pins if self._founding else self._agreed
 
     def saw(self, greeting: Greeting) -> None:
@@ -227,7 +227,7 @@ class Introductions:
             self._founding.reported(member, pins)
 
     def found(self) -> Membership | None:
-        """The first membership: once, when all founding members agree on it."""
+        """The first membership, returned once, when all founding members agree on it."""
         membership = self._founding.agreed() if self._founding else None
         if membership is not None:
             self._agreed, self._founding = self.pins, None
@@ -235,11 +235,11 @@ class Introductions:
 
 
 def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) -> str | None:
-    """Why a connection is refused, or None. `membership`: the one that this node goes by.
+    """Why a connection is refused, or None. `membership`: the effective one of this node.
 
-    It is no reason against somebody who goes by a newer one: a node that came back under its old id may lead by now,
-    and only over this connection does this node hear of it. That is safe, since every vote and every acknowledgement
-    carries the incarnation that it comes from, and is counted by that.
+    A node with a newer membership is not refused because of it: a node that joined again under its old id may lead by
+    now, and this node learns of it only over this connection. That is safe, because every vote and every
+    acknowledgement carries its incarnation, and is counted by that.
     """
     if greeting.cluster != own.cluster:
         return f"this is cluster {own.cluster}, not {greeting.cluster}: check the addresses of both"
@@ -247,11 +247,9 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
     if other_generation is not None:
         return other_generation
     if greeting.terms != own.terms:
-        return (
-            f"{greeting.member} goes by other limits ({greeting.terms}) than this node ({own.terms}): make them equal"
-        )
+        return f"{greeting.member} has other limits ({greeting.terms}) than this node ({own.terms}): make them equal"
     if greeting.member == own.member:
-        return f"two nodes are called {own.member}: give one of them another id"
+        return f"two nodes have the name {own.member}: give one of them another id"
     if greeting.version > membership.version:
         return None
     if greeting.member in membership.removed:
@@ -266,7 +264,7 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
 
 
 def words_of(reason: str) -> str:
-    """A refusal for people: without what nodes read of it."""
+    """A refusal as text, without its machine-readable prefix."""
     if refusing_generation(reason) is not None:
         return reason.removeprefix(OTHER_GENERATION).partition(": ")[2]
     return reason.removeprefix(OTHER_STORAGE)
@@ -274,6 +272,6 @@ def words_of(reason: str) -> str:
 
 def wiped(member: str, incarnation: str, known: str) -> DataDirectoryError:
     return DataDirectoryError(
-        f"the cluster knows {member} with storage {known}, and this one is {incarnation}: the data directory was lost "
-        "or swapped. Put the old one back, or start with --join and an empty data directory to come back as new"
+        f"the cluster knows {member} with storage {known}, but this one is {incarnation}: the data directory was lost "
+        "or swapped. Restore the old one, or start with --join and an empty data directory to join as a new member"
     )

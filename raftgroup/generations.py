@@ -1,19 +1,19 @@
-"""Members of different generations never work together, and who is left behind by a newer one stops.
+"""Members of different generations never work together; a node left behind by a newer generation stops.
 
-A *generation* is a history of the group. A restored backup and a forced new cluster break it: the log of before and the
-log of after do not follow from each other, though cluster, members and even storages may be the same. So every
-membership names its generation, every greeting says it, and a greeting of another one is refused, whichever is newer.
+A *generation* is a history of the group. A restored backup and a forced new cluster break it: the earlier and the later
+log do not follow from each other, though cluster, members and even storages may be the same. So every membership names
+its generation, every greeting contains it, and a greeting of another generation is refused, newer or older.
 
-Who joins has none, and takes the one of the leader whose log it takes in, before it takes anything, for as long as it
-holds any of it. By what it reads first, it would be of generations before: a log begins with the past, and members
-of that past, which somebody has started again, may know it as well. Two logs of different generations may have the
-same terms, and would match where they differ.
+A joining node has no generation. It takes that of the leader whose log it copies, before it copies anything, and keeps
+it. The log itself cannot determine it: a log begins with the past, with earlier generations, and restarted members of
+such a past may also know this node. Two logs of different generations may have equal terms, and would match where they
+differ.
 
-What the refused one does is decided here, too. One that joins, and has no membership yet, stops for anybody of a
-newer generation than the one that it took: it has nothing to lose, and nobody else could tell it. A storage that this
-node knows as a member and that goes by a newer generation now has left the group for good; and if so many voters went
-that the others are no majority, nobody needs this one any more. In these cases it stops, with the reason. Else a single
-stranger at the address of a member, perhaps a restored copy that was started by mistake, stops nobody. Pure.
+The reaction of the refused node is decided here as well. It stops, with the reason, in three cases. First, a joining
+node without membership stops for any member of a newer generation than the one that it took: it has nothing to lose,
+and no other way to find out. Second, a storage that this node knows as a member now has a newer generation, so it has
+left this group for good. Third, so many voters have left that the others are no majority. Otherwise a single foreign
+node at the address of a member, perhaps a restored copy started by mistake, does not stop this node. Pure.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from palisade.raftgroup.membership import Membership
 
 OTHER_GENERATION = "other-generation: "
-"""How a refusal begins: `<generation> <incarnation>: ` of who refuses follows, then the text."""
+"""The prefix of a refusal; `<generation> <incarnation>: ` of the refusing node follow, then the text."""
 UNKNOWN = 0
-"""Of a node that has no history yet: it joins, and goes by that of the first leader that has something for it."""
+"""A joining node without history; it takes the generation of the first leader that sends to it."""
 
 
 def may_work_together(its: int, own: int) -> bool:
@@ -39,19 +39,20 @@ def judge_generation(member: str, its: int, own: int, incarnation: str) -> str |
     broken = "a restored backup or a forced new cluster has broken the history in between"
     if its < own:
         text = (
-            f"{member} is of generation {its}, and this cluster of generation {own}: {broken}, so what {member} holds "
+            f"{member} is of generation {its}, and this cluster of generation {own}: {broken}, so the data of {member} "
             "is no part of it. Put its data directory aside, and start it with --join and an empty one"
         )
     else:
         text = (
-            f"{member} is of generation {its}, and this node of generation {own}: {broken}. If that was meant, put the "
-            "data directory of this node aside, and start it with --join and an empty one, or restore the same backup"
+            f"{member} is of generation {its}, and this node of generation {own}: {broken}. If that was intended, put "
+            "the data directory of this node aside, and start it with --join and an empty one, or restore the same "
+            "backup"
         )
     return f"{OTHER_GENERATION}{own} {incarnation}: {text}"
 
 
 def refusing_generation(reason: str) -> tuple[int, str] | None:
-    """(generation, incarnation) of who refuses with this reason; None for a reason of another kind."""
+    """(generation, incarnation) of the refusing node; None for another kind of refusal."""
     if not reason.startswith(OTHER_GENERATION):
         return None
     number, _, rest = reason.removeprefix(OTHER_GENERATION).partition(" ")
@@ -60,10 +61,10 @@ def refusing_generation(reason: str) -> tuple[int, str] | None:
 
 
 def outlived(own: str, generation: int, membership: Membership, refusals: Mapping[str, str]) -> str | None:
-    """Why this node must stop, since newer generations go on without it; None while that is not so.
+    """Why this node must stop, because newer generations continue without it; None otherwise.
 
-    `refusals`: members that do not let this node in, and why. `membership`: the newest one of this node, and
-    `generation` the one that it goes by: another one than that of `membership` while it joins.
+    `refusals`: members that refuse this node, with the reason. `membership`: the newest one of this node; `generation`:
+    that of this node, which differs from that of `membership` while it joins.
     """
     newer = set[str]()
     for member, reason in refusals.items():
@@ -87,7 +88,7 @@ def outlived(own: str, generation: int, membership: Membership, refusals: Mappin
 
 def left_behind(own: str, member: str, newer: int, generation: int) -> str:
     return (
-        f"{member} goes by generation {newer} of this cluster, and {own} holds generation {generation}: a restored "
-        f"backup or a forced new cluster has broken the history, and what {own} holds is of before. Put its data "
-        "directory aside (it may hold writes that are lost to the others), and start it with --join and an empty one"
+        f"{member} has generation {newer} of this cluster, and {own} holds generation {generation}: a restored "
+        f"backup or a forced new cluster has broken the history, and the data of {own} is of the earlier one. Put its "
+        "data directory aside (it may hold writes that the others lost), and start it with --join and an empty one"
     )

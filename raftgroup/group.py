@@ -1,10 +1,10 @@
-"""The Raft group as the rest of the system sees it: propose, read barrier, membership, leadership, status.
+"""The public interface of a Raft group: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch and one log entry. The next batch collects while the journal is
-synced; messages that depend on the sync leave after it. A write costs about one fsync and one round trip.
+Group commit: one turn of the event loop is one batch and one log entry. The journal is synced in the background while
+the next batch collects; messages that depend on the sync leave after it. A write costs about one fsync and one round
+trip.
 
-Any exception of the state machine or the journal stops the node (`failed`): a state that can't be trusted is not
-served.
+An exception of the state machine or the journal stops the node (`failed`): untrusted state is not served.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class Group:
         self._on_synced = on_synced
         self._leadership = Leadership(self._replica, on_led)
 
-    # Life.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Listen, connect, take part. Raises what the transport raises when the port can't be had."""
+        """Listen, connect, take part. Raises the error of the transport if the port is not available."""
         self._loop = asyncio.get_running_loop()
         self.failed = self._loop.create_future()
         await self._journal.sync()
@@ -126,12 +126,12 @@ class Group:
         self._wake()
 
     async def close(self) -> None:
-        """Stop taking part. A leader hands over first, if another member is ready to lead."""
+        """Stop taking part. A leader first hands over if a follower is ready."""
         if self._replica.leads and self._replica.membership.voters - {self._config.member}:
             try:
                 await asyncio.wait_for(self.transfer(None), self._config.timing.election_timeout_min_s)
             except (RaftError, TimeoutError):
-                log.info("%s stops without a successor that is ready", self._config.member)
+                log.info("%s stops without a ready successor", self._config.member)
         self._stop(Unavailable("this node is stopping; ask another one"))
         for task in self._tasks:
             task.cancel()
@@ -147,7 +147,7 @@ class Group:
         self._barrier.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Stop the node: its state can't be trusted any more."""
+        """Untrusted state is no longer served."""
         if self.failed is None or self.failed.done():
             return
         failure = error if isinstance(error, NodeFailed) else NodeFailed(f"this node stopped itself: {error!r}")
@@ -167,7 +167,7 @@ class Group:
     # Proposals.
 
     def submit(self, proposal: Proposal) -> None:
-        """Propose its commands, in this order and as one: they come to one end. Raises where nothing began."""
+        """Propose its commands, in this order and with one outcome. Raises if nothing was begun."""
         self._check_alive()
         self._proposals.add(proposal, self._clock.now())
         self._wake()
@@ -181,28 +181,28 @@ class Group:
     # Reads.
 
     def try_read_barrier(self) -> bool:
-        """Whether a read of the local state is linearizable right now, with nothing to wait for."""
+        """Whether a read of the local state is linearizable now, without waiting."""
         return self._barrier.passes()
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
-        """Wait until a read of the local state is linearizable; returns the index that it is at, at least.
+        """Wait until a read of the local state is linearizable; returns a lower bound of its index.
 
-        Raises Unavailable when no majority confirms a leader in time.
+        Raises Unavailable if no majority confirms a leader in time.
         """
         self._check_alive()
         return await self._barrier.wait(timeout_s)
 
     async def _read_index(self) -> int:
-        """For a member that will read its own state: it is told of the commit index before it is told this."""
+        """For a follower that reads its own state: it receives the commit index before this answer."""
         index = await self.read_barrier()
         self._replica.replication.tell_commit_now()
         self._turn()
         return index
 
-    # Membership and leadership; from any member.
+    # Membership and leadership, from any member.
 
     async def add(self, member: Member) -> None:
-        """Add a learner (or the new storage of a known member); with `becomes_voter` it is promoted by itself."""
+        """Add a learner (or the new storage of a known member); with `becomes_voter` the leader promotes it."""
         await self._at_leader("add", [member.to_wire()])
 
     async def promote(self, member_id: str) -> None:
@@ -210,11 +210,11 @@ class Group:
         await self._at_leader("promote", [member_id])
 
     async def remove(self, member_id: str) -> None:
-        """Remove a member. A leader that is to go hands over first."""
+        """Remove a member. If it is the leader, it first hands over."""
         await self._at_leader("remove", [member_id])
 
     async def transfer(self, target: str | None) -> str:
-        """Hand leadership to `target`, or to whoever is furthest; returns who it is. Waits until it leads."""
+        """Hand leadership to `target`, or to the most advanced follower; waits until it leads, and returns its id."""
         leader: str = await self._at_leader("transfer", [target])
         return leader
 
@@ -222,11 +222,11 @@ class Group:
         self._check_alive()
         return await self._administration.at_leader(name, arguments)
 
-    # What can be seen.
+    # State.
 
     @property
     def leader(self) -> str | None:
-        """Who leads, as far as this member knows."""
+        """The leader, as far as this member knows."""
         return self._replica.leader
 
     @property
@@ -247,7 +247,7 @@ class Group:
 
     @property
     def generation(self) -> int:
-        """The newest one of the log that it takes in, also before it has come to that place; 0 while it has no log."""
+        """The newest one of the log that this node takes, also before it has reached it; 0 without a log."""
         return self._admission.generation
 
     def status(self) -> GroupStatus:
@@ -272,7 +272,7 @@ class Group:
         self._turn()
 
     def _turn(self) -> None:
-        """One round: apply what is committed, send what is due, propose what is new."""
+        """One round: apply committed entries, send due messages, propose new commands."""
         if self.failed is None or self._stopped:
             return
         try:
@@ -344,7 +344,7 @@ class Group:
         self._turn()
 
     def _arm(self) -> None:
-        """Call again when something is due by time alone."""
+        """Schedule the next turn that is due by time alone."""
         left = max(self._replica.replication.due - self._clock.now(), 0.001)
         delay = min(_TICK_S, left) if self._replica.engine.leads else _TICK_S
         now = self._loop.time()
@@ -356,13 +356,13 @@ class Group:
         self._timer = self._loop.call_at(self._timer_due, self._timed_turn)
 
     def _timed_turn(self) -> None:
-        """A loop may call a little early, so it is not the time that says whether the timer still runs."""
+        """A loop may call slightly early, so the time does not show whether the timer still runs."""
         self._timer_due = 0.0
         self._proposals.expire(self._clock.now())
         self._turn()
 
     async def _housekeep(self) -> None:
-        """Founding, promotion of learners that caught up, compaction of the log."""
+        """Founding, promotion of caught-up learners, compaction of the log."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             try:
@@ -395,7 +395,7 @@ class Group:
         self._barrier.turned()
         self._wake()
 
-    # Receiver: what the transport tells.
+    # MessageReceiver: called by the transport.
 
     def greeting(self) -> dict[str, Any]:
         return self._admission.greeting()
@@ -419,7 +419,7 @@ class Group:
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):
-            log.warning("dropped a message of kind %d from %s that has not the shape of its kind", kind, member)
+            log.warning("dropped a malformed message of kind %d from %s", kind, member)
             return
         try:
             self._handle(member, kind, body)

@@ -1,4 +1,4 @@
-"""What one member of a group is told at its start."""
+"""The configuration of one member of a group."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from palisade.raftgroup.timing import RaftTiming
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """`founders`: member -> addresses of all founding members, this one among them; empty for one that joins.
+    """`founders`: member -> addresses of all founding members, including this one; empty for a joining node.
 
-    `addresses` are this member's own ('peer' at least). The cluster id is shared by all members, and so are the
-    `terms`: whatever makes their state machines decide alike, as a text that is compared.
+    `addresses` are this member's own (at least 'peer'). All members share the cluster id and the `terms`: the settings
+    that affect the decisions of their state machines, as a text that is compared.
     """
 
     cluster: str

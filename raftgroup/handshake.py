@@ -5,8 +5,8 @@
     PING    nothing                                          from the dialler, once a second
     PONG    nothing                                          the answer
 
-The greeting is a map, the group's own but for its text field "member", which says who speaks. Nothing else is
-taken from a connection before both sides have greeted each other.
+The greeting is a map defined by the group, except for its text field "member", the sender. No other frame is accepted
+before both sides have exchanged greetings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from palisade.base.errors import PalisadeError
 
 PROTOCOL_VERSION = 2
 GROUP_KINDS = 16
-"""Kinds below this one are the transport's own."""
+"""Kinds below this one belong to the transport."""
 
 HELLO = 1
 REFUSE = 2
@@ -29,7 +29,7 @@ _REASON_CHARACTERS_MAX = 1000
 
 
 class HandshakeRefused(PalisadeError):
-    """The other side is not whom we talk to. The text is the reason, for a person."""
+    """The other side is not an acceptable peer. The text gives the reason."""
 
     code = "handshake-refused"
 
@@ -39,18 +39,18 @@ def hello(greeting: dict[str, Any]) -> list[Any]:
 
 
 def read_hello(body: Any) -> tuple[str, dict[str, Any]]:
-    """The member that speaks, and its greeting. Raises HandshakeRefused."""
+    """The sending member and its greeting. Raises HandshakeRefused."""
     if not isinstance(body, list) or len(body) < 2 or body[0] != _MAGIC:
         raise HandshakeRefused("this is the peer port of a Palisade node, for other nodes only")
     if body[1] != PROTOCOL_VERSION:
         raise HandshakeRefused(
-            f"protocol version {str(body[1])[:20]} is not spoken here, this node speaks {PROTOCOL_VERSION}: "
+            f"protocol version {str(body[1])[:20]} is not supported, this node uses {PROTOCOL_VERSION}: "
             "run the same release of palisade on both nodes"
         )
     greeting = body[2] if len(body) == 3 else None
     member = greeting.get("member") if isinstance(greeting, dict) else None
     if not isinstance(greeting, dict) or not isinstance(member, str) or not member:
-        raise HandshakeRefused("the greeting does not say which member it comes from")
+        raise HandshakeRefused("the greeting lacks the name of its member")
     return member, greeting
 
 

@@ -1,4 +1,4 @@
-"""The receiving end: a connection that another member has dialled. It is only listened to, but for answers to pings."""
+"""The receiving end: a connection dialled by another member. This node only receives on it, and answers pings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AcceptingHub(Hub, Protocol):
         ...
 
     def introduced(self, connection: Accepted) -> None:
-        """The connection has greeted: from now on it is the one that its member is heard on."""
+        """The connection has greeted: from now on messages of its member are accepted on this one only."""
         ...
 
 
@@ -54,7 +54,7 @@ class Accepted(PeerConnection):
         elif kind == HELLO and not self.greeted:
             self._meet(body)
         else:
-            raise FrameError(f"a frame of kind {kind} has no meaning here")
+            raise FrameError(f"unexpected frame of kind {kind}")
 
     def _meet(self, body: Any) -> None:
         encode = self._hub.encoder.encode

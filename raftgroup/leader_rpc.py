@@ -1,4 +1,4 @@
-"""Calls to whoever leads: a number, a name and arguments over; a value or an error back."""
+"""Calls to the leader: a number, a name and arguments; the answer is a value or an error."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ERRORS: dict[str, type[RaftError]] = {
 
 
 def error_kind(error: RaftError) -> str:
-    """How an error travels: a name that the other side turns into the same error."""
+    """The encoding of an error: a name from which the other side creates the same error."""
     return next((kind for kind, type_ in _ERRORS.items() if isinstance(error, type_)), "unknown")
 
 
 class LeaderCalls:
-    """The caller's side. `send` is the transport's."""
+    """The caller's side. `send` is that of the transport."""
 
     def __init__(self, send: Callable[[str, int, Any], bool], random: Random) -> None:
         self._send = send
@@ -33,9 +33,9 @@ class LeaderCalls:
         self._repeatable: set[int] = set()
 
     async def call(self, leader: str | None, name: str, arguments: list[Any], *, repeatable: bool = False) -> Any:
-        """Raises NotLeader when nobody can be asked, and whatever error the leader answered.
+        """Raises NotLeader if there is no leader to ask, and any error that the leader returned.
 
-        A `repeatable` call raises it also as soon as somebody else leads: the one that was asked may stand still.
+        A `repeatable` call also raises it as soon as another member leads: the asked leader may be stalled.
         """
         self._number += 1
         number = self._number
@@ -61,19 +61,19 @@ class LeaderCalls:
             future.set_exception(_ERRORS.get(kind, OutcomeUnknown)(str(value)))
 
     def led_by(self, leader: str | None) -> None:
-        """Whom the group follows now."""
+        """The leader that the group follows now."""
         for number in self._repeatable:
             asked, future = self._waiting[number]
             if asked != leader and not future.done():
                 future.set_exception(NotLeader(leader))
 
     def lost(self, member: str) -> None:
-        """The connection to `member` broke: what it was asked may be done or not."""
+        """The connection to `member` broke: calls to it may be executed or not."""
         for leader, future in self._waiting.values():
             if leader == member and not future.done():
                 future.set_exception(
                     OutcomeUnknown(
-                        f"the connection to the leader {member} broke before it answered, and it may have done what it "
-                        "was asked for: look at the members and the leader before you retry"
+                        f"the connection to the leader {member} broke before it answered; the request may have been "
+                        "executed: check the members and the leader before you retry"
                     )
                 )

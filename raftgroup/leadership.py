@@ -1,4 +1,4 @@
-"""Reports when this member begins or ceases to lead, before it answers any request in that role. Pure."""
+"""Notifies when this member begins or ceases to lead, before it answers anything in that role. Pure."""
 
 from __future__ import annotations
 

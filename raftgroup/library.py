@@ -1,9 +1,9 @@
-"""PySyncObj 0.3.17 behind its seams: the only file that knows its private names.
+"""An adapter around PySyncObj 0.3.17: the only file that uses its private names.
 
-The library keeps the rules of Raft: terms, votes, who leads, what is committed, in which order it is applied. All that
-is unsafe or slow in it (pysyncobj.md) is replaced here: the journal, the transport, pickle, the poller, the order and
-size of appends, snapshots, membership. What reaches its message handlers was screened before (`replica.py`).
-`tests/raftgroup/test_engine_seams.py` pins the version and every name that is used here.
+The library implements the rules of Raft: terms, votes, leader, commit index, order of application. Its unsafe or slow
+parts (pysyncobj.md) are replaced here: the journal, the transport, pickle, the poller, the order and size of appends,
+snapshots, membership. Messages are screened before they reach its handlers (`replica.py`).
+`tests/raftgroup/test_engine_seams.py` pins the version and every private name used here.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LEADER = 2
 
 
 class EngineHost(Protocol):
-    """What the engine asks of the replica around it."""
+    """The engine's callbacks to the replica around it."""
 
     def may_campaign(self) -> bool:
-        """The election timeout has passed: may an election start now?"""
+        """Called when the election timeout has passed: whether an election may start now."""
         ...
 
     def send_vote_request(self, member: str, term: int, last_index: int, last_term: int) -> None: ...
@@ -52,7 +52,7 @@ class EngineHost(Protocol):
 
 
 class _Peer(Node):  # type: ignore[misc]
-    """A member as the library sees it. Its hash does not depend on PYTHONHASHSEED, so neither does any order."""
+    """A member as seen by the library. Its hash does not depend on PYTHONHASHSEED, so no order depends on it either."""
 
     def __init__(self, member: str) -> None:
         super().__init__(member)
@@ -63,7 +63,7 @@ class _Peer(Node):  # type: ignore[misc]
 
 
 class _NoPickle:
-    """Stands where the library expects pickle. What it would code never comes to be: commands are raw bytes."""
+    """Replaces pickle. It never encodes anything: commands are raw bytes."""
 
     @staticmethod
     def dumps(value: Any, protocol: int | None = None) -> bytes:
@@ -76,7 +76,7 @@ class _NoPickle:
 
 
 class _NoPoller:
-    """The event loop polls; the library must not make a system call on each tick for nothing."""
+    """The event loop polls; the library must not make a useless system call on each tick."""
 
     def subscribe(self, *_: Any) -> None: ...
     def unsubscribe(self, *_: Any) -> None: ...
@@ -90,7 +90,7 @@ class _NoSerializer:
 
 
 class _JournalView(LibraryJournal):  # type: ignore[misc]
-    """The library's idea of a journal, by offsets, over ours, by indexes."""
+    """The library's journal interface, by offsets, over ours, by indexes."""
 
     def __init__(self, journal: Journal, host: EngineHost) -> None:
         self._journal = journal
@@ -125,7 +125,7 @@ class _JournalView(LibraryJournal):  # type: ignore[misc]
         self._host.truncated_from(index)
 
     def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803
-        raise NodeFailed("the consensus library tried to compact the log, which is not its business here")
+        raise NodeFailed("the consensus library tried to compact the log; only the group may do that")
 
     def setCurrentTerm(self, currentTerm: int, votedForNodeId: str | None = None) -> None:  # noqa: N802, N803
         self._journal.set_term(currentTerm, votedForNodeId)
@@ -147,11 +147,11 @@ class _JournalView(LibraryJournal):  # type: ignore[misc]
         """The library would flush its own files here."""
 
     def _destroy(self) -> None:
-        """Closed by whoever opened it."""
+        """Closed by its owner."""
 
 
 class _TransportView(LibraryTransport):  # type: ignore[misc]
-    """Turns the library's dicts into calls of the host; says that all is well and connected."""
+    """Converts the library's dicts into calls of the host; always reports connected peers."""
 
     def __init__(self, host: EngineHost) -> None:
         super().__init__(None, None, [])
@@ -169,7 +169,7 @@ class _TransportView(LibraryTransport):  # type: ignore[misc]
         elif kind == "response_vote":
             self._host.send_vote(node.id, message["term"])
         else:
-            raise NodeFailed(f"the consensus library sent {kind!r}, which has no meaning here")
+            raise NodeFailed(f"the consensus library sent an unexpected message {kind!r}")
         return True
 
     def deliver(self, node: Node, message: dict[str, Any]) -> None:
@@ -202,20 +202,20 @@ class Engine(SyncObj):  # type: ignore[misc]
             peer = self._peers[member] = _Peer(member)
         return peer
 
-    # What goes in.
+    # Input.
 
     def _enter(self) -> None:
-        """Every way into the library sets its clock and its random source, which are globals of its module."""
+        """Every call into the library sets its clock and random source, which are globals of its module."""
         library.monotonicTime = self._clock.now
         library.random = self._random
 
     def tick(self) -> None:
-        """Elections, commit index, apply, appends: what is due now. Whatever `apply` raises comes out here."""
+        """Elections, commit index, apply, appends: everything due now. Exceptions of `apply` propagate."""
         self._enter()
         self._onTick(0.0)
 
     def append(self, command: bytes) -> Entry:
-        """Of a leader: put one entry at the end of its log. The caller sends it."""
+        """On a leader: append one entry to its log. The caller sends it."""
         if not self.leads:
             raise NodeFailed("an entry was to be appended by a node that does not lead: restart the node")
         entry = Entry(command, self._journal.last.index + 1, self.term)
@@ -223,7 +223,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         return entry
 
     def deliver_heartbeat(self, leader: str, term: int) -> None:
-        """A leader of this or a later term is alive; nothing is appended and nothing is committed by it."""
+        """A leader of this or a later term is alive; appends and commits nothing."""
         commit = self._SyncObj__raftCommitIndex
         self._deliver(leader, {"type": "append_entries", "term": term, "commit_index": commit, "entries": []})
 
@@ -246,7 +246,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._deliver(voter, {"type": "response_vote", "term": term})
 
     def deliver_acknowledgement(self, follower: str, match: int) -> None:
-        """`follower` holds everything up to `match`; what was sent to it beyond that is not sent again."""
+        """`follower` holds everything up to `match`; entries already sent beyond it are not sent again."""
         node = self._peer(follower)
         sent_up_to = self._SyncObj__raftNextIndex.get(node)
         if sent_up_to is None:
@@ -256,7 +256,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftNextIndex[node] = max(sent_up_to, match + 1)
 
     def deliver_sign_of_life(self, follower: str) -> None:
-        """`follower` answered, which keeps the leader from falling back."""
+        """`follower` answered, which keeps the leader from stepping down."""
         self._enter()
         self._SyncObj__lastResponseTime[self._peer(follower)] = self._clock.now()
 
@@ -265,11 +265,11 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._deliver(leader, {"type": "timeout_now", "term": term})
 
     def campaign_at_once(self) -> None:
-        """Of a group of one: there is nobody to wait for."""
+        """In a group of one: there is no one else to wait for."""
         self._SyncObj__raftElectionDeadline = 0.0
 
     def adopt_term(self, term: int) -> None:
-        """Somebody is in a later term: follow nobody yet, vote for nobody yet."""
+        """A later term exists: no leader and no vote in it yet."""
         self._enter()
         self._SyncObj__setCurrentTerm(term, None)
         self.fall_back()
@@ -281,6 +281,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         self.postpone_election()
 
     def postpone_election(self) -> None:
+        """Restart the election timeout."""
         self._enter()
         timeout = self._SyncObj__generateRaftTimeout()
         self._SyncObj__raftElectionDeadline = self._clock.now() + timeout
@@ -291,24 +292,24 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftElectionDeadline = self._clock.now() + wait_s
 
     def commit_to(self, index: int) -> None:
-        """A follower learned that everything up to `index` is committed, and holds it."""
+        """A follower learned that everything up to `index`, which it holds, is committed."""
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)
 
     def restore(self, applied: int) -> None:
-        """The state machine stands at `applied`, from disk or from a snapshot: go on from there.
+        """The state machine is at `applied`, from disk or from a snapshot: continue from there.
 
-        Raises NodeFailed when that would be a step back (pysyncobj.md, fault 9).
+        Raises NodeFailed if that would be a step back (pysyncobj.md, fault 9).
         """
         if self.commit_index > max(applied, 1):
             raise NodeFailed(
-                f"a state at index {applied} is older than what this node has committed ({self.commit_index}): it was "
-                "installed too late. Restart the node; it goes on from what is on its disk"
+                f"a state at index {applied} is older than the commit index of this node ({self.commit_index}): it was "
+                "installed too late. Restart the node; it continues from the state on its disk"
             )
         self._SyncObj__raftLastApplied = applied
         self._SyncObj__raftCommitIndex = applied
 
     def set_members(self, voters: Sequence[str], learners: Sequence[str]) -> None:
-        """Whom to count and whom to feed, without this node itself."""
+        """The members to count and to replicate to, without this node."""
         self._enter()
         self._SyncObj__otherNodes = {self._peer(voter) for voter in voters}
         self._SyncObj__readonlyNodes = {self._peer(learner) for learner in learners}
@@ -322,7 +323,7 @@ class Engine(SyncObj):  # type: ignore[misc]
             self._SyncObj__lastResponseTime.setdefault(node, self._clock.now())
 
     def forget_progress(self, member: str) -> None:
-        """`member` came back with other storage: nothing is known of what it holds."""
+        """`member` has a new storage: its content is unknown."""
         node = self._peer(member)
         if node in self._SyncObj__raftMatchIndex:
             self._SyncObj__raftMatchIndex[node] = 0
@@ -332,7 +333,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._enter()
         self._view.deliver(self._peer(member), message)
 
-    # What can be seen.
+    # State.
 
     @property
     def role(self) -> RaftRole:
@@ -370,7 +371,7 @@ class Engine(SyncObj):  # type: ignore[misc]
 
     @property
     def first_index_of_term(self) -> int | None:
-        """Where the no-op stands with which this leader began its term."""
+        """The index of the no-op with which this leader began its term."""
         index: int | None = self._SyncObj__noopIDx
         return index
 
@@ -382,16 +383,16 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftNextIndex[self._peer(member)] = index
 
     def match_index(self, member: str) -> int | None:
-        """None while it is unknown; the library's 0 stands for that."""
+        """None while unknown; the library uses 0 for that."""
         return self._SyncObj__raftMatchIndex.get(self._peer(member)) or None
 
-    # Where the library calls itself and is led elsewhere.
+    # Overrides of the library's own calls.
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
         return self._host.may_campaign()
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """Commands go into the log by `append`, at once; the library's queue of commands stays empty."""
+        """Commands are appended directly by `append`; the library's queue of commands stays empty."""
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         self._host.send_appends()
@@ -402,8 +403,8 @@ class Engine(SyncObj):  # type: ignore[misc]
         count: int | None = None,
         maxSizeBytes: int | None = None,  # noqa: N803
     ) -> Sequence[Entry]:
-        """A single entry is asked for by the commit rule only, which must not count what is not on the leader's own
-        disk: an entry that is not synced yet is not there for it."""
+        """Only the commit rule asks for a single entry. It must not count entries that are not on the leader's own
+        disk: an unsynced entry does not exist for it."""
         if from_index is None or from_index < self._journal.first.index:
             return []
         if count is None:
@@ -413,8 +414,8 @@ class Engine(SyncObj):  # type: ignore[misc]
         return self._journal.slice(from_index, from_index + count)
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """Returns whether the followers may be told of a new commit index. An entry counts as applied once the host has
-        returned; what the host raises stops the node."""
+        """Returns whether the followers may be sent a new commit index. An entry counts as applied once the host has
+        returned; an exception of the host stops the node."""
         applied, commit = self.applied_index, self.commit_index
         if applied >= commit:
             return False
@@ -424,11 +425,11 @@ class Engine(SyncObj):  # type: ignore[misc]
             self._host.apply(entry)
             applied = self._SyncObj__raftLastApplied = entry.index
         if applied < commit:
-            raise NodeFailed(f"entry {applied + 1} is to be applied and not in the log")
+            raise NodeFailed(f"entry {applied + 1} must be applied but is not in the log")
         return True
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """The group compacts the journal up to what the state machine has on disk."""
+        """The group compacts the journal up to the durable state of the state machine."""
 
 
 def _configuration(timing: RaftTiming) -> SyncObjConf:

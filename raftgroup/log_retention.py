@@ -1,6 +1,6 @@
-"""How much of the log is kept: what the state machine has on disk may go, but not all of it at once.
+"""How much of the log is kept: entries whose effect is durable in the state machine may be removed, except a tail.
 
-A follower that was away for a moment is brought up from the log; only one that was away for longer needs a snapshot.
+A follower that was away briefly catches up from the log; only one that was away for longer needs a snapshot.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 ARRIVED_S = 10.0
-"""How long the log waits for a follower that has got a snapshot."""
+"""How long the log is kept for a follower that has received a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRetention:
-    """`entries` stay behind what is on disk; nothing is removed before as many again have come together."""
+    """Keeps `entries` entries before the durable index; removes only when as many again have accumulated."""
 
     entries: int = 10_000
 
@@ -26,9 +26,9 @@ class LogRetention:
 def compaction_target(
     retention: LogRetention, *, first: int, last: int, durable: int, needed: int | None
 ) -> int | None:
-    """The index that becomes the base of the log, or None while it is not worth it.
+    """The new base index of the log, or None if compaction is not worthwhile yet.
 
-    `durable`: what the state machine has on disk. `needed`: the oldest index that somebody is being brought up from.
+    `durable`: the durable index of the state machine. `needed`: the oldest index from which a follower is catching up.
     """
     target = min(durable, last - retention.entries)
     if needed is not None:
@@ -37,21 +37,23 @@ def compaction_target(
 
 
 class Arrivals:
-    """Followers that hold a new snapshot, and not yet what the log had when it arrived.
+    """Followers that have installed a snapshot, and not yet the log entries up to the end at that moment.
 
-    That much of the log is kept for each of them, for a bounded time: on a busy group it would be compacted before the
-    follower has fetched it, and another snapshot would have to follow the first.
+    These entries are kept for each of them, for a bounded time: a busy group would otherwise compact them before the
+    follower has fetched them, and another snapshot would have to follow the first.
     """
 
     def __init__(self) -> None:
         self._goals: dict[str, tuple[int, float]] = {}
 
     def note(self, follower: str, last: int, now: float) -> None:
-        """It holds a snapshot now; the log ends at `last`."""
+        """It has installed a snapshot; the log ends at `last`."""
         self._goals[follower] = (last, now + ARRIVED_S)
 
     def needed(self, match_of: Callable[[str], int | None], now: float) -> int | None:
-        """The oldest index behind which one of them goes on. `match_of`: what a follower is known to hold."""
+        """The oldest index after which one of them continues. `match_of`: the index up to which a follower holds the
+        log.
+        """
         oldest: int | None = None
         for follower, (goal, until) in list(self._goals.items()):
             match = match_of(follower)

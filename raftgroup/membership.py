@@ -1,9 +1,9 @@
-"""Who belongs to the group: voters and non-voting members (learners), as values.
+"""The members of the group, voters and non-voting members (learners), as values.
 
-A membership is replaced as a whole by a log entry and counts from the moment that the entry is in the log (Raft
-thesis 4.1). Two memberships that follow each other differ by one voter at most, so that any majority of the one
-shares a voter with any majority of the other. A member is an id *and* an incarnation, the random name of its storage:
-what a wiped node says under its old id counts for nothing until it has been added again (M11).
+A log entry replaces a membership as a whole; it is effective as soon as the entry is in the log (Raft thesis 4.1).
+Consecutive memberships differ by at most one voter, so that any majority of one shares a voter with any majority of the
+other. A member is an id *and* an incarnation, the random name of its storage: messages of a wiped node under its old id
+are ignored until it has been added again (M11).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from palisade.raftgroup.errors import MembershipRefused
 
 FIRST_GENERATION = 1
-"""Also of memberships that were written before they had a generation."""
+"""Also of memberships written before generations existed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who this node is: its id in the group, and the random name of its storage."""
+    """This node's id in the group, and the random name of its storage."""
 
     member: str
     incarnation: str
@@ -34,9 +34,9 @@ class MemberRole(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`addresses`: purpose -> 'host:port'; 'peer' is the group's own, others are carried for their users.
+    """`addresses`: purpose -> 'host:port'; 'peer' is the group's own, others are stored for other packages.
 
-    `becomes_voter`: a learner that the leader promotes by itself once it has caught up.
+    `becomes_voter`: the leader promotes this learner once it has caught up.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Member:
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Member:
-        """Raises ValueError or TypeError for what is no member."""
+        """Raises ValueError or TypeError for a malformed member."""
         id_, role, incarnation, addresses, becomes_voter = wire
         texts = [id_, incarnation, *(text for pair in dict(addresses).items() for text in pair)]
         if not all(isinstance(text, str) for text in texts) or not isinstance(becomes_voter, bool):
@@ -60,10 +60,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The members, in order of their ids, and the ids that were removed and may not come back uninvited.
+    """The members, in order of their ids, and the removed ids, which must not rejoin uninvited.
 
-    `version` grows by one with every change, so that of two nodes both know whose knowledge is older; 0 is nothing.
-    `generation`: which history of the group it belongs to (`generations.py`); 0 is unknown. No change changes it.
+    `version` grows by one with every change, so two nodes can tell which membership is older; 0 means none.
+    `generation`: the history of the group that it belongs to (`generations.py`); 0 is unknown. No change alters it.
     """
 
     members: tuple[Member, ...]
@@ -71,7 +71,7 @@ class Membership:
     version: int = 0
     generation: int = 0
     _voters: frozenset[str] = field(init=False, repr=False, compare=False)
-    """Asked in every turn of the group."""
+    """Cached: used in every turn of the group."""
 
     def __post_init__(self) -> None:
         voters = frozenset(member.id for member in self.members if member.role is MemberRole.VOTER)
@@ -89,8 +89,8 @@ class Membership:
         return frozenset(member.id for member in self.members if member.role is MemberRole.LEARNER)
 
     def has_storage(self, member_id: str, incarnation: str) -> bool:
-        """A member, with this storage or one that is not known yet. Who joins again goes by memberships in which it has
-        another one, until it has come to that place in the log."""
+        """A member with this storage, or with a storage that is not known yet. A node that joins again has memberships
+        with its earlier storage until it has reached the entry with the new one."""
         known = self.get(member_id)
         return known is not None and known.incarnation in ("", incarnation)
 
@@ -98,7 +98,7 @@ class Membership:
         return member_id in self._voters
 
     def with_member(self, member: Member) -> Membership:
-        """Add a member, as a learner first; the same id with a new incarnation replaces the old one (M10), and the same
+        """Add a member, as a learner first. The same id with a new incarnation replaces the old one (M10); the same
         member with other addresses has moved."""
         if member.role is not MemberRole.LEARNER:
             raise MembershipRefused(f"{member.id} must join as a learner and be promoted once it has caught up")
@@ -137,7 +137,7 @@ class Membership:
         return Membership(members, self.removed - {member.id}, self.version + 1, self.generation)
 
     def alone(self, member_id: str, generation: int) -> Membership:
-        """`member_id` as the only voter of a new generation: only for a forced new cluster, outside of the rules."""
+        """`member_id` as the only voter of a new generation: for a forced new cluster, outside the rules of Raft."""
         only = replace(self._known(member_id), role=MemberRole.VOTER, becomes_voter=False)
         gone = {member.id for member in self.members} - {member_id}
         return Membership((only,), self.removed | gone, self.version + 1, generation)
@@ -147,7 +147,7 @@ class Membership:
 
     @staticmethod
     def from_wire(wire: list[Any]) -> Membership:
-        """Raises ValueError or TypeError for what is no membership."""
+        """Raises ValueError or TypeError for a malformed membership."""
         wired, removed, version, *rest = wire
         (generation,) = rest or (FIRST_GENERATION,)
         members = tuple(Member.from_wire(each) for each in wired)
@@ -160,7 +160,7 @@ class Membership:
 
 
 class MembershipLog:
-    """The memberships that the log holds, by index: what counts now, and what counts again after a truncation."""
+    """The memberships in the log, by index: the effective one, and earlier ones for the case of a truncation."""
 
     def __init__(self, base: Membership) -> None:
         self._changes: list[tuple[int, Membership]] = [(0, base)]
@@ -171,7 +171,7 @@ class MembershipLog:
 
     @property
     def changed_at(self) -> int:
-        """The index of the entry that brought the current membership; 0 for the one of the base."""
+        """The index of the entry with the current membership; 0 for that of the base."""
         return self._changes[-1][0]
 
     def at(self, index: int) -> Membership:
@@ -181,7 +181,7 @@ class MembershipLog:
         self._changes.append((index, membership))
 
     def truncate_from(self, index: int) -> bool:
-        """Forget the changes at or above `index`; True when the current membership is another one now."""
+        """Drop the changes at or above `index`; True if the current membership has changed."""
         before = len(self._changes)
         self._changes = [change for change in self._changes if change[0] < index or change[0] == 0]
         return len(self._changes) != before

@@ -1,4 +1,4 @@
-"""Changes of membership and of leadership, asked of any member and carried out by the leader.
+"""Changes of membership and leadership, requested at any member and executed by the leader.
 
 One change at a time: the log refuses a second one until the first is committed (`Replica.propose_membership`). A
 leader never removes itself; it hands over first, and its successor removes it.
@@ -19,10 +19,10 @@ from palisade.raftgroup.ports import Journal, Peers
 from palisade.raftgroup.replica import Replica
 
 CAUGHT_UP_ENTRIES = 64
-"""A learner this close to the commit index may be promoted: it will have the rest before the promotion counts."""
+"""A learner this close to the commit index may be promoted: it will hold the rest before the promotion is effective."""
 _COMMIT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 10.0
-"""Longer than the leader needs for anything that it is asked for: after that it stands still."""
+"""Longer than any request takes at the leader: after that the leader is considered stalled."""
 _FIRST_ANSWERS_S = 1.0
 _READY_TIMEOUT_S = 5.0
 
@@ -60,7 +60,7 @@ class Administration:
         }
 
     async def at_leader(self, name: str, arguments: list[Any]) -> Any:
-        """Raises OutcomeUnknown when a leader that was asked does not answer, its connection open or not."""
+        """Raises OutcomeUnknown if the asked leader does not answer, whether or not its connection is open."""
         await self._ready_or_not_leading()
         if self._replica.leads:
             return await self._actions[name](*arguments)
@@ -72,12 +72,12 @@ class Administration:
                 return await self._calls.call(leader, name, arguments)
         except TimeoutError:
             raise OutcomeUnknown(
-                f"the leader {leader} did not answer the request {name} within {ANSWER_TIMEOUT_S:g} s and may carry it "
-                "out yet: look at the members and the leader before you retry"
+                f"the leader {leader} did not answer the request {name} within {ANSWER_TIMEOUT_S:g} s and may still "
+                "execute it: check the members and the leader before you retry"
             ) from None
 
     async def answer(self, member: str, number: int, name: str, arguments: list[Any]) -> None:
-        """Carry out what another member asked for, and tell it the end."""
+        """Execute another member's request, and send it the result."""
         kind: str | None = None
         value: Any = None
         try:
@@ -90,7 +90,7 @@ class Administration:
         except RaftError as error:
             kind, value = error_kind(error), str(error)
         except (TypeError, ValueError) as error:
-            kind, value = "refused", f"the request {name} makes no sense: {error}"
+            kind, value = "refused", f"malformed request {name}: {error}"
         self._peers.send(member, MessageKind.RESPONSE, [number, kind, value])
 
     def turned(self) -> None:
@@ -101,7 +101,7 @@ class Administration:
                 turned.set_result(None)
 
     def promote_learners(self) -> None:
-        """Promote one learner that wants to be a voter and has caught up."""
+        """Promote one learner that is to become a voter and has caught up."""
         if not self._replica.leads or not self._replica.membership_settled():
             return
         membership = self._replica.membership
@@ -115,7 +115,7 @@ class Administration:
         member = Member.from_wire(wire)
         known = self._replica.membership.get(member.id)
         if member.id == self._own_id and (known is None or known.incarnation != member.incarnation):
-            raise MembershipRefused(f"{member.id} leads the group: let it hand over before its storage is replaced")
+            raise MembershipRefused(f"{member.id} is the leader: transfer leadership before you replace its storage")
         await self._change(lambda membership: membership.with_member(member))
 
     async def _promote(self, member_id: str) -> None:
@@ -150,11 +150,11 @@ class Administration:
                 if term is not None:
                     raise NotLeader(self._replica.engine.leader)
         raise OutcomeUnknown(
-            "the change of membership was proposed and not committed in time: list the members before you retry"
+            "the membership change was proposed and not committed in time: list the members before you retry"
         )
 
     async def _heard_voters(self, membership: Membership) -> None:
-        """A new leader may not have heard yet of those who would have to commit the change: give them a moment."""
+        """A new leader may not have received messages yet from the voters that must commit the change: wait briefly."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_ANSWERS_S):
                 await self._until(lambda: self._replica.lease.confirmed_at(membership.voters, 0.0) is not None)
@@ -172,7 +172,7 @@ class Administration:
         )
         if target is None or target not in candidates:
             reachable = ", ".join(sorted(candidates)) or "none"
-            raise MembershipRefused(f"{target or 'nobody'} can't take over: the voters in reach are {reachable}")
+            raise MembershipRefused(f"{target or 'no member'} can't take over: the reachable voters are {reachable}")
         self.handing_over = True
         try:
             async with asyncio.timeout(self._handover_timeout_s):
@@ -180,7 +180,7 @@ class Administration:
                 await self._until(lambda: not self._replica.engine.leads and self._replica.engine.leader is not None)
         except TimeoutError:
             raise Unavailable(
-                f"{target} did not take over in time. Look who leads now, there may be an election, and try again"
+                f"{target} did not take over in time. Check for the current leader, there may be an election, and retry"
             ) from None
         finally:
             self.handing_over = False
@@ -188,7 +188,7 @@ class Administration:
         return self._replica.engine.leader or target
 
     async def _ready_or_not_leading(self) -> None:
-        """A new leader may be asked before it has committed anything in its term; that takes one round, or ends it."""
+        """A new leader may not have committed anything in its term; that takes one round, or ends its leadership."""
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 await self._until(lambda: self._replica.leads or not self._replica.engine.leads)
@@ -199,7 +199,7 @@ class Administration:
             ) from None
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Look again after each turn of the group; there is one every 50 ms at least."""
+        """Checks after each turn of the group; there is one at least every 50 ms."""
         while not condition():
             turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns.append(turned)

@@ -1,4 +1,4 @@
-"""Memberships as entries of the log: one byte for the kind of the entry, then the whole membership."""
+"""Memberships as log entries: one byte for the kind of the entry, then the whole membership."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from palisade.raftgroup.membership import Membership, MembershipLog
 from palisade.raftgroup.ports import Journal
 
 _SLICE_ENTRIES = 16
-"""Read at a time: an entry is a batch, which may have megabytes."""
+"""Entries read at a time: an entry is a batch, which may have megabytes."""
 
 
 def membership_entry(membership: Membership) -> bytes:
@@ -18,7 +18,7 @@ def membership_entry(membership: Membership) -> bytes:
 
 
 def membership_in(command: bytes) -> Membership:
-    """Raises ValueError for one that can't be understood."""
+    """Raises ValueError for a malformed membership."""
     try:
         return Membership.from_wire(msgpack.unpackb(command[1:]))
     except TypeError as error:
@@ -26,7 +26,7 @@ def membership_in(command: bytes) -> Membership:
 
 
 def read_memberships(journal: Journal, memberships: MembershipLog) -> None:
-    """The newest membership in the log counts, committed or not (Raft thesis 4.1)."""
+    """The newest membership in the log is effective, committed or not (Raft thesis 4.1)."""
     index = journal.first.index + 1
     while index <= journal.last.index:
         entries = journal.slice(index, index + _SLICE_ENTRIES)

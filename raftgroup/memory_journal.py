@@ -1,6 +1,6 @@
 """The journal without a disk, for the simulator and for tests.
 
-It keeps the promise of the real one and nothing more: `crash` takes away exactly what a loss of power may take.
+It gives the guarantees of the real one and no more: `crash` loses exactly what a power failure may lose.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MemoryStorage:
         self._task = asyncio.ensure_future(self._write(changes, ended, self._lives))
 
     async def _write(self, changes: LogChanges, ended: Callable[[Exception | None], None], life: int) -> None:
-        """Goes on when the caller of `sync` is cancelled, as a real disk does."""
+        """Continues if the caller of `sync` is cancelled, as a real disk does."""
         try:
             await self.before_sync()
         except OSError as error:
@@ -50,12 +50,12 @@ class MemoryStorage:
             ended(None)
 
     def land(self) -> None:
-        """What is being written is on the disk."""
+        """The write in progress reaches the disk."""
         if self.writing is not None:
             self.stored, self.writing = stored_after(self.stored, self.writing), None
 
     def crash(self) -> None:
-        """What is being written is lost."""
+        """The write in progress is lost."""
         self._lives += 1
         self.writing = self._task = None
 
@@ -75,21 +75,21 @@ class MemoryJournal(BufferedJournal):
         return self.disk.writing is not None
 
     def land(self) -> None:
-        """What is being synced is on the disk, and `sync` does not return: as when a process dies in its `fsync`."""
+        """The sync in progress reaches the disk, but `sync` does not return: as when a process dies in its `fsync`."""
         self.disk.land()
 
     def close(self) -> None:
         """Nothing to release: the same journal serves the next start of its node."""
 
     def crash(self) -> None:
-        """Lose everything that no `sync` has returned for, also what is being synced right now (but see `land`)."""
+        """Lose everything for which no `sync` has returned, including the sync in progress (but see `land`)."""
         self.disk.crash()
         self._waiting.clear()
         self._begin_with(self.disk.stored)
 
 
 def stored_after(stored: StoredLog, changes: LogChanges) -> StoredLog:
-    """What a disk holds after `changes`. Pure; as `JournalFile` does it, in the same order."""
+    """The content of a disk after `changes`. Pure; in the same order as `JournalFile`."""
     entries = [] if changes.forget else stored.entries
     if changes.delete_from is not None:
         entries = [entry for entry in entries if entry.index < changes.delete_from]

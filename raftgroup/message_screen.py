@@ -1,13 +1,13 @@
-"""Which appends may reach PySyncObj: its message handlers trust too much, so `Replica` screens appends first. Pure.
+"""Which appends may reach PySyncObj: its message handlers do not verify enough, so `Replica` screens appends. Pure.
 
-`read_batches` drops an append that can't be in a log at all. An entry that can't be read would be acknowledged, and
-stop every node that comes to apply it, again at each start. One whose term is below that of the entry before it is in
-no leader's log (Raft, section 5.3), and the journal stops the node for it. No leader of this release sends either.
+`read_batches` drops an append that no log can contain. An unreadable entry would be acknowledged, and would stop every
+node that applies it, again at each start. An entry with a lower term than the entry before it is in no leader's log
+(Raft, section 5.3), and the journal stops the node for it. No leader of this release sends either.
 
 `screen_append` compares the append with the log. The library deletes everything after `prevLogIdx`, matching or not
-(pysyncobj.md, fault 1). What matches is skipped; only entries from the first difference on are delivered, so the
-library truncates at a true conflict alone, which by leader completeness lies after the commit index. The commit index
-moves at most to the last entry that the message covers: what follows it may be of an old leader.
+(pysyncobj.md, fault 1). Here matching entries are skipped, and only entries from the first difference on are delivered,
+so the library truncates only at a true conflict, which by leader completeness lies after the commit index. The commit
+index moves at most to the last entry that the message covers: entries after that may be of an old leader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from palisade.raftgroup.ports import Entry
 
 
 class LogView(Protocol):
-    """The part of a journal that the guard looks at."""
+    """The part of a journal that the screen needs."""
 
     @property
     def first(self) -> Entry: ...
@@ -44,25 +44,25 @@ class Append:
 
     @property
     def covers(self) -> int:
-        """The last index that this message vouches for."""
+        """The last index that this message confirms."""
         return self.entries[-1].index if self.entries else self.prev_index
 
 
 @dataclass(frozen=True, slots=True)
 class StaleTerm:
-    """Of a leader of the past: tell it the term, deliver nothing."""
+    """Of an earlier term: reply with the present term, deliver nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The log does not hold what the message builds on: ask for `next_index`, nothing is appended."""
+    """The log does not contain the entry that the message follows: request `next_index`, append nothing."""
 
     next_index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The log holds all of it already: acknowledge up to `covers`, which may be committed up to `commit`."""
+    """The log already contains all entries: acknowledge up to `covers`, which may be committed up to `commit`."""
 
     covers: int
     commit: int
@@ -70,14 +70,14 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """`append.entries` are new from the first to the last one, and follow on append.prev_index."""
+    """All of `append.entries` are new, and follow append.prev_index."""
 
     append: Append
     truncates: bool
 
 
 class UnsoundAppend(Exception):
-    """No leader of this release sends it; the text says why, in one line."""
+    """No leader of this release sends it; the text gives the reason in one line."""
 
 
 def read_batches(message: Append) -> list[Batch | None]:
@@ -106,9 +106,9 @@ def _readable(entry: Entry) -> Batch | None:
 
 
 def screen_append(message: Append, log: LogView, term: int, commit: int) -> StaleTerm | Missing | Matched | Extend:
-    """What of an append_entries may be delivered to a node at `term` that has committed up to `commit`.
+    """The part of an append that may be delivered to a node at `term` that has committed up to `commit`.
 
-    Raises NodeFailed where the message contradicts a committed entry: one of the two has lost its history.
+    Raises NodeFailed if the message contradicts a committed entry: one of the two nodes has lost its history.
     """
     if message.term < term:
         return StaleTerm()
@@ -128,7 +128,7 @@ def screen_append(message: Append, log: LogView, term: int, commit: int) -> Stal
 
 
 def _differs(index: int, term: int, log: LogView) -> bool:
-    """Below the base everything is committed, and what is committed is the same in every leader's log."""
+    """Below the base everything is committed, and committed entries are the same in every leader's log."""
     if index < log.first.index:
         return False
     return log.term_at(index) != term
@@ -139,7 +139,7 @@ def _tail(message: Append, position: int, log: LogView, commit: int) -> Append:
     prev_index = entries[0].index - 1
     prev_term = log.term_at(prev_index)
     if prev_term is None:
-        raise NodeFailed(f"the log has no entry {prev_index} although the one behind it was compared")
+        raise NodeFailed(f"the log has no entry {prev_index} although the next entry was compared")
     return Append(message.term, commit, prev_index, prev_term, entries)
 
 

@@ -1,7 +1,7 @@
-"""What members say to each other: a kind and a list, in the order of the fields below.
+"""Messages between members: a kind and a list, in the order of the fields below.
 
-`incarnation` is the sender's, so that an answer of a wiped member is not taken for one of the member that the
-group knows. `sent_at` is the sender's clock in seconds; an answer echoes it, and only the sender reads it.
+`incarnation` is the sender's, so that an answer of a wiped member is not mistaken for one of the known member.
+`sent_at` is the sender's clock in seconds; an answer echoes it, and only the sender reads it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 
 class MessageKind(enum.IntEnum):
-    """The first 15 kinds are the transport's own."""
+    """The first 15 kinds belong to the transport."""
 
     APPEND = 16
     """[term, commit, prev_index, prev_term, sent_at, [[command, term], ...]]"""
     HEARTBEAT = 17
-    """[term, sent_at]: to a follower whose log is not known or being replaced by a snapshot."""
+    """[term, sent_at]: to a follower whose log is unknown or being replaced by a snapshot."""
     APPEND_REPLY = 18
     """[term, next_index, success, sent_at, incarnation]"""
     HEARTBEAT_REPLY = 19
     """[term, sent_at, incarnation]"""
     PRE_VOTE = 20
-    """[term, last_index, last_term]: would you vote for me in `term`?"""
+    """[term, last_index, last_term]: a pre-vote request for `term`"""
     PRE_VOTE_REPLY = 21
     """[term, granted, own_term, incarnation]"""
     REQUEST_VOTE = 22
@@ -33,28 +33,28 @@ class MessageKind(enum.IntEnum):
     CAMPAIGN_NOW = 24
     """[term]: the leader hands over (TimeoutNow)."""
     FORWARD = 25
-    """[[number, [command, ...], weight], ...]: proposals for the leader, and as how many commands each counts."""
+    """[[number, [command, ...], weight], ...]: proposals for the leader; each counts as `weight` commands."""
     FORWARD_REPLY = 26
     """[[number, outcome, index, term, [result, ...]], ...]"""
     REQUEST = 27
-    """[number, name, arguments]: something that only the leader can do (read index, membership, hand-over)."""
+    """[number, name, arguments]: a request that only the leader can execute (read index, membership, hand-over)."""
     RESPONSE = 28
     """[number, error kind or None, value or error text]"""
     FOUNDING = 30
-    """[pins]: the storages of the founding members, as the sender has seen and durably pinned them."""
+    """[pins]: the storages of the founding members, as seen and durably pinned by the sender."""
     SNAPSHOT = 29
     """A message of `snapshot_transfer`."""
 
 
 TO_TAKE_IN = frozenset({MessageKind.APPEND, MessageKind.SNAPSHOT})
-"""What a leader has for its followers. SNAPSHOT is answered by the same kind."""
+"""Messages of a leader to its followers. SNAPSHOT is answered by the same kind."""
 NUMBER_MAX = 1 << 62
-"""Of terms, indexes and numbers of requests: none is negative, and each has room for its successors."""
+"""Maximum of terms, indexes and request numbers: none is negative, and each has room for its successors."""
 
 
 class _Shape(enum.Enum):
     NUMBER = enum.auto()
-    """A whole one, 0 to NUMBER_MAX."""
+    """An integer, 0 to NUMBER_MAX."""
     TIME = enum.auto()
     """Seconds, finite."""
     COMMANDS = enum.auto()
@@ -86,9 +86,9 @@ _ITEMS: dict[int, tuple[_Wanted, ...]] = {
 
 
 def is_well_formed(kind: int, body: Any) -> bool:
-    """Whether a body has the shape of its kind, so that handling it can't fail half-way for that reason.
+    """Whether a body has the shape of its kind, so that its handler cannot fail midway because of its shape.
 
-    Kinds that are not known here are well-formed: who handles them judges them.
+    Unknown kinds are well-formed: their handlers judge them.
     """
     shape = _SHAPES.get(kind)
     if shape is not None and not _matches(body, shape):

@@ -15,7 +15,7 @@ from palisade.raftgroup.ports import Random
 
 class DiallingHub(Hub, Protocol):
     def can_send(self, connection: Dialled) -> None:
-        """The member has greeted: it can be sent to."""
+        """The member has greeted: messages can be sent to it."""
         ...
 
 
@@ -45,7 +45,7 @@ class Dialled(PeerConnection):
             self.close(f"it refuses this node: {reason}")
             self._hub.receiver.on_refused(self.member, reason)
         else:
-            raise FrameError(f"a frame of kind {kind} has no meaning here")
+            raise FrameError(f"unexpected frame of kind {kind}")
 
     def _meet(self, body: Any) -> None:
         try:
@@ -74,7 +74,9 @@ class Dialled(PeerConnection):
             self.send(self._hub.encoder.encode(PING, None))
 
     def abandon(self) -> None:
-        """Nobody waits for it any more; and of a connection in the making uvloop never says that it is lost."""
+        """The connection is no longer needed. uvloop does not report the loss of a connection that is being
+        established.
+        """
         self.abort("given up")
         self.connection_lost(None)
 
@@ -84,7 +86,7 @@ class Dialled(PeerConnection):
 
 
 class Dialler:
-    """Keeps one member connected until it is stopped. What went wrong is logged once, not at every attempt."""
+    """Keeps one member connected until it is stopped. A failure is logged once, not at every attempt."""
 
     def __init__(self, hub: DiallingHub, member: str, address: str, random: Random, tls: ssl.SSLContext | None) -> None:
         self._hub = hub
@@ -102,7 +104,7 @@ class Dialler:
         await asyncio.wait([self._task])
 
     def is_up(self) -> None:
-        """The member has called here, so it can be reached: dial again without waiting any longer. It can't be answered
+        """The member has dialled this node, so it is reachable: dial again without waiting. It cannot be answered
         before, and an election may depend on that."""
         self._is_up.set()
 
@@ -131,7 +133,7 @@ class Dialler:
             wait_s = min(2 * wait_s, limits.redial_max_s)
 
     async def _connect(self) -> tuple[str, bool]:
-        """One connection from beginning to end: why it ended, and whether it was of use."""
+        """One connection from beginning to end: why it ended, and whether it was used."""
         connection = Dialled(self._hub, self.member)
         try:
             host, port = split_address(self.address)
@@ -153,7 +155,7 @@ class Dialler:
     def _tell(self, reason: str) -> None:
         if reason != self._told:
             self._told = reason
-            self._hub.warn(f"no connection to {self.member} at {self.address}, trying again: {reason}")
+            self._hub.warn(f"no connection to {self.member} at {self.address}, retrying: {reason}")
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,8 +1,8 @@
-"""One TCP connection between two members: frames out, frames in, and the end of it.
+"""One TCP connection between two members: frames out, frames in, and its end.
 
-What leaves in one turn of the event loop leaves in one write. What a connection may keep for a peer that does not
-read is bounded; whoever is beyond the bound is disconnected, because everything here can be sent again. Whatever
-arrives that may not arrive ends the connection with one line in the log, and never with an exception.
+Frames sent in one turn of the event loop leave in one write. The queue for a peer that does not read is bounded; a peer
+beyond the bound is disconnected, because everything here can be sent again. Invalid input ends the connection with one
+line in the log, never with an exception.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from palisade.raftgroup.ports import MessageReceiver
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """`idle_timeout_s`: after so long without a byte the other side is taken for dead. `strangers_max`: accepted
-    connections that have not greeted yet."""
+    """`idle_timeout_s`: after this time without a byte the other side is considered dead. `strangers_max`: maximum
+    accepted connections that have not greeted yet."""
 
     handshake_timeout_s: float = 5.0
     idle_timeout_s: float = 5.0
@@ -47,7 +47,7 @@ class TransportLimits:
 
 
 class Hub(Protocol):
-    """What a connection needs of the transport that it belongs to."""
+    """The interface of a connection to its transport."""
 
     limits: TransportLimits
     encoder: Encoder
@@ -61,7 +61,7 @@ class Hub(Protocol):
 
 
 class PeerConnection(asyncio.Protocol):
-    """What both ends have in common. The ends differ in how they greet and in what they take afterwards."""
+    """The common part of both ends. The ends differ in their greeting and in the frames that they accept."""
 
     def __init__(self, hub: Hub, queued_bytes_max: int) -> None:
         self._hub = hub
@@ -75,20 +75,20 @@ class PeerConnection(asyncio.Protocol):
         self.end_reason = "the other side closed the connection"
         self.opened_at = self.heard_at = hub.now()
 
-    # What the two ends add.
+    # Implemented by the two ends.
 
     def began(self) -> None:
-        """The connection is up; nothing was said yet."""
+        """The connection is established; nothing was exchanged yet."""
 
     def take(self, kind: int, body: Any) -> None:
         """One frame has arrived."""
-        raise FrameError(f"a frame of kind {kind} has no meaning here")
+        raise FrameError(f"unexpected frame of kind {kind}")
 
     def ended(self) -> None:
         """Called once, after the last frame."""
 
     def tick(self, now: float) -> None:
-        """A moment has passed: time for a ping, or to give up."""
+        """Called periodically: sends pings, or gives up."""
         limits = self._hub.limits
         if self.closing:
             if now - self.heard_at > limits.idle_timeout_s:
@@ -97,10 +97,10 @@ class PeerConnection(asyncio.Protocol):
             if now - self.opened_at > limits.handshake_timeout_s:
                 self.abort(f"no greeting within {limits.handshake_timeout_s:g} s")
         elif now - self.heard_at > limits.idle_timeout_s:
-            self.abort(f"nothing was heard for {limits.idle_timeout_s:g} s")
+            self.abort(f"nothing was received for {limits.idle_timeout_s:g} s")
 
     def forgive(self, now: float) -> None:
-        """This process itself was stopped for a while: silence meanwhile was not the other side's."""
+        """This process was suspended for a while: the silence meanwhile was not the other side's."""
         self.opened_at = self.heard_at = now
 
     @property
@@ -108,10 +108,10 @@ class PeerConnection(asyncio.Protocol):
         peer = self.transport.get_extra_info("peername") if self.transport else None
         return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unknown address"
 
-    # Out.
+    # Output.
 
     def send(self, frame: bytes) -> bool:
-        """Queue a frame. False when the connection is at its end, perhaps because of this frame."""
+        """Queue a frame. False if the connection has ended, perhaps because of this frame."""
         if self.closing:
             return False
         if not self._waiting:
@@ -121,7 +121,7 @@ class PeerConnection(asyncio.Protocol):
         return self._waiting_bytes <= self._queued_bytes_max or self._give_up()
 
     def flush(self) -> None:
-        """Hand everything that waits to the socket."""
+        """Pass all queued frames to the socket."""
         waiting, transport = self._waiting, self.transport
         if not waiting or transport is None or self.closing:
             return
@@ -136,11 +136,11 @@ class PeerConnection(asyncio.Protocol):
         return self._waiting_bytes + (self.transport.get_write_buffer_size() if self.transport else 0)
 
     def _give_up(self) -> bool:
-        self.abort(f"{self.queued_bytes} bytes wait to be read by it, {self._queued_bytes_max} are allowed")
+        self.abort(f"{self.queued_bytes} bytes are queued for it, {self._queued_bytes_max} are allowed")
         return False
 
     def close(self, reason: str) -> None:
-        """End it after what was queued has left."""
+        """End the connection after sending the queued frames."""
         self.flush()
         if not self.closing:
             self.closing = True
@@ -150,7 +150,7 @@ class PeerConnection(asyncio.Protocol):
             self.transport.close()
 
     def abort(self, reason: str) -> None:
-        """End it now."""
+        """End the connection now."""
         if not self.closing:
             self.closing = True
             self.end_reason = reason
@@ -159,7 +159,7 @@ class PeerConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    # In: called by the event loop.
+    # Input: called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -193,7 +193,7 @@ class PeerConnection(asyncio.Protocol):
 
 
 def _notice_death(sock: Any, timeout_s: float) -> None:
-    """Let the kernel give up a peer that does not acknowledge, as far as this system can."""
+    """Let the kernel disconnect a peer that does not acknowledge, as far as this system supports it."""
     if sock is None:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

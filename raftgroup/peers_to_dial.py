@@ -1,10 +1,11 @@
-"""Whom a member keeps connected with: the members that it knows of, and those who know more than it does.
+"""The nodes that a member keeps connected: known members, and nodes with a newer membership.
 
-A member answers on connections that it has dialled itself. One that joins knows no member at all yet, and one that
-was away may be addressed by a leader that joined meanwhile; so whoever greets with a newer membership is dialled back,
-until this node's own log has come as far. Who greets from another port than the membership says has moved, or never had
-one; it is dialled where it is, until the membership says the same. Who is removed is let go a moment after that is
-committed, and not before: the change may be undone, and who asked for its own removal is to hear the end of it.
+A member answers on connections that it has dialled itself. A joining node knows no member yet, and a node that was away
+may receive messages of a leader that joined meanwhile. So a node that greets with a newer membership is dialled back
+until this node's own log has caught up. A node that greets from another port than in the membership has moved, or had
+no address before; it is dialled there until the membership has the same address. A removed node is disconnected a
+moment after its removal is committed, and not before: the change may be undone, and a node that requested its own
+removal must receive the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from palisade.raftgroup.founding import Greeting
 from palisade.raftgroup.membership import Membership
 
 FAREWELL_S = 1.0
-"""What was sent last to a member arrives on one connection, and that it is let go shows on another one as well."""
+"""The last message to a member arrives on one connection, and its removal becomes visible on another one as well."""
 
 
 class Contacts:
@@ -21,14 +22,14 @@ class Contacts:
         self._own_id = own_id
         self._guests: dict[str, Greeting] = {}
         self._lately: dict[str, tuple[str, float]] = {}
-        """Members, where they are, and when they still were members; for as long as they are contacts."""
+        """Members, their addresses, and when they were last members; kept as long as they are contacts."""
 
     def met(self, greeting: Greeting) -> None:
-        """Somebody was let in."""
+        """A node was admitted."""
         self._guests[greeting.member] = greeting
 
     def guests(self, membership: Membership) -> dict[str, str]:
-        """Member -> 'host:port' of those who know more than `membership`."""
+        """Member -> 'host:port' of the nodes with a newer membership than `membership`."""
         return {
             member: guest.address
             for member, guest in self._guests.items()
@@ -36,8 +37,8 @@ class Contacts:
         }
 
     def wanted(self, membership: Membership, committed: Membership, now: float) -> dict[str, str]:
-        """Member -> 'host:port' of those to be connected with, for a node that goes by `membership`. `now`: monotonic,
-        in seconds."""
+        """Member -> 'host:port' of the nodes to connect with, for a node with this `membership`. `now`: monotonic, in
+        seconds."""
         guests = self.guests(membership)
         moved = {member: each.address for member, each in self._guests.items() if _has_moved(each, membership)}
         self._guests = {member: each for member, each in self._guests.items() if member in guests or member in moved}
@@ -57,7 +58,7 @@ class Contacts:
 
 
 def _has_moved(guest: Greeting, membership: Membership) -> bool:
-    """A host has many names, so it is the port that tells."""
+    """Compares the ports only, because a host may have several names."""
     member = membership.get(guest.member)
     if member is None or member.incarnation != guest.incarnation or not guest.address:
         return False

@@ -1,7 +1,7 @@
-"""The world that a Raft group is given: clock, random source, journal, network, state machine.
+"""The interfaces of a Raft group to its environment: clock, random source, journal, network, state machine.
 
-The real ones are wired in `node/`; tests and the simulator hand in their own. Every implementation of a port
-passes the same contract tests (`tests/contracts/`).
+The real ones are wired in `node/`; tests and the simulator pass their own. Every implementation of a port passes the
+same contract tests (`tests/contracts/`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ class Clock(Protocol):
     """Elapsed time that also runs while the machine is suspended (CLOCK_BOOTTIME), and wall time for stamps."""
 
     def now(self) -> float:
-        """Seconds since an arbitrary start; never goes back. The only clock that safety depends on."""
+        """Seconds since an arbitrary start; monotonic. The only clock that safety depends on."""
         ...
 
     def wall_ms(self) -> int:
-        """Unix time in milliseconds; may jump, so nothing but the labels of revisions depends on it."""
+        """Unix time in milliseconds; may jump, so only the labels of revisions depend on it."""
         ...
 
 
 class Random(Protocol):
-    """Randomness handed in, so that a run can be repeated from its seed."""
+    """A random source that is handed in, so that a run can be repeated from its seed."""
 
     def random(self) -> float: ...
 
@@ -41,9 +41,9 @@ class Entry(NamedTuple):
 class Journal(Protocol):
     """Log, term and vote on disk.
 
-    Everything but `sync` is immediate and in memory. What is not synced may vanish in a crash, whole and from
-    the end; a crash never leaves a part of an entry. `entries` is contiguous; the first one is the *base*: an
-    entry that is known to be committed and applied, kept for its index and term only.
+    Everything but `sync` is immediate and in memory. Unsynced changes may be lost in a crash, from the end; a crash
+    never leaves a part of an entry. `entries` is contiguous; the first one is the *base*: an entry that is known to be
+    committed and applied, kept for its index and term only.
     """
 
     @property
@@ -61,24 +61,24 @@ class Journal(Protocol):
 
     @property
     def written(self) -> int:
-        """How many changes were made since the start; the first `saved` of them are on disk."""
+        """The number of changes made since the start; the first `saved` of them are on disk."""
         ...
 
     @property
     def saved(self) -> int: ...
     @property
     def dirty(self) -> bool:
-        """Whether something waits for a sync."""
+        """Whether changes wait for a sync."""
         ...
 
     def term_at(self, index: int) -> int | None:
-        """The term of the entry at `index`, or None where the journal does not hold it."""
+        """The term of the entry at `index`, or None if the journal does not have it."""
         ...
 
     def slice(self, start: int, stop: int) -> Sequence[Entry]:
-        """The entries with start <= index < stop that the journal holds.
+        """The existing entries with start <= index < stop.
 
-        Raises JournalCorrupt when a stored entry fails its checksum.
+        Raises JournalCorrupt if a stored entry fails its checksum.
         """
         ...
 
@@ -92,7 +92,7 @@ class Journal(Protocol):
         ...
 
     def reset(self, index: int, term: int) -> None:
-        """Forget the whole log; the base is now (index, term), from a snapshot."""
+        """Drop the whole log; the base is now (index, term), from a snapshot."""
         ...
 
     def set_term(self, term: int, vote: str | None) -> None: ...
@@ -102,7 +102,7 @@ class Journal(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Return when everything that was written before the call is on disk. Raises NodeFailed when it can't."""
+        """Return when everything written before the call is on disk. Raises NodeFailed on failure."""
         ...
 
     def begin_sync(self, ended: Callable[[Exception | None], None]) -> None:
@@ -114,7 +114,7 @@ class Journal(Protocol):
 
 
 class StateMachine(Protocol):
-    """What the group replicates. `apply` is called in the order of the log, exactly once per index and process."""
+    """The replicated state machine. `apply` is called in log order, exactly once per index and process."""
 
     @property
     def applied(self) -> tuple[int, int]:
@@ -127,7 +127,7 @@ class StateMachine(Protocol):
         ...
 
     def lead(self, now: float, wall_ms: int) -> None:
-        """This node has become leader: `stamp` is called on it from now on. Times are the node's clock."""
+        """This node has become leader: `stamp` is called on it from now on. Times are of the node's clock."""
         ...
 
     def stamp(self, now: float, wall_ms: int) -> Any:
@@ -139,7 +139,7 @@ class StateMachine(Protocol):
         ...
 
     def skip(self, index: int, term: int) -> None:
-        """The entry at `index` holds no command (no-op, membership)."""
+        """The entry at `index` has no command (no-op, membership)."""
         ...
 
     async def open_snapshot(self) -> SnapshotReader: ...
@@ -150,14 +150,14 @@ class Peers(Protocol):
     """The network between the members. Delivery is best effort, in order per connection, and authenticated."""
 
     def send(self, member: str, kind: int, body: Any) -> bool:
-        """Queue a message (msgpack types). False when there is no connection; never raises, never blocks."""
+        """Queue a message (msgpack types). False if there is no connection; never raises, never blocks."""
         ...
 
     def queued_bytes(self, member: str) -> int: ...
     def connected(self) -> frozenset[str]: ...
     def set_members(self, addresses: dict[str, str]) -> None:
-        """Whom to keep connected: member id -> 'host:port'. Connections to and from others are closed; who dials again
-        is judged again."""
+        """The members to keep connected: id -> 'host:port'. Connections to and from others are closed; a node that
+        dials again is judged again."""
         ...
 
     async def start(self, receiver: MessageReceiver) -> None: ...
@@ -165,10 +165,10 @@ class Peers(Protocol):
 
 
 class MessageReceiver(Protocol):
-    """What the transport tells the group."""
+    """The transport's callbacks to the group."""
 
     def greeting(self) -> dict[str, Any]:
-        """What this node says of itself in the handshake: cluster, member, incarnation, and more of the group's own."""
+        """This node's greeting in the handshake: cluster, member, incarnation, and further fields of the group."""
         ...
 
     def greet(self, greeting: dict[str, Any]) -> str | None:
@@ -179,7 +179,7 @@ class MessageReceiver(Protocol):
     def on_disconnected(self, member: str) -> None: ...
     def on_message(self, member: str, kind: int, body: Any) -> None: ...
     def on_refused(self, member: str, reason: str) -> None:
-        """The other side refused our greeting, and why."""
+        """The other side refused our greeting, with this reason."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Pre-vote: a node campaigns only when a majority would vote for it (Raft thesis 9.6).
+"""Pre-vote: a node campaigns only if a majority would vote for it (Raft thesis 9.6).
 
-So a node that returns from isolation, or that was removed, raises nobody's term. PySyncObj has no pre-vote; its engine
-asks `connectedToAnyone` right before each election, and there it is told to wait until `PreVote.won`.
+So a node that returns from isolation, or was removed, does not raise the term of others. PySyncObj has no pre-vote; its
+engine asks `connectedToAnyone` right before each election, and gets False until `PreVote.won`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.raftgroup.timing import RaftTiming
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """What a candidate shows: the term that it would start, and the end of its log."""
+    """The data of a candidate: the term that it would start, and the end of its log."""
 
     term: int
     last_index: int
@@ -22,7 +22,7 @@ class Candidacy:
 
 
 def log_is_current(candidacy: Candidacy, last_index: int, last_term: int) -> bool:
-    """Whether the candidate's log is at least as far as this one (Raft 5.4.1)."""
+    """Whether the candidate's log is at least as up to date as this one (Raft 5.4.1)."""
     return (candidacy.last_term, candidacy.last_index) >= (last_term, last_index)
 
 
@@ -32,13 +32,13 @@ PATIENCE_MAX = 8
 
 
 def election_patience_s(attempt: int, timing: RaftTiming) -> tuple[float, float]:
-    """From when until when a candidate that was not elected tries again; `attempt` counts the elections that this node
-    had a part in since it last heard a leader, from 1.
+    """The earliest and latest time of the next attempt of a candidate that was not elected. `attempt` counts, from 1,
+    the elections in which this node took part since it last received from a leader.
 
-    Two candidates that split the votes have waited a whole election timeout already, and nobody leads whom they could
-    disturb: so the first retry comes soon, spread over several round trips. Later ones come as late as any election,
-    and where that does not help either, later and later: votes have to be on disk before they are sent, and an fsync
-    may take seconds. Who has voted waits as long as its candidate, or it would end the election in which it votes.
+    Two candidates that split the votes have already waited a whole election timeout, and there is no leader to disturb:
+    so the first retry comes soon, spread over several round trips. Later ones use the timeouts of any election, and
+    then increasing ones: votes must be on disk before they are sent, and an fsync may take seconds. A voter waits as
+    long as its candidate; otherwise it would end the election in which it votes.
     """
     shortest, longest = timing.election_timeout_min_s, timing.election_timeout_max_s
     if attempt > SHORT_ATTEMPTS:
@@ -49,10 +49,10 @@ def election_patience_s(attempt: int, timing: RaftTiming) -> tuple[float, float]
 
 
 class StandBack:
-    """Who would vote for another candidate lets it go first for a moment: two campaigns that overlap split the votes.
+    """A node that would vote for another candidate delays its own campaign: overlapping campaigns split the votes.
 
-    `moment_s`: how long. Not again before `rest_s` after that began, or a candidate that can't win would keep one that
-    can from trying.
+    `moment_s`: the delay. It is repeated at the earliest `rest_s` after its beginning, or a candidate that cannot win
+    would keep one that can from campaigning.
     """
 
     def __init__(self, moment_s: float, rest_s: float) -> None:
@@ -69,7 +69,7 @@ class StandBack:
 
 
 class PreVote:
-    """One round of asking at a time; a round that finds no majority is given up after a while and asked again."""
+    """One round at a time; a round without a majority is abandoned after a while and repeated."""
 
     def __init__(self, own_id: str) -> None:
         self._own_id = own_id
@@ -78,7 +78,7 @@ class PreVote:
         self._retry_at = 0.0
 
     def begin(self, term: int, now: float, patience_s: float) -> bool:
-        """Start a round for `term`, unless one is still young; True when its questions are to be sent."""
+        """Start a round for `term`, unless a recent one is in progress; True if its requests are to be sent."""
         if term == self._term and now < self._retry_at:
             return False
         self._term, self._granted, self._retry_at = term, {self._own_id}, now + patience_s
@@ -96,6 +96,6 @@ class PreVote:
         return term == self._term and len(self._granted & voters) >= majority(len(voters))
 
     def end(self) -> None:
-        """What was granted is used, or is no longer true: a leader was heard."""
+        """The grants are used, or outdated: a leader was heard from."""
         if self._term:
             self._term, self._granted = 0, set()

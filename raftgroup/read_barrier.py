@@ -1,8 +1,8 @@
-"""Read barriers: when a read of the local state is linearizable, from any member.
+"""Read barriers: when a read of the local state is linearizable, on any member.
 
-On the leader that needs proof that nobody else led when the read began: the quorum lease, or a majority that
-acknowledges an append sent after that (Raft thesis 6.4). On another member it needs that proof from the leader, with
-the leader's applied index, and then its own state machine at that index.
+The leader needs proof that no other node led when the read began: the quorum lease, or a majority that acknowledges an
+append sent after that (Raft thesis 6.4). Another member needs that proof from the leader, with the leader's applied
+index, and then its own state machine at that index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWER_S = 1.0
 
 
 class Waiters:
-    """Futures that wait for a number to be reached: a time that a majority confirmed, or an applied index."""
+    """Futures that wait until a number is reached: a time that a majority confirmed, or an applied index."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, asyncio.Future[None]]] = []
@@ -50,7 +50,7 @@ class Waiters:
 
 
 class ReadBarrier:
-    """`wake` asks for a turn of the group soon."""
+    """`wake` requests a turn of the group."""
 
     def __init__(self, replica: Replica, clock: Clock, calls: LeaderCalls, wake: Callable[[], None]) -> None:
         self._replica = replica
@@ -62,13 +62,13 @@ class ReadBarrier:
         self._round: asyncio.Task[int] | None = None
 
     def passes(self) -> bool:
-        """Whether a read is linearizable right now, with nothing to wait for."""
+        """Whether a read is linearizable now, without waiting."""
         return self._replica.leads and self._replica.lease_holds()
 
     async def wait(self, timeout_s: float) -> int:
-        """The index that the local state is at, at least, once a read of it is linearizable.
+        """A lower bound of the local state's index, once a read of it is linearizable.
 
-        Raises Unavailable when no majority confirms a leader in time.
+        Raises Unavailable if no majority confirms a leader in time.
         """
         deadline = self._clock.now() + timeout_s
         while True:
@@ -104,24 +104,26 @@ class ReadBarrier:
         return index
 
     async def _ask_leader(self) -> int:
-        """Reads that begin in one turn share one question; one that is under way began too early for a later read."""
+        """Reads that begin in one turn share one request; a request already in progress began too early for a later
+        read.
+        """
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._ask())
             self._round.add_done_callback(_heard)
         return await asyncio.shield(self._round)
 
     async def _ask(self) -> int:
-        """A question can get lost without a word, where a connection is replaced by a newer one (a node that was
-        paused and goes on): so it is asked again."""
+        """A request can be lost silently, if a newer connection replaces the old one (a paused node that continues): so
+        it is repeated."""
         self._round = None
         try:
             async with asyncio.timeout(_ANSWER_S):
                 index: int = await self._calls.call(self._replica.leader, "read_index", [], repeatable=True)
         except TimeoutError:
-            raise Unavailable(f"the leader did not answer within {_ANSWER_S:g} s: ask again") from None
+            raise Unavailable(f"the leader did not answer within {_ANSWER_S:g} s: retry") from None
         return index
 
-    # What the group tells.
+    # Called by the group.
 
     def turned(self) -> None:
         """After each turn: entries may be applied, a majority may have confirmed, leadership may be lost."""
@@ -141,6 +143,6 @@ class ReadBarrier:
 
 
 def _heard(question: asyncio.Task[int]) -> None:
-    """Every reader may have given up before the answer came; that it was an error is no news then."""
+    """All readers may have given up before the answer; its error is not logged then."""
     if not question.cancelled():
         question.exception()

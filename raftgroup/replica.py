@@ -1,7 +1,8 @@
 """One member of the group, without an event loop: messages, ticks and proposals in; messages and results out.
 
-It joins PySyncObj's rules with screening, pre-vote, quorum lease and incarnations. No message leaves before what it
-says is on disk, except a leader's appends (Raft thesis 10.2.1): their acknowledgements wait for the leader's own sync.
+It combines PySyncObj's rules with screening, pre-vote, quorum lease and incarnations. A message leaves only after the
+state that it reports is on disk, except a leader's appends (Raft thesis 10.2.1): their acknowledgements wait for the
+leader's own sync.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from palisade.raftgroup.voting import Voting
 log = logging.getLogger(__name__)
 
 APPLY_ENTRIES_MAX = 256
-"""How many entries a follower applies in one go, so that a long catch-up never delays a heartbeat."""
+"""Maximum entries that a follower applies at once, so that a long catch-up never delays a heartbeat."""
 
 
 class Replica:
-    """`send` delivers a message to a member, best effort, and says whether there was a connection."""
+    """`send` delivers a message to a member, best effort, and returns whether there was a connection."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Replica:
             **self.voting.handlers,
         }
 
-    # What can be seen.
+    # State.
 
     @property
     def membership(self) -> Membership:
@@ -128,7 +129,7 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """As the group knows this node, with this storage."""
+        """Whether the group knows this node, with this storage, as a voter."""
         return self._own_id in self.membership.voters and self.is_known(self._own_id, self.identity.incarnation)
 
     @property
@@ -142,7 +143,9 @@ class Replica:
 
     @property
     def leader(self) -> str | None:
-        """Who leads as far as this member can tell; None also when that one was silent for so long that it may not."""
+        """The leader as far as this member knows; None also if the known one was silent so long that it may have
+        changed.
+        """
         return self.engine.leader if self.engine.leads or self.voting.hears_leader() else None
 
     def lease_remaining_s(self) -> float:
@@ -151,7 +154,7 @@ class Replica:
         return self.lease.remaining_s(self.membership.voters, self._clock.now())
 
     def lease_holds(self) -> bool:
-        """Whether nobody else can lead at this moment. What was computed once stays true until its end."""
+        """Whether no other node can lead at this moment. A computed lease stays valid until its end."""
         now = self._clock.now()
         if now >= self._lease_until:
             self._lease_until = now + self.lease_remaining_s()
@@ -164,10 +167,10 @@ class Replica:
     def membership_at(self, index: int) -> Membership:
         return self._memberships.at(index)
 
-    # What goes in.
+    # Input.
 
     def tick(self) -> None:
-        """Do what is due. Raises whatever the state machine raises: the node must stop then."""
+        """Do everything due. Raises exceptions of the state machine: the node must stop then."""
         if self._commit_target > self.engine.commit_index:
             self.engine.commit_to(min(self._appliable(), self.engine.applied_index + APPLY_ENTRIES_MAX))
         self.engine.tick()
@@ -176,24 +179,24 @@ class Replica:
             self._wants_tick = True
 
     def _appliable(self) -> int:
-        """Committed, and on this node's own disk: so the state machine's disk is never ahead of the journal's, but
-        by a snapshot, and no membership is forgotten in a crash."""
+        """Committed, and on this node's own disk: so the state machine's disk is ahead of the journal's only after a
+        snapshot, and a crash loses no effective membership."""
         return 0 if self.installing else min(self._commit_target, self._journal.synced_index)
 
     def wants_tick(self) -> bool:
-        """Whether the last tick left work behind that needs no event."""
+        """Whether the last tick left work that needs no event."""
         wanted, self._wants_tick = self._wants_tick, False
         return wanted
 
     def receive(self, member: str, kind: int, body: Any) -> None:
-        """A message of the group; of an unknown kind it is dropped (a later version may send it)."""
+        """A message of the group; an unknown kind is dropped (a later version may send it)."""
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(member, body)
 
     def propose(self, batch: Sequence[Proposal]) -> None:
-        """Of a leader: append the commands of `batch` as one entry, and send it. They end when it is applied; if an
-        entry of another leader is applied in its place, they are displaced."""
+        """On a leader: append the commands of `batch` as one entry, and send it. They complete when it is applied; if
+        an entry of another leader is applied in its place, they are displaced."""
         stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
         commands = [command for proposal in batch for command in proposal.commands]
         entry = self.engine.append(batch_entry(stamp, commands))
@@ -202,13 +205,13 @@ class Replica:
         self.send_appends()
 
     def propose_membership(self, membership: Membership) -> Entry:
-        """Append a change of membership, and send it. It has come about once this entry is applied; another entry at
-        its index means that it never will. Raises MembershipRefused while an earlier change is not committed (one at
-        a time)."""
+        """Append a change of membership, and send it. The change is complete once this entry is applied; another entry
+        at its index means that it never will be. Raises MembershipRefused while an earlier change is not committed (one
+        at a time)."""
         if not self.leads:
             raise MembershipRefused("only a leader that has committed in its term can change the membership")
         if not self.membership_settled():
-            raise MembershipRefused("another change of membership is under way; wait until it is committed")
+            raise MembershipRefused("another membership change is in progress; wait until it is committed")
         self._check_answered_by_majority_of(membership)
         entry = self.engine.append(membership_entry(membership))
         self.membership_added(entry.index, entry.command)
@@ -216,30 +219,30 @@ class Replica:
         return entry
 
     def _check_answered_by_majority_of(self, membership: Membership) -> None:
-        """A change counts before it is committed: one that only absent voters could commit would stop the group for
-        good, since the leader's log is then ahead of everybody else's (as etcd's strict-reconfig-check)."""
+        """A change is effective before it is committed: one that only absent voters could commit would stop the group
+        permanently, because the leader's log is then ahead of all others (as etcd's strict-reconfig-check)."""
         now = self._clock.now()
         answered = self.lease.confirmed_at(membership.voters, now)
         if answered is None or now - answered > self._timing.election_timeout_min_s:
             raise MembershipRefused(
                 f"the voters would be {', '.join(sorted(membership.voters))}, and no majority of them answers at the "
-                "moment: the group would stand still. Bring the absent ones back, or remove one of those, first"
+                "moment: the group would stop. Bring the absent ones back, or remove one of those, first"
             )
 
     def connected(self, member: str) -> None:
-        """A leader whose term is not on its disk yet, as the only voter of several members may be, beats once it is."""
+        """A leader whose term is not on its disk yet (the only voter of several members may be one) sends it later."""
         if self.engine.leads and self.outbox.term_is_durable and member in self._others:
             self.replication.probe(member)
 
     def establish(self, membership: Membership) -> None:
-        """The founding members are all known: from now on this node may vote."""
+        """All founding members are known: from now on this node may vote."""
         self._memberships.found(membership)
         self._membership_changed()
         if self.is_voter and not self._others:
             self.engine.campaign_at_once()
 
     def installed_snapshot(self, index: int, term: int, membership: Membership) -> None:
-        """The state machine now stands at (index, term), with this membership: the log begins there."""
+        """The state machine is now at (index, term), with this membership: the log begins there."""
         if self._journal.term_at(index) == term:
             self._memberships.compact_to(index)
             self._journal.compact_to(index)
@@ -253,21 +256,21 @@ class Replica:
         self._membership_changed()
 
     def follower_holds(self, follower: str, index: int) -> None:
-        """It has installed a snapshot of `index`, or has committed as much by itself."""
+        """It has installed a snapshot of `index`, or has committed as much itself."""
         self.engine.deliver_acknowledgement(follower, index)
         self.replication.snapshot_sent(follower, index)
 
     def compact_log(self, index: int) -> Membership:
-        """Forget the log below `index`; returns the membership that counts there, to be kept with the base."""
+        """Drop the log below `index`; returns the membership effective there, to be kept with the base."""
         self._memberships.compact_to(index)
         self._journal.compact_to(index)
         return self._memberships.at(index)
 
-    # Durability: what waits for the disk.
+    # Durability: work that waits for the disk.
 
     @property
     def waits_for_sync(self) -> bool:
-        """Also where an install has synced the journal: what that made true leaves with `synced`."""
+        """Also after an install that has synced the journal: dependent messages leave with `synced`."""
         return bool(self._replies.held or self.outbox.held)
 
     def synced(self) -> None:
@@ -277,7 +280,7 @@ class Replica:
         if self._replies.held:
             self._replies.judge_held()
 
-    # Host: what the engine asks.
+    # EngineHost: called by the engine.
 
     def may_campaign(self) -> bool:
         return not self.installing and self.voting.may_campaign()
@@ -289,9 +292,9 @@ class Replica:
         self.voting.give_vote(member, term)
 
     def resign(self) -> None:
-        """Of a leader whose hand-over came to nothing: without a lease it would serve nobody's caches any more."""
+        """On a leader whose hand-over failed: without a lease it could no longer serve fenced reads."""
         if self.engine.leads and self.engine.term == self._led_term and self.lease.is_surrendered:
-            log.warning("nobody took over from %s in term %d: it resigns", self._own_id, self.engine.term)
+            log.warning("no node took over from %s in term %d: resigning", self._own_id, self.engine.term)
             self._follow_term(self.engine.term + 1)
 
     def send_appends(self) -> None:
@@ -310,7 +313,7 @@ class Replica:
 
     def answer_append(self, member: str, next_index: int, success: bool) -> None:
         if self._answering is None:
-            raise NodeFailed("the consensus library answers an append that nobody sent")
+            raise NodeFailed("the consensus library answers an append that was not received")
         leader, sent_at = self._answering
         self._answer(leader, next_index, success, sent_at)
 
@@ -320,9 +323,9 @@ class Replica:
             self._give_sign_of_life(leader, sent_at)
 
     def _give_sign_of_life(self, leader: str, sent_at: float) -> None:
-        """The answer waits for the disk, perhaps for seconds: a leader must not take that for silence, since where it
-        needs this follower for its majority it would fall back, again and again. It says that this node follows, and
-        nothing of entries."""
+        """The answer waits for the disk, perhaps for seconds. A leader that needs this follower for its majority must
+        not take that for silence, or it would step down repeatedly. This message states that the node follows, and
+        nothing about entries."""
         now = self._clock.now()
         if now >= self._sign_of_life_due and self.outbox.term_is_durable:
             self._sign_of_life_due = now + self._timing.heartbeat_s
@@ -408,8 +411,8 @@ class Replica:
             self._answer(leader, verdict.next_index, False, sent_at)
 
     def _refuse_append(self, leader: str, reason: str) -> None:
-        """In the log it would stop this node, and again at every start. Nothing is acknowledged, nor is the leader
-        heard: another one is elected, if a majority refuses it."""
+        """In the log it would stop this node, again at every start. Nothing is acknowledged, and the message does not
+        count as received from the leader: another leader is elected if a majority refuses it."""
         line = self._log_limit.admit(f"dropped an append of {leader}: {reason}", self._clock.now())
         if line is not None:
             log.warning("%s; run the same release of palisade on both nodes", line)

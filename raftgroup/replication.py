@@ -1,9 +1,9 @@
 """What the leader sends to each follower, and when.
 
-Appends are pipelined: what was sent counts as sent (the library's nextIndex) until the follower says otherwise. A
-broken connection changes nothing (RATIS-1074): after it the follower is asked by an empty append whether it holds what
-it was sent, and only its own answer moves nextIndex back, never below what it has acknowledged. A snapshot is wanted
-only when the follower asked for an index that the log does not hold any more.
+Appends are pipelined: sent entries count as received (the library's nextIndex) until the follower answers otherwise. A
+broken connection changes nothing (RATIS-1074): after it an empty append asks the follower whether it holds the sent
+entries, and only its own answer moves nextIndex back, never below what it has acknowledged. A snapshot is sent only if
+the follower requests an index that the log no longer has.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from palisade.raftgroup.timing import RaftTiming
 APPEND_BYTES_MAX = 1 << 20
 APPEND_ENTRIES_MAX = 256
 READ_ENTRIES = 16
-"""Read from the journal at a time. An entry is a batch, which may have megabytes; most of what is read beyond
-APPEND_BYTES_MAX would be thrown away."""
+"""Entries read from the journal at a time. An entry is a batch, which may have megabytes; entries beyond
+APPEND_BYTES_MAX would be discarded."""
 WINDOW_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
 class _Follower:
-    """What is under way to one follower. `in_flight`: (last index, bytes) of the appends not yet answered.
+    """The appends in progress to one follower. `in_flight`: (last index, bytes) of the unanswered ones.
 
-    One that was out of reach is left alone but for heartbeats, until it connects again (`forget`)."""
+    An unreachable follower gets only heartbeats until it connects again (`forget`)."""
 
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
@@ -46,7 +46,7 @@ class _Follower:
 
 
 class Replication:
-    """`send(member, kind, body)` returns False when the member can't be reached."""
+    """`send(member, kind, body)` returns False if the member is unreachable."""
 
     def __init__(
         self, engine: Engine, journal: Journal, clock: Clock, timing: RaftTiming, send: Callable[[str, int, Any], bool]
@@ -65,20 +65,22 @@ class Replication:
         self._heartbeat_due = 0.0
 
     def forget(self, member: str) -> None:
-        """The connection broke, or the member is another one now: whatever is under way may be lost."""
+        """The connection broke, or the member was replaced: messages in progress may be lost."""
         self._followers.pop(member, None)
 
     @property
     def due(self) -> float:
-        """When something is to be sent even if nothing happens."""
+        """The time when something must be sent even without an event."""
         return self._heartbeat_due if self._notice_due is None else min(self._heartbeat_due, self._notice_due)
 
     def beat_now(self) -> None:
-        """Make the next round a heartbeat: somebody waits for a majority to confirm the leader."""
+        """Make the next round a heartbeat: a reader waits for a majority to confirm the leader."""
         self._heartbeat_due = 0.0
 
     def tell_commit_now(self) -> None:
-        """Somebody waits for a follower to apply what is committed: the next round does not wait for new entries."""
+        """A reader waits until a follower has applied the committed entries: the next round does not wait for new
+        entries.
+        """
         if self._notice_due is not None:
             self._notice_due = 0.0
 
@@ -86,9 +88,9 @@ class Replication:
         return [member for member, follower in self._followers.items() if follower.wants_snapshot]
 
     def send_to_all(self, members: list[str]) -> None:
-        """New entries to everybody; a heartbeat where it is due; the commit index where it is news for long enough.
+        """New entries to all; a heartbeat where due; the commit index after a short delay.
 
-        The news of a commit waits a little for the next entries to carry it.
+        The commit index waits a little for the next entries to carry it.
         """
         now = self._clock.now()
         beat = now >= self._heartbeat_due
@@ -120,7 +122,7 @@ class Replication:
             self.send_to(member)
 
     def resend(self, member: str, next_index: int, asked_at: float) -> None:
-        """The follower misses what it was sent. One gap is answered to each append behind it: resend once."""
+        """The follower lacks sent entries. Each append after a gap gets such an answer: resend only once."""
         follower = self._follower(member)
         if asked_at < follower.resent_at:
             return
@@ -142,7 +144,7 @@ class Replication:
         return follower
 
     def _send_to(self, member: str, now: float, *, beat: bool, notice: bool) -> bool:
-        """Returns whether the follower still has to be told of the commit index."""
+        """Returns whether the follower must still receive the commit index."""
         follower = self._follower(member)
         if not follower.reachable and not beat:
             return False
@@ -171,7 +173,7 @@ class Replication:
         return untold
 
     def _entries_from(self, index: int) -> list[Entry]:
-        """As many as fit into one message, one at least."""
+        """As many as fit into one message, at least one."""
         last_index = self._journal.last.index
         entries: list[Entry] = []
         size = 0

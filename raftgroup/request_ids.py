@@ -1,9 +1,9 @@
-"""Numbers that tell answers apart, also over a crash.
+"""Request numbers that identify answers, also over a crash.
 
-A member numbers what it asks of others. If it counted from one after each start, an answer to what it asked before a
-crash, which may come after it, would be taken for one to what it asks now: a write would be called applied that is in
-no log. So each start counts from a place of its own, and two starts that come near each other are too unlikely to
-matter: of 2^52 places each takes as many as it asks for.
+A member numbers its requests to others. If it counted from one after each start, a late answer to a request before a
+crash would be mistaken for the answer to a present one: a write would be reported as applied although it is in no log.
+So each start counts from a random place. Two starts whose ranges overlap are too unlikely to matter: there are 2^52
+places, and each start uses as many as it sends requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a member is at the moment."""
+"""The role of a member."""
 
 from __future__ import annotations
 

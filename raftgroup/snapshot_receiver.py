@@ -1,8 +1,8 @@
-"""The follower's side (`snapshot_transfer.py`): at most one transfer, from whoever leads.
+"""The follower's side (`snapshot_transfer.py`): at most one transfer, from the current leader.
 
-A transfer belongs to a snapshot, not to a connection and not to a leader: whoever offers the same one again is told
-which piece comes next. Another one takes its place if its leader is as new and its index is not lower; the older
-writer is thrown away. Once the install has begun nothing takes its place any more.
+A transfer belongs to a snapshot, not to a connection or a leader: a leader that offers the same one again learns which
+piece comes next. Another snapshot replaces it if its leader is as new and its index is not lower; the older writer is
+discarded. Once the install has begun nothing replaces it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from palisade.raftgroup.snapshot_transfer import (
 
 @dataclass(slots=True)
 class _Transfer:
-    """`leader`: who offered it last. `next_chunk` is None until its writer is open."""
+    """`leader`: the last one that offered it. `next_chunk` is None until its writer is open."""
 
     meta: SnapshotMeta
     membership: Any
@@ -65,7 +65,7 @@ class SnapshotReceiver:
 
     @property
     def receiving(self) -> SnapshotMeta | None:
-        """What is being received or installed."""
+        """The snapshot that is being received or installed."""
         return self._current.meta if self._current else None
 
     @property
@@ -77,7 +77,7 @@ class SnapshotReceiver:
         """Nothing may be applied now."""
         return self._current is not None and self._current.installing
 
-    # What happens.
+    # Events.
 
     def receive(self, member: str, wire: Any, now: float, *, term: int, commit_index: int) -> list[ReceiverEffect]:
         """A message of a leader."""
@@ -104,19 +104,19 @@ class SnapshotReceiver:
         return self._finish(True, "", now)
 
     def invalid(self, reason: str, now: float) -> list[ReceiverEffect]:
-        """Its pieces do not make up a snapshot: it is thrown away, and the leader has to make another one."""
+        """Its pieces are not a valid snapshot: it is discarded, and the leader has to create another one."""
         aborted = self._current is not None
         return [*([AbortWriter()] if aborted else []), *self._finish(False, reason, now)]
 
     def tick(self, now: float) -> list[ReceiverEffect]:
-        """Call it now and again: a transfer that nobody goes on with is thrown away."""
+        """Call it periodically: a transfer that no leader continues is discarded."""
         current = self._current
         if current is None or current.installing or now - current.heard_at <= self._timing.receiver_idle_s:
             return []
         self._current = None
         return [AbortWriter()]
 
-    # What follows from it.
+    # Reactions.
 
     def _offered(
         self, member: str, transfer: str, fields: list[Any], now: float, term: int, commit_index: int
@@ -151,7 +151,7 @@ class SnapshotReceiver:
         if current is None or current.meta.id != transfer or current.next_chunk is None:
             if self._is_finished(transfer, now):
                 return self._say_how_it_ended(member)
-            return [SendMessage(member, refuse(transfer, TransferRefusal.UNKNOWN, "nothing is known of this transfer"))]
+            return [SendMessage(member, refuse(transfer, TransferRefusal.UNKNOWN, "unknown transfer"))]
         current.heard_at = now
         if not current.installing and current.meta.index <= commit_index:
             return self._not_ahead(member, transfer, current.meta.index, commit_index)
@@ -184,7 +184,7 @@ class SnapshotReceiver:
         return self._say_how_it_ended(current.leader)
 
     def _is_finished(self, transfer: str, now: float) -> bool:
-        """A failure is forgotten after a while: a snapshot that was made anew may have the same name."""
+        """A failure is forgotten after a while: a newly created snapshot may have the same name."""
         finished = self._finished
         if finished is None or finished.transfer != transfer:
             return False

@@ -1,10 +1,10 @@
 """The leader's side of one transfer (`snapshot_transfer.py`): one follower, one snapshot, one ending.
 
-`base` is the piece that the follower needs next, as far as is known; pieces from there on are read one at a time, one
-further than they are sent (to know which is the last), and kept until they are acknowledged. What is said twice or
-late moves nothing back for long: whenever nothing moves, the follower is asked again, and its ACCEPT counts, also
-when it has lost pieces that it had acknowledged. After an ACCEPT the piece before the next one is sent again: if the
-follower has everything and was stopped before it began to install, this is what tells it that it was the last.
+`base` is the piece that the follower needs next, as far as known. Pieces from there on are read one at a time, one
+ahead of sending (to recognize the last one), and kept until they are acknowledged. Repeated or late messages move
+nothing back for long: whenever there is no progress, the follower is asked again, and its ACCEPT is authoritative, even
+if it has lost pieces that it had acknowledged. After an ACCEPT the piece before the next one is sent again: a follower
+that has all pieces and was stopped before the install learns from it that it was the last one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from palisade.raftgroup.snapshot_transfer import (
 )
 
 PATIENCE = 3
-"""How many times the time to the next question doubles."""
+"""How many times the interval of questions doubles."""
 
 
 class TransferOutcome(enum.Enum):
@@ -37,7 +37,7 @@ class TransferOutcome(enum.Enum):
 
 
 class SnapshotSender:
-    """`outcome` is None while it runs; `reason` says why it FAILED. After CloseReader no effect follows any more."""
+    """`outcome` is None while it runs; `reason` explains FAILED. No effect follows after CloseReader."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class SnapshotSender:
     def acknowledged_chunks(self) -> int:
         return self._furthest
 
-    # What happens.
+    # Events.
 
     def start(self, now: float) -> list[SenderEffect]:
         return self._make_offer(now)
 
     def connected(self, now: float) -> list[SenderEffect]:
-        """The follower can be reached (again): ask how far it is."""
+        """The follower is reachable (again): ask for its progress."""
         self._connected = True
         self._heard_at = now
         return self._make_offer(now)
@@ -122,11 +122,11 @@ class SnapshotSender:
         return self._pump(now)
 
     def unreadable(self, reason: str) -> list[SenderEffect]:
-        """The snapshot can't be read any further: another one is needed."""
+        """The snapshot can no longer be read: another one is needed."""
         return self._end(TransferOutcome.FAILED, reason)
 
     def abort(self, reason: str) -> list[SenderEffect]:
-        """This node does not lead any more, or the follower is gone for good."""
+        """This node has lost leadership, or the follower is gone permanently."""
         return self._end(TransferOutcome.FAILED, reason)
 
     def tick(self, now: float) -> list[SenderEffect]:
@@ -141,7 +141,7 @@ class SnapshotSender:
         self._asked += 1
         return self._make_offer(now)
 
-    # What follows from it.
+    # Reactions.
 
     def _overdue(self, now: float) -> str:
         timing = self._timing
@@ -169,7 +169,7 @@ class SnapshotSender:
         if not self._offered:
             return []
         if self._total is not None and next_chunk > self._total:
-            text = f"{self.member} has {next_chunk} pieces of a snapshot of {self._total}"
+            text = f"{self.member} reports {next_chunk} pieces of a snapshot with {self._total}"
             return self._end(TransferOutcome.FAILED, text)
         self._offered = False
         self._accepted = True
@@ -219,7 +219,7 @@ class SnapshotSender:
         return self._end(TransferOutcome.FAILED, text)
 
     def _pump(self, now: float) -> list[SenderEffect]:
-        """Send what the window allows, and read what comes next."""
+        """Send what the window allows, and read the next piece."""
         effects: list[SenderEffect] = []
         if not self._accepted or not self._connected:
             return effects
@@ -239,7 +239,7 @@ class SnapshotSender:
         return effects
 
     def _is_ready(self, number: int) -> bool:
-        """A piece can be sent once it is known whether it is the last."""
+        """A piece can be sent once it is known whether it is the last one."""
         return number in self._chunks and (number + 1 in self._chunks or self._total is not None)
 
     def _first_missing(self) -> int:

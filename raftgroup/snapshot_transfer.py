@@ -1,32 +1,32 @@
-"""How a snapshot gets from the leader to one follower, piece by piece, while everything else goes on.
+"""The transfer of a snapshot from the leader to one follower, piece by piece, while everything else continues.
 
-Pure: `snapshot_sender.Sender` and `snapshot_receiver.Receiver` are told what happened and when, and answer with
-effects for their owner to carry out, in order. They read no clock, no disk and no network.
+Pure: `SnapshotSender` and `SnapshotReceiver` receive events with their time, and return effects for their owner to
+execute in order. They read no clock, no disk and no network.
 
     message                                              from      meaning
-    OFFER   [0, id, index, term, size, leader term,      leader    "I have this for you"; said again, it asks how
-             membership]                                           far the follower is
-    ACCEPT  [1, id, next chunk, installing]              follower  "begin (go on) with this one"
+    OFFER   [0, id, index, term, size, leader term,      leader    offers a snapshot; repeated, it asks for the
+             membership]                                           follower's progress
+    ACCEPT  [1, id, next chunk, installing]              follower  begin (or continue) with this piece
     REFUSE  [2, id, refusal, text]                       follower  see `TransferRefusal`
     CHUNK   [3, id, number, crc32, data, last]           leader    one piece; at most `window` unacknowledged
-    ACK     [4, id, next chunk]                          follower  "I have everything below"; the same one again asks
-                                                                   for that piece again
-    DONE    [5, id, ok, text]                            follower  it is the state of the machine now, or why not
+    ACK     [4, id, next chunk]                          follower  all pieces below are here; the same one again
+                                                                   requests that piece again
+    DONE    [5, id, ok, text]                            follower  the snapshot is the state now, or why not
 
 Why it is safe:
 
-- A piece is written only if it is the next one and its checksum holds; the install begins only after the last one,
-  once, and `SnapshotWriter.finish` verifies the whole before anything becomes visible. Whatever is lost, repeated,
-  reordered or changed on the way costs time and nothing else.
-- An offer is refused unless it is ahead of what the follower has committed, and the transfer is given up when the
-  follower gets there by the log meanwhile: an install never takes anything back.
-- A gap is closed by one install: a finished transfer is remembered and answered with DONE again, and after a restart
-  the commit index says the same.
-- The pieces under way are a few, and one is read at a time, so a heartbeat never waits behind more than `window`
-  pieces. Everything has an end by time: no answer, no progress, away for too long, or a life that is too long; a
-  follower that is left in the middle throws away what it had.
+- A piece is written only if it is the next one and its checksum matches. The install begins only after the last piece,
+  once, and `SnapshotWriter.finish` verifies the whole before anything becomes visible. A lost, repeated, reordered or
+  altered message costs time and nothing else.
+- An offer is refused unless it is ahead of the follower's commit index, and the transfer is abandoned if the follower
+  gets there by the log meanwhile: an install never takes anything back.
+- A gap is closed by one install: a finished transfer is remembered and answered with DONE again; after a restart
+  the commit index has the same effect.
+- Few pieces are in flight, and one is read at a time, so a heartbeat never waits for more than `window` pieces.
+  Everything is bounded in time: no answer, no progress, absence, total duration. A follower whose transfer is abandoned
+  discards what it has received.
 
-A malformed message is treated as one that was lost.
+A malformed message is treated as lost.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class SnapshotMessage(enum.IntEnum):
 
 class TransferRefusal(enum.IntEnum):
     NOT_AHEAD = 0
-    """The follower has committed as much by itself: the snapshot is not needed."""
+    """The follower has committed as much itself: the snapshot is not needed."""
     OLD_TERM = 1
-    """The follower knows of a later leader."""
+    """The follower knows a later leader."""
     BUSY = 2
     """Another snapshot is being installed, or a newer one received: ask again later."""
     UNKNOWN = 3
-    """A piece of a transfer that the follower knows nothing of, perhaps after a restart: offer it again."""
+    """A piece of a transfer unknown to the follower, perhaps after a restart: offer it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferTiming:
-    """`window`: pieces under way. `resend_s`: silence after which the sender asks how far the follower is, at first;
-    it becomes more patient until it hears of progress. The rest are the ends."""
+    """`window`: pieces in flight. `resend_s`: the initial silence after which the sender asks for the follower's
+    progress; it grows until there is progress. The others are time limits."""
 
     window: int = 4
     resend_s: float = 1.0
@@ -81,12 +81,12 @@ class TransferTiming:
             raise ValueError(f"resend_s ({self.resend_s}) must be less than silence_s ({self.silence_s})")
 
 
-# What the owner carries out, in order.
+# Effects, executed by the owner in order.
 
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
-    """Best effort. `member` is empty where it is clear: a sender has one follower."""
+    """Best effort. `member` is empty if it is implied: a sender has one follower."""
 
     member: str
     body: list[Any]
@@ -96,8 +96,8 @@ class SendMessage:
 class ReadChunk:
     """Read this piece, now or later, and call `SnapshotSender.read`, or `SnapshotSender.unreadable` if it is gone.
 
-    The next one as a rule; an earlier one again after a broken connection, and one further ahead where the follower
-    has kept pieces of an earlier attempt.
+    Usually the next one; an earlier one again after a broken connection, and a later one if the follower has kept
+    pieces of an earlier attempt.
     """
 
     number: int
@@ -105,7 +105,7 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class CloseReader:
-    """The transfer is over; `SnapshotSender.outcome` says how."""
+    """The transfer is over; `SnapshotSender.outcome` has the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class OpenWriter:
 
 @dataclass(frozen=True, slots=True)
 class WriteChunk:
-    """`SnapshotWriter.write`. If it raises SnapshotInvalid: forget later effects, call `SnapshotReceiver.invalid`."""
+    """`SnapshotWriter.write`. If it raises SnapshotInvalid: drop later effects, call `SnapshotReceiver.invalid`."""
 
     number: int
     data: bytes
@@ -125,7 +125,7 @@ class WriteChunk:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Apply nothing from now on, await `SnapshotWriter.finish`, put log and membership in place; then
+    """Apply nothing from now on, await `SnapshotWriter.finish`, replace log and membership; then call
     `SnapshotReceiver.installed`, or `SnapshotReceiver.invalid` if it raised SnapshotInvalid."""
 
     meta: SnapshotMeta
@@ -141,7 +141,7 @@ SenderEffect = SendMessage | ReadChunk | CloseReader
 ReceiverEffect = SendMessage | OpenWriter | WriteChunk | Install | AbortWriter
 
 
-# The shapes on the wire.
+# The encoding of the messages.
 
 _SHAPES: dict[int, tuple[Any, ...]] = {
     SnapshotMessage.OFFER: (int, int, int | None, int, object),
@@ -154,7 +154,7 @@ _SHAPES: dict[int, tuple[Any, ...]] = {
 
 
 def read_message(wire: Any) -> tuple[SnapshotMessage, str, list[Any]] | None:
-    """What it is, the transfer's id, and the fields after it; None for what is none."""
+    """The kind, the transfer's id, and the remaining fields; None for a malformed message."""
     if not isinstance(wire, list) or len(wire) < 2 or type(wire[0]) is not int or not isinstance(wire[1], str):
         return None
     shape = _SHAPES.get(wire[0])

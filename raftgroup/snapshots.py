@@ -1,9 +1,9 @@
-"""Snapshots between members: carries out what the pure `SnapshotSender` and `SnapshotReceiver` decide.
+"""Snapshots between members: executes the decisions of the pure `SnapshotSender` and `SnapshotReceiver`.
 
-The order of an install makes every crash in it harmless. First the membership that belongs to the snapshot is made
-durable in the journal, beside the one that counts; then the state machine changes over, at once; then the log begins
-anew behind it. A start in between finds a state that is ahead of its log, and the membership that belongs to it
-(`storage.realigned`). While an install runs nothing is applied and nobody campaigns here.
+The order of an install makes a crash at any point harmless. First the membership of the snapshot is made durable in the
+journal, beside the effective one. Then the state machine is replaced atomically. Then the log restarts after it. A
+start in between finds a state that is ahead of its log, and the membership of the snapshot
+(`journal_identity.realigned`). During an install nothing is applied, and this node does not campaign.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from palisade.raftgroup.snapshot_transfer import (
 log = logging.getLogger(__name__)
 
 RETRY_S = 2.0
-"""How long a follower waits for another snapshot after a transfer to it failed."""
+"""How long a follower waits for another snapshot after a failed transfer."""
 
 
 class SnapshotOwner(Protocol):
-    """What the group does for its snapshots."""
+    """The group's callbacks for its snapshots."""
 
     def spawn(self, coroutine: Any) -> None: ...
     def fail(self, error: Exception) -> None:
-        """The node can't be trusted any more."""
+        """The state of the node cannot be trusted any more."""
         ...
 
     def installed(self, meta: SnapshotMeta, membership: Membership) -> None:
@@ -61,7 +61,7 @@ class _Sending:
 
 
 class Snapshots:
-    """`send` is the transport's. Everything happens on the event loop of the group."""
+    """`send` is that of the transport. Everything happens on the event loop of the group."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Snapshots:
         self._receiver = SnapshotReceiver(self._timing)
         self._writer: SnapshotWriter | None = None
 
-    # What can be seen.
+    # State.
 
     def sends_to(self, member: str) -> bool:
         return member in self._sending or member in self._opening
@@ -99,7 +99,7 @@ class Snapshots:
         return self._receiver.receiving
 
     def oldest_index(self) -> int | None:
-        """What the log must still hold behind: the state that the oldest snapshot under way, or just there, is of."""
+        """The log must keep the entries after this index: that of the oldest snapshot in transfer or just installed."""
         arrived = self._arrivals.needed(self._replica.engine.match_index, self._clock.now())
         indexes = [sending.sender.meta.index for sending in self._sending.values()]
         if self._opening:
@@ -108,12 +108,12 @@ class Snapshots:
             indexes.append(arrived)
         return min(indexes, default=None)
 
-    # What happens.
+    # Events.
 
     def tick(self) -> None:
         now = self._clock.now()
         if not self._replica.engine.leads:
-            self._abort_all("this node does not lead any more")
+            self._abort_all("this node has lost leadership")
         else:
             self._begin_wanted(now)
         for member, sending in list(self._sending.items()):
@@ -141,8 +141,8 @@ class Snapshots:
         self._receive_effects(effects)
 
     def close(self) -> None:
-        """What was received so far stays on disk, to be gone on with after a restart."""
-        self._abort_all("this node stops")
+        """The received part stays on disk, to be continued after a restart."""
+        self._abort_all("this node is stopping")
 
     # The leader's side.
 
@@ -167,7 +167,7 @@ class Snapshots:
         membership = self._replica.membership_at(reader.meta.index).to_wire()
         connected = member in self._connected
         sender = SnapshotSender(member, reader.meta, membership, engine.term, self._timing, now, connected=connected)
-        log.info("%s is sent a snapshot of index %d", member, reader.meta.index)
+        log.info("sending a snapshot of index %d to %s", reader.meta.index, member)
         sending = self._sending[member] = _Sending(sender, reader)
         self._carry_out(member, sending, sender.start(now))
 
@@ -181,7 +181,7 @@ class Snapshots:
                 self._ended(member, sending)
 
     def _read(self, member: str, sending: _Sending, number: int) -> None:
-        """In a turn of its own, so that two pieces are never read without a turn of the group in between."""
+        """In a separate turn, so that two pieces are never read without a turn of the group in between."""
         if self._sending.get(member) is not sending:
             return
         try:
@@ -230,7 +230,7 @@ class Snapshots:
                 return
 
     def _write(self, effect: WriteChunk) -> bool:
-        """False when the snapshot is given up, and what was to follow with it."""
+        """False if the snapshot is abandoned, together with later effects."""
         if self._writer is None:
             return False
         try:
@@ -246,25 +246,25 @@ class Snapshots:
             writer.abort()
 
     def _give_up(self, reason: str) -> None:
-        log.warning("a snapshot was thrown away: %s", reason)
+        log.warning("discarded a received snapshot: %s", reason)
         self._receive_effects(self._receiver.invalid(reason, self._clock.now()))
 
     def _begin_install(self, effect: Install) -> None:
         try:
             membership = Membership.from_wire(effect.membership)
         except (TypeError, ValueError) as error:
-            self._give_up(f"the membership that came with it makes no sense: {error}")
+            self._give_up(f"its membership is malformed: {error}")
             return
         self._replica.installing = True
         self._owner.spawn(self._install(effect.meta, membership))
 
     async def _install(self, meta: SnapshotMeta, membership: Membership) -> None:
-        """Nothing is applied from the moment on when the receiver found the snapshot to be ahead of the state."""
+        """Nothing is applied after the receiver has found the snapshot to be ahead of the state."""
         try:
             keep_incoming(self._journal, meta.index, meta.term, membership)
             await self._journal.sync()
             if self._writer is None:
-                self._give_up("nothing of it is there")
+                self._give_up("nothing of it was received")
                 return
             await self._writer.finish()
             self._writer = None

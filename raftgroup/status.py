@@ -1,4 +1,4 @@
-"""What a member says of itself and of the group."""
+"""The status of a member and of the group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from palisade.raftgroup.role import RaftRole
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """`match_index`: what the leader knows it to hold; None where that is unknown or this node does not lead."""
+    """`match_index`: up to where it is known to hold the log; None if unknown, or if this node does not lead."""
 
     member: Member
     connected: bool
@@ -37,10 +37,10 @@ class GroupStatus:
     lease_remaining_ms: int
     members: tuple[MemberStatus, ...]
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """Members that do not let this node in, and why. None that is connected: word of a refusal before may come late,
-    over another connection."""
+    """Members that refuse this node, with the reason. Connected members are not listed: an earlier refusal may arrive
+    late, over another connection."""
     missing_founders: tuple[str, ...] = ()
-    """Founding members that were not seen yet; the group can't start without them."""
+    """Founding members that were not seen yet; the group cannot start without them."""
 
 
 def group_status(
@@ -50,7 +50,7 @@ def group_status(
     connected: frozenset[str],
     sends_snapshot_to: Callable[[str], bool],
 ) -> GroupStatus:
-    """Of this moment."""
+    """The status at this moment."""
     engine, own_id = replica.engine, replica.identity.member
     return GroupStatus(
         member=own_id,

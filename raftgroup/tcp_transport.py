@@ -1,21 +1,21 @@
-"""`Peers` over TCP: the members of a group talk to each other through it.
+"""`Peers` over TCP: the transport between the members of a group.
 
-Each member dials every other one and sends on the connection that it dialled; it listens on those that the others
-dialled. So there is no tie to break, and each direction is found dead by itself. What holds:
+Each member dials every other one and sends on the connection that it dialled; it receives on those that the others
+dialled. So no tie must be broken, and each direction is detected as dead separately. Guarantees:
 
-- Frames of one connection arrive in order and whole, or the connection ends. Of a member only the connection that
-  greeted last is listened to, so nothing that was sent on an earlier one arrives after it.
-- Nothing is taken from a connection before both sides have greeted and accepted each other: same protocol version,
-  and whatever `MessageReceiver.greet` demands. Until then a frame has at most 64 KiB, the greeting may take 5 s, and
-  there are at most 256 such connections.
-- `send` only queues. What is queued in one turn of the event loop leaves in one write; a member that lets 64 MiB pile
-  up is disconnected.
+- Frames of one connection arrive in order and complete, or the connection ends. Only the connection of a member that
+  greeted last is used for receiving, so no message of an earlier connection arrives after one of a later connection.
+- No message is accepted from a connection before both sides have greeted and accepted each other: same protocol
+  version, and the checks of `MessageReceiver.greet`. Until then a frame has at most 64 KiB, the greeting may take 5 s,
+  and there are at most 256 such connections.
+- `send` only queues. Messages queued in one turn of the event loop leave in one write; a member with more than 64 MiB
+  queued is disconnected.
 - A connection without a sign of life for `idle_timeout_s` is closed. The dialler pings once a second on each connection
-  and is answered on the same, so silence means that something is broken in one direction or the other. A queue that
-  drains is a sign of life too: on a slow line a ping may wait for long behind a snapshot.
-- After `close` nothing reaches the receiver any more, and no task and no timer is left.
+  and is answered on the same, so silence means that one direction is broken. A queue that drains is a sign of life too:
+  on a slow line a ping may wait long after a snapshot.
+- After `close` the receiver is not called any more, and no task and no timer is left.
 
-Every end of a connection is one line in the log, a limited number of them; hostile bytes never cause a traceback.
+Every end of a connection is one line in the log, with a rate limit; hostile bytes never cause a traceback.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class CannotListen(NodeFailed):
-    """The address for the other members can't be listened on; the text says why and what to do."""
+    """This node cannot listen on the address for members; the text has the cause and the remedy."""
 
 
 class TcpPeers:
     """The real `ports.Peers`. `listen` is 'host:port'; port 0 takes any free one, see `address`.
 
-    `server_tls` and `client_tls` turn on TLS for the connections that are accepted and dialled; ask for
-    certificates there (`verify_mode`) to let only members in.
+    `server_tls` and `client_tls` turn on TLS for accepted and dialled connections; require certificates there
+    (`verify_mode`) to admit members only.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class TcpPeers:
     # ports.Peers
 
     def send(self, member: str, kind: int, body: Any) -> bool:
-        """Raises ValueError or TypeError for a kind or a body that no frame can carry: a fault of the caller."""
+        """Raises ValueError or TypeError for a kind or body that no frame can carry: an error of the caller."""
         if kind < GROUP_KINDS:
-            raise ValueError(f"kind {kind} is the transport's own; those of the group begin at {GROUP_KINDS}")
+            raise ValueError(f"kind {kind} belongs to the transport; kinds of the group begin at {GROUP_KINDS}")
         connection = self._outgoing.get(member)
         if connection is None:
             return False
@@ -131,29 +131,29 @@ class TcpPeers:
             self._ticker.cancel()
         self._server.close()
         for connection in list(self._open):
-            connection.close("this node stops")
+            connection.close("this node is stopping")
         for dialler in (*self._diallers.values(), *self._hung_up):
-            await dialler.stop("this node stops")
+            await dialler.stop("this node is stopping")
         await self._wait_until_all_is_lost()
         await self._server.wait_closed()
 
-    # What the owner of the node may ask.
+    # For the owner of the node.
 
     @property
     def address(self) -> str:
-        """Where this node listens, with the port that it got."""
+        """The address where this node listens, with the actual port."""
         if self._server is None or not self._server.sockets:
             return self._listen
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def flush(self) -> None:
-        """Let everything that was sent leave now, instead of after this turn of the event loop."""
+        """Send all queued messages now, instead of after this turn of the event loop."""
         flushes, self._to_flush = self._to_flush, []
         for flush in flushes:
             flush()
 
-    # accepted.AcceptingHub, dialled.DiallingHub
+    # inbound_connection.AcceptingHub, outbound_connection.DiallingHub
 
     def now(self) -> float:
         return self._loop.time()
@@ -168,7 +168,7 @@ class TcpPeers:
         if isinstance(connection, Accepted):
             self._strangers.add(connection)
         if self._closed:
-            connection.abort("this node stops")
+            connection.abort("this node is stopping")
 
     def is_full(self) -> bool:
         return len(self._strangers) > self.limits.strangers_max
@@ -205,7 +205,7 @@ class TcpPeers:
             self._loop.call_soon(self.flush)
         self._to_flush.append(flush)
 
-    # Inside.
+    # Internals.
 
     async def _begin_to_listen(self) -> asyncio.Server:
         host, port = split_address(self._listen)
@@ -224,7 +224,7 @@ class TcpPeers:
             if error.errno == errno.EADDRINUSE:
                 why, remedy = "is in use", "stop the process that listens there, or give this node another peer port"
             else:
-                why, remedy = f"can't be listened on ({error.strerror or error})", "correct this node's peer address"
+                why, remedy = f"can't be used ({error.strerror or error})", "correct this node's peer address"
             raise CannotListen(f"peer port {port} of {host} {why}: {remedy}") from None
 
     def _dial_members(self) -> None:
@@ -256,4 +256,4 @@ class TcpPeers:
 
     def _abort_all(self) -> None:
         for connection in list(self._open):
-            connection.abort("this node stops")
+            connection.abort("this node is stopping")

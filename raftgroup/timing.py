@@ -1,4 +1,4 @@
-"""The times of a group, in seconds, checked at birth."""
+"""The times of a group, in seconds, validated on construction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RaftTiming:
-    """`drift`: how far apart two members' clocks may run (rho in design.md)."""
+    """`drift`: maximum relative drift between two members' clocks (rho in design.md)."""
 
     heartbeat_s: float = 0.1
     election_timeout_min_s: float = 1.0

@@ -1,8 +1,8 @@
 """One member's part in elections: as a voter, and as a candidate.
 
-A voter keeps its promise to the leader that it last heard: no vote and no pre-vote for a minimum election timeout
-(`quorum_lease.may_vote`). A candidate asks for pre-votes first. The one exception to both is a hand-over: the leader
-has given up its lease for its whole term and told its successor to campaign for exactly the next one.
+A voter keeps its promise to the last leader from which it received: no vote and no pre-vote for a minimum election
+timeout (`quorum_lease.may_vote`). A candidate asks for pre-votes first. The one exception to both is a hand-over: the
+leader has given up its lease for its whole term, and requested its successor to campaign for exactly the next one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from palisade.raftgroup.timing import RaftTiming
 
 
 class Electorate(Protocol):
-    """What a member knows of the others at the moment."""
+    """What a member knows of the other members."""
 
     @property
     def membership(self) -> Membership: ...
     @property
     def is_voter(self) -> bool: ...
     def is_known(self, member: str, incarnation: str) -> bool:
-        """Whether that storage is the one by which the group knows that member."""
+        """Whether the group knows that member with that storage."""
         ...
 
 
 class Voting:
-    """`follow_term` gives up whatever this node does in its term, for a later one."""
+    """`follow_term` abandons this node's role in its term, for a later one."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class Voting:
         }
 
     def heard_leader(self) -> None:
-        """What was granted before is no longer true, and the promise to this leader begins anew."""
+        """Earlier grants are outdated, and the promise to this leader begins anew."""
         self._heard_leader = self._clock.now()
         self._attempts = 0
         self._pre_vote.end()
 
     def hears_leader(self) -> bool:
-        """Whether that was no longer ago than it takes until somebody campaigns. The library itself forgets a leader
+        """Whether it received from the leader within the time until a campaign. The library itself forgets a leader
         only when it campaigns, and without a majority for pre-votes it never does."""
         heard = self._heard_leader
         return heard is not None and self._clock.now() - heard <= self._timing.election_timeout_max_s
@@ -97,7 +97,7 @@ class Voting:
     # The candidate.
 
     def may_campaign(self) -> bool:
-        """The election timeout has passed: may an election start now? Asks for pre-votes where it needs them."""
+        """The election timeout has passed: whether an election may start now. Asks for pre-votes if needed."""
         if not self._electorate.is_voter:
             return False
         term = self.engine.term + 1
@@ -116,7 +116,7 @@ class Voting:
         return False
 
     def ticked(self) -> None:
-        """After each tick: an election may have to be repeated, so long after its questions have left."""
+        """After each tick: an election may have to be repeated after its requests have had time to be answered."""
         if self.engine.role is not RaftRole.CANDIDATE:
             return
         if self._takes_part_anew():
@@ -126,7 +126,7 @@ class Voting:
             self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
 
     def _takes_part_anew(self) -> bool:
-        """Whether this is the first that this node does in an election, as a candidate or as a voter."""
+        """Whether this is the first action of this node in an election, as a candidate or as a voter."""
         if self.engine.term == self._took_part_in:
             return False
         self._took_part_in = self.engine.term
@@ -169,8 +169,8 @@ class Voting:
     # The voter.
 
     def _is_free(self) -> bool:
-        """Whether this node's promise to the leader that it last heard is over. Who is no voter by its own log votes
-        all the same: the entry that made it one may not have reached it yet, and only the candidate's membership says
+        """Whether this node's promise to the last leader is over. A node that is not a voter by its own log votes all
+        the same: the entry that made it one may not have reached it yet, and only the candidate's membership determines
         whether the vote of this storage counts (Raft thesis 4.2.2)."""
         if self.engine.leads:
             return False
@@ -201,7 +201,9 @@ class Voting:
         )
 
     def _goes_before(self, candidate: str, candidacy: Candidacy) -> bool:
-        """Of two that ask each other at once, one stands back: the one with the shorter log, or the lesser id."""
+        """Of two candidates that ask each other at once, one stands back: the one with the shorter log, or the lesser
+        id.
+        """
         last = self._journal.last
         own, other = (last.term, last.index, self._own_id), (candidacy.last_term, candidacy.last_index, candidate)
         return self._pre_vote.is_under_way(self._clock.now()) and own > other

@@ -1,4 +1,4 @@
-"""How a node gets from its vault to the cluster's state."""
+"""Brings a node from its vault to the cluster's state, and keeps it there."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

@@ -1,8 +1,8 @@
-"""The revisions that a member applies, for its own vault: as they come, not read back from the store.
+"""The revisions that a member applies, passed directly to its own vault instead of read back from the store.
 
-`MetaStore.apply` has each event in its hand. Here the latest revisions wait in memory, without a gap, until the vault
-has them. The wait is bounded. When too many wait, all are dropped, and the vault reads what it needs from the store, as
-after a start, a recovery and a snapshot of the group. That first read opens the window again for what is applied next.
+`MetaStore.apply` has each event at hand. Here the latest revisions wait in memory, without a gap, until the vault has
+them. The window is bounded. If too many wait, all are dropped, and the vault reads what it needs from the store, as
+after a start, a recovery and a snapshot of the group. That first read opens the window again for later revisions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from palisade.recovery.ports import RevisionSource
 from palisade.vault.change import Revision
 
 REVISIONS_MAX = 1_000
-"""Where no component listens, a vault that lacks more than `beside.FEW_REVISIONS` waits for the next flush anyway."""
+"""Without listeners, a vault that lacks more than `flush_follower.FEW_REVISIONS` waits for the next flush anyway."""
 BYTES_MAX = 4 << 20
-"""Each body is a second copy of what the store keeps."""
+"""Each body is a second copy of data in the store."""
 TAKEN_BYTES = 512 * 1024
-"""So many bytes are enough for one answer, as from the store (`store_source.CHUNK_BYTES`)."""
+"""Maximum bytes of one answer, as from the store (`store_source.CHUNK_BYTES`)."""
 
 
 class AppliedRevisions(StoreListener):
@@ -32,10 +32,10 @@ class AppliedRevisions(StoreListener):
         self._waiting: deque[AppliedEntry] = deque()
         self._bytes = 0
         self._next: int | None = None
-        """The revision that comes next; None: the window is closed, and nothing is kept."""
+        """The next revision; None: the window is closed, and nothing is kept."""
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        """The vault has what is before `first`: that is dropped. The rest stays, for an answer may be lost."""
+        """Drops revisions before `first`: the vault has them. Keeps the rest, because an answer may be lost."""
         found = self._taken(first, last)
         if found:
             return found
@@ -44,7 +44,7 @@ class AppliedRevisions(StoreListener):
         return await self._stored.changes(first, last)
 
     def _taken(self, first: int, last: int) -> list[Revision]:
-        """Whole revisions without a gap from `first` on; none where the first one is not here."""
+        """Whole revisions without a gap from `first` on; none if the first one is not here."""
         waiting = self._waiting
         while waiting and waiting[0].revision < first:
             dropped = waiting.popleft()
@@ -74,7 +74,7 @@ class AppliedRevisions(StoreListener):
             self._next = changes.revision + 1
 
     def reloaded(self) -> None:
-        """What waits is of the state before the snapshot."""
+        """The waiting revisions are of the state before the snapshot."""
         self._close()
 
     def _close(self) -> None:

@@ -1,7 +1,7 @@
-"""What may enter the vault of a node that serves fenced reads: no strict change before it is released. Pure.
+"""Which revisions may be applied to a vault that serves fenced reads: no strict change before its release. Pure.
 
-Whoever enters revisions asks first, and tells the gate when it is done: a node that does not serve has its gate open,
-and must not begin to serve while something is on its way in that the gate would have kept out by then.
+A caller enters before it applies revisions, and leaves when it is done. The gate of a node that does not serve is open;
+the node must not begin to serve while revisions are being applied that the closed gate would not admit.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from palisade.vault.change import Revision
 
 class ApplyGate(Protocol):
     def enter(self, revisions: Sequence[Revision]) -> int:
-        """How many of them, from the first on, may enter now. Unless it is 0, `leave` has to follow."""
+        """How many of them, from the first on, may be applied now. Unless it is 0, call `leave` afterwards."""
         ...
 
     def enter_leap(self, revision: int) -> bool:
-        """Whether everything up to `revision` may enter now. If so, `leave` has to follow."""
+        """Whether everything up to `revision` may be applied now. If so, call `leave` afterwards."""
         ...
 
     def leave(self) -> None: ...
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait until more may enter than did, or for that long."""
+        """Wait until more may be applied, at most `timeout_s`."""
         ...
 
     def allowed(self) -> int | None:
-        """Up to which revision everything may enter; None: there is no bound."""
+        """Up to which revision everything may be applied; None: no bound."""
         ...
 
 
 class OpenGate:
-    """Of a vault that nobody reads through a fence."""
+    """For a vault without fenced readers."""
 
     def enter(self, revisions: Sequence[Revision]) -> int:
         return len(revisions)
@@ -42,10 +42,10 @@ class OpenGate:
         return True
 
     def leave(self) -> None:
-        """Nobody waits for it."""
+        """Nothing waits for it."""
 
     async def changed(self, timeout_s: float) -> None:
-        """It never was closed."""
+        """It is never closed."""
 
     def allowed(self) -> int | None:
         return None

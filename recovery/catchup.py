@@ -1,8 +1,8 @@
 """When a node has caught up: LM - LV is small enough to join the logical topology (R4). Pure.
 
-LM moves while a node replays, so it is read again after each round (a replay up to the LM that was known). The end is
-certain, whatever the writers do: a round that did not come closer counts; the first `STUCK_ROUNDS` of them end in one
-snapshot. After it the acceptable difference grows fourfold with each further one, until it is the difference there is.
+LM moves while a node replays, so it is read again after each round (a replay up to the known LM). Termination does not
+depend on the writers: rounds that did not reduce LM - LV are counted. The first `STUCK_ROUNDS` of them lead to one
+snapshot. After it, each further one multiplies the acceptable difference by four, until it reaches the present one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DIFFERENCE = 100
-"""CONFIGURATION_CATCH_UP_DIFFERENCE of seed 001, where it is a constant; here it can be changed at any moment."""
+"""CONFIGURATION_CATCH_UP_DIFFERENCE of seed 001, where it is a constant; here it can be changed at any time."""
 DIFFERENCE_MAX = 10**12
 STUCK_ROUNDS = 3
 STUCK_ROUNDS_MAX = 8
 
 
 class Difference:
-    """The acceptable LM - LV. Whoever changes it changes it for the recovery that is under way, too.
+    """The acceptable LM - LV. A change also applies to the recovery in progress.
 
-    `reach`: of a member whose vault goes on in leaps, how far behind LM the next leap can start (`flush_follower.py`).
+    `reach`: for a member whose vault moves by leaps, how far below LM the next leap can start (`flush_follower.py`).
     """
 
     __slots__ = ("_reach", "_value")
@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def value(self) -> int:
-        """What counts now."""
+        """The effective difference."""
         return max(self._value, self._reach())
 
     @value.setter
@@ -47,7 +47,7 @@ class Difference:
 
     @property
     def chosen(self) -> int:
-        """As it was set, whatever the reach is."""
+        """The configured value, without `reach`."""
         return self._value
 
 
@@ -59,7 +59,7 @@ class Next(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CatchUpProgress:
-    """`stuck`: rounds after which LM - LV was not smaller than before. `snapshots`: taken because of them."""
+    """`stuck`: rounds after which LM - LV was not smaller than before. `snapshots`: those taken because of them."""
 
     behind: int | None = None
     stuck: int = 0
@@ -67,18 +67,18 @@ class CatchUpProgress:
 
 
 def after_round(progress: CatchUpProgress, behind: int) -> CatchUpProgress:
-    """`behind` is LM - LV, as read when the round had ended."""
+    """`behind` is LM - LV, read after the round."""
     came_closer = progress.behind is None or behind < progress.behind
     return CatchUpProgress(behind, progress.stuck if came_closer else progress.stuck + 1, progress.snapshots)
 
 
 def after_snapshot(progress: CatchUpProgress) -> CatchUpProgress:
-    """Rounds count anew; it is not taken twice because of them."""
+    """Rounds are counted anew; no second snapshot is taken because of them."""
     return CatchUpProgress(None, 0, progress.snapshots + 1)
 
 
 def acceptable(progress: CatchUpProgress, difference: int) -> int:
-    """The threshold as it has grown."""
+    """The threshold, including its growth."""
     if not progress.snapshots or not progress.stuck:
         return difference
     if progress.stuck >= STUCK_ROUNDS_MAX and progress.behind is not None:

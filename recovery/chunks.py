@@ -1,6 +1,6 @@
-"""How rows travel, and that what arrives is what was sent. Pure.
+"""The encoding of rows in chunks, with a checksum. Pure.
 
-A row is the body of one live key (`vault.change`), whose header says how long it is: so rows are simply joined. The
+A row is the body of one live key (`vault.change`), whose header contains its length: so rows are simply joined. The
 checksum is of the whole payload.
 """
 
@@ -19,7 +19,7 @@ from palisade.vault.span_sums import Span
 
 
 def checksum_of(payload: bytes) -> bytes:
-    """It finds faults, not forgers."""
+    """It detects faults, not forgery."""
     return xxh3_128_digest(payload)
 
 
@@ -33,7 +33,7 @@ def is_whole(chunk: Chunk) -> bool:
 
 
 def unpack_rows(payload: bytes) -> list[bytes]:
-    """Raises ChunkDamaged for what is no sequence of rows."""
+    """Raises ChunkDamaged for a malformed sequence of rows."""
     rows, at = [], 0
     while at < len(payload):
         if at + HEADER_BYTES > len(payload):
@@ -47,14 +47,14 @@ def unpack_rows(payload: bytes) -> list[bytes]:
 
 
 def unpack_fingerprints(payload: bytes) -> frozenset[bytes]:
-    """Raises ChunkDamaged for a part of one at the end."""
+    """Raises ChunkDamaged for an incomplete fingerprint at the end."""
     if len(payload) % FINGERPRINT_BYTES:
         raise _half("fingerprints")
     return frozenset([payload[at : at + FINGERPRINT_BYTES] for at in range(0, len(payload), FINGERPRINT_BYTES)])
 
 
 def unpack_spans(payload: bytes) -> list[Span]:
-    """Raises ChunkDamaged for what is no sequence of spans."""
+    """Raises ChunkDamaged for a malformed sequence of spans."""
     try:
         return spans.unpack_spans(payload)
     except ValueError:
@@ -62,8 +62,8 @@ def unpack_spans(payload: bytes) -> list[Span]:
 
 
 def _half(what: str) -> ChunkDamaged:
-    """With the right checksum: it was made so."""
+    """The checksum was correct, so the sender created it this way."""
     return ChunkDamaged(
-        f"the {what} of a chunk end in the middle of one: the member that was asked is faulty or runs another release. "
-        "Start the node again, with another one in reach; what is there is kept"
+        f"the {what} of a chunk are incomplete: the member that sent it is faulty or runs another release. Start the "
+        "node again with another member in reach; what was received is kept"
     )

@@ -1,7 +1,7 @@
-"""A pin on MM while a node recovers: compaction can't chase it, and can't be held up by it for ever (M6).
+"""A pin on MM while a node recovers: compaction cannot overtake the recovery, nor be blocked by it for ever (M6).
 
-A pin lives for a short time and is renewed between two steps, so a node that died or hangs holds nothing for long; and
-it is not renewed any more once it has lived for `life_s_max`. Without it recovery goes on, and may be overtaken.
+A pin has a short life and is renewed between steps, so a node that died or hangs holds MM only briefly. It is no longer
+renewed after `life_s_max`. Without the pin recovery continues, and may be overtaken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PIN_LIFE_S_MAX = 1800.0
 
 
 class PinHolder:
-    """`held`: whether it ever was. Raises SourceCompacted when what should be pinned is gone already."""
+    """`held`: whether it was ever held. Raises SourceCompacted if the revision to pin is already compacted."""
 
     def __init__(self, source: ClusterSource, clock: RecoveryTime, life_s_max: float = PIN_LIFE_S_MAX) -> None:
         self._source, self._clock = source, clock
@@ -24,7 +24,7 @@ class PinHolder:
         self.held = False
 
     async def hold(self, revision: int, *, now: bool = False) -> None:
-        """Call it between any two steps. `now`: it has to be this revision from here on, not at the next renewal."""
+        """Call it between any two steps. `now`: pin exactly this revision at once, not at the next renewal."""
         at = self._clock.now()
         if at >= self._ends_at or (at < self._renew_at and not now):
             return

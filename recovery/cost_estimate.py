@@ -1,7 +1,7 @@
-"""What replaying and what a snapshot would take, in seconds, before either is begun. Pure (R6).
+"""Estimates how long a replay and a snapshot would take, in seconds, before either is begun. Pure (R6).
 
-Rough on purpose: it decides between ways that differ by a factor, and a wrong guess costs time, never correctness.
-The rates are those of one machine (docs/performance.md); what a running replay measures replaces the first of them.
+Deliberately rough: it decides between ways that differ by a factor, and a wrong estimate costs time, never correctness.
+The rates are those of one machine (docs/performance.md); the measured speed of a running replay replaces the first.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds for each: a revision replayed, a key that both sides look at, a key that is fetched, one snapshot more.
+    """Seconds for each: a replayed revision, a key compared by both sides, a fetched key, one more snapshot.
 
-    `advantage`: how many times cheaper a snapshot has to be; a replay keeps order, and each listener its steps.
+    `advantage`: how many times cheaper a snapshot has to be, because a replay passes each revision to the listeners.
     """
 
     replay_s: float = 20e-6
@@ -24,11 +24,11 @@ class Rates:
 
 
 def replay_estimate(missed: int, rates: Rates, measured_s: float | None = None) -> float:
-    """`measured_s`: what one revision took in the replay that is under way."""
+    """`measured_s`: the time per revision in the replay in progress."""
     return missed * (rates.replay_s if measured_s is None else measured_s)
 
 
 def snapshot_estimate(missed: int, keys: int, rates: Rates) -> float:
-    """With that many keys in the cluster. At worst each missed revision changed another key."""
+    """For `keys` keys in the cluster. At worst each missed revision changed another key."""
     seconds = rates.snapshot_s + keys * rates.compare_key_s + min(missed, keys) * rates.fetch_key_s
     return seconds * rates.advantage

@@ -1,21 +1,21 @@
-"""Which way leads from a vault to the cluster's state: the table of seed 001, with its refusals. Pure (R2 to R8).
+"""How to get from a vault to the cluster's state: the table of seed 001, with its refusals. Pure (R2 to R8).
 
-LV is the vault's last applied revision, LM the latest and MM the minimal one of the meta storage. The rows, in order;
-the first that applies decides, so nothing is done on a vault that any row refuses:
+LV is the vault's last applied revision, LM the latest and MM the minimal one of the metadata store. The first row that
+applies decides, so a vault that any row refuses is not changed:
 
     node          another one                                          refuse
     standalone    nothing ever applied, or a snapshot not finished     refuse
                   else                                                 join
     cluster       another one                                          refuse
-    which history another generation, older or newer                   refuse
+    history       another generation, older or newer                   refuse
     case d        LM < LV (or < a part of a later snapshot)            refuse
     diverged      the cluster retains its digest at LV, another one    refuse
-    unfinished    a snapshot was begun                                 snapshot, whatever MM says
+    unfinished    a snapshot was begun                                 snapshot, whatever MM is
     case a        LM = LV                                              join
     case c        MM > LV + 1                                          snapshot
     case b        else; replay, unless that costs more than a snapshot
 
-A vault that nobody has claimed has no history that could contradict: it takes that of the cluster it joins.
+A vault without a lineage has no history that could contradict: it adopts that of the cluster it joins.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Case(enum.Enum):
 
 
 class SnapshotReason(enum.Enum):
-    COMPACTED = "the revisions behind LV are compacted"
+    COMPACTED = "the revisions after LV are compacted"
     COST = "replaying would cost more than a snapshot"
     UNFINISHED = "an earlier snapshot was not finished"
-    STUCK = "writes come faster than the listeners take them"
+    STUCK = "revisions arrive faster than the listeners handle them"
 
 
 class RefusalReason(enum.Enum):
@@ -60,7 +60,7 @@ class RefusalReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class VaultState:
-    """`highest`: the latest revision of which the vault may hold a part; more than LV in an unfinished snapshot."""
+    """`highest`: the latest revision of which the vault may contain a part; above LV in an unfinished snapshot."""
 
     lineage: VaultLineage | None
     revision: int
@@ -71,7 +71,7 @@ class VaultState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHistory:
-    """By one linearizable read. `chain_at_lv`: the cluster's digest at LV; None where it is not retained."""
+    """By one linearizable read. `chain_at_lv`: the cluster's digest at LV; None if it is not retained."""
 
     cluster_id: str
     generation: int
@@ -82,7 +82,7 @@ class ClusterHistory:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`replay_s`, `snapshot_s`: what each way is estimated to take, in seconds (`cost_estimate.py`)."""
+    """`replay_s`, `snapshot_s`: the estimated time of each way in seconds (`cost_estimate.py`)."""
 
     node_id: str
     standalone: bool = False
@@ -93,7 +93,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The vault is what the cluster is (case a)."""
+    """The vault equals the cluster's state (case a)."""
 
     case: Case
 
@@ -115,7 +115,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The node does not start. `what` has happened, in a sentence; `remedy` is what to do."""
+    """The node does not start. `what` is the cause, as a sentence; `remedy` is what to do."""
 
     reason: RefusalReason
     what: str
@@ -126,7 +126,7 @@ Decision = Join | Replay | Snapshot | Refuse
 
 
 def decide(vault: VaultState, cluster: ClusterHistory | None, options: Options) -> Decision:
-    """`cluster` is None in standalone mode only, where it is not looked at."""
+    """`cluster` is None in standalone mode only, where it is not used."""
     refusal = _of_another_node(vault, options)
     if refusal is not None:
         return refusal
@@ -149,12 +149,12 @@ def decide(vault: VaultState, cluster: ClusterHistory | None, options: Options) 
 
 
 def is_too_costly(missed: int, options: Options) -> bool:
-    """Never for so few revisions that the node could join as it is."""
+    """Never if LM - LV is within the catch-up difference."""
     return missed > options.catch_up_difference and options.replay_s > options.snapshot_s
 
 
 def case_of(decision: Decision) -> Case:
-    """For reports. Refusals other than case d are its relatives."""
+    """For reports. Refusals other than case d are assigned to it as well."""
     match decision:
         case Join(case):
             return case
@@ -172,12 +172,12 @@ def _standalone(vault: VaultState) -> Decision:
         return Refuse(
             RefusalReason.STANDALONE_UNFINISHED,
             "A snapshot was begun and not finished, so the vault is between two revisions and can't be read.",
-            "start the node in its cluster once, it goes on with the snapshot",
+            "start the node in its cluster once: it finishes the snapshot",
         )
     if vault.revision == 0:
         return Refuse(
             RefusalReason.STANDALONE_EMPTY,
-            "The vault never held a state of the cluster, so there is nothing to serve without one.",
+            "The vault has no state of the cluster, so there is nothing to serve without one.",
             "start the node in its cluster first",
         )
     return Join(Case.STANDALONE)
@@ -208,14 +208,14 @@ def _whose(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
         return Refuse(
             RefusalReason.OLDER_HISTORY,
             f"The vault is of generation {mine.generation}, the cluster of generation {cluster.generation}: a backup "
-            "was restored, or a new cluster forced, and what the vault holds may never have happened there.",
+            "was restored, or a new cluster forced, so this cluster may never have had the vault's content.",
             RESET,
         )
     if mine.generation > cluster.generation:
         return Refuse(
             RefusalReason.NEWER_HISTORY,
-            f"The vault is of generation {mine.generation}, the cluster of generation {cluster.generation}: these are "
-            "members of before a restore or a forced start, which another cluster has replaced.",
+            f"The vault is of generation {mine.generation}, the cluster of generation {cluster.generation}: its "
+            "members are from before a restore or a forced start, and another cluster has replaced them.",
             f"stop them and start the members of generation {mine.generation}; if they are meant to stay, {RESET}",
         )
     return None
@@ -227,10 +227,10 @@ def _behind(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
         return None
     return Refuse(
         RefusalReason.AHEAD,
-        f"The vault is at revision {highest}, the cluster only at {cluster.latest}: the cluster has lost what it had "
-        "acknowledged, which Raft rules out while a majority of its disks lives.",
-        "find out whether voters were wiped or copied back; keep this vault, it may have the only copy (palisade vault "
-        f"export). When that is settled, {RESET}",
+        f"The vault is at revision {highest}, the cluster only at {cluster.latest}: the cluster has lost acknowledged "
+        "writes, which Raft rules out while a majority of its disks is intact.",
+        "find out whether voters were wiped or replaced by copies; keep this vault, it may be the only copy (palisade "
+        f"vault export). When that is settled, {RESET}",
     )
 
 
@@ -240,6 +240,6 @@ def _diverged(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
     return Refuse(
         RefusalReason.DIVERGED,
         f"At revision {vault.revision} the vault has the digest {vault.chain.hex()}, the cluster "
-        f"{cluster.chain_at_lv.hex()}: they do not share their history up to there.",
+        f"{cluster.chain_at_lv.hex()}: they have different histories.",
         f"look for damage with palisade vault verify and palisade digest, keep what differs, then {RESET}",
     )

@@ -1,16 +1,16 @@
-"""A snapshot that moves only what differs (R11): the 4,096 bucket digests of one pinned revision are compared first.
+"""A snapshot that transfers only the differences (R11): compares the 4,096 bucket digests of one pinned revision first.
 
-Of the buckets that differ, in this order, until all add up:
+For the buckets that differ, in this order, until all sums match:
 
-1. What was written after LV, or after an earlier try, wherever that came.
-2. What was deleted: now the vault has every live key, and perhaps more. So the number of live keys in a span of 32, and
-   the sum of their hashes, identify one or two keys of the vault that are gone (`vault/span_sums.py`). For more, four
-   bytes for each live key tell.
-3. Whole buckets: for a vault that was not what it said, or a hash that met another.
+1. Everything written after LV, or after the revision of an earlier attempt.
+2. Deletes: now the vault has every live key, and perhaps more. The number of live keys in a span of 32, and the sum of
+   their hashes, identify one or two deleted keys (`vault/span_sums.py`). More of them are found by four bytes for each
+   live key.
+3. Whole buckets: for a vault whose content differs from its record, or after a hash collision.
 
-1 % of changes touches most buckets, so fetching whole buckets alone would fetch nearly everything. What proves the
-result is the same in any case: LV moves only when all sums are the cluster's. Every chunk is a commit of its own, and a
-crash goes on from the chunks that are there (`vault/incoming_difference.py`).
+Changing 1 % of the keys touches most buckets, so fetching whole buckets alone would fetch nearly everything. The proof
+of the result is the same in any case: LV moves only when all sums equal the cluster's. Every chunk is a commit of its
+own, and after a crash the transfer continues from the committed chunks (`vault/incoming_difference.py`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from palisade.vault.span_sums import last_in, surplus
 from palisade.vault.vault import Vault
 
 KEYS_PER_TURN = 4_000
-"""How many of its own keys a node looks at before others have their turn."""
+"""How many of its own keys a node reads before it yields to other tasks."""
 SPANS_PER_TURN = 1_000
 STRETCHES_MAX = 16
-"""So many are asked for one by one, of a hundred thousand keys; beyond that it is quicker to ask for all between."""
+"""Up to this many gaps, of a hundred thousand keys, are requested one by one; beyond that one request is faster."""
 
 Stretch = tuple[bytes, bytes | None]
-"""From this key up to that one; None: to the last there is."""
+"""From this key up to that one; None: to the last key."""
 
 
 class DifferenceFetch:
-    """`hold` is awaited between chunks: it keeps the pin. `tell`: the changes are kept for listeners that run."""
+    """`hold` is awaited between chunks: it keeps the pin. `tell`: keep the changes for running listeners."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DifferenceFetch:
         self._fetched = self._evicted = self._expected = 0
 
     async def run(self, target: int, keys: int, *, tell: bool) -> None:
-        """`keys`: how many the cluster has; shown only. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
+        """`keys`: the cluster's number of keys, for display. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
         theirs = await self._source.sums(target)
         missed = target - self._vault.revision
         self._expected = min(keys, missed) if self._vault.key_count else keys
@@ -91,7 +91,7 @@ class DifferenceFetch:
             start = chunk.until
 
     async def _compared(self, start: bytes, chunk: Chunk) -> tuple[list[bytes], list[Stretch]]:
-        """Which keys of the vault are gone, and between which it can't be told."""
+        """Which keys of the vault are deleted, and the ranges where that cannot be determined."""
         own = await self._own(start, chunk.until)
         gone: list[bytes] = []
         unclear: list[Stretch] = []
@@ -161,7 +161,7 @@ class DifferenceFetch:
 
 def _failed(theirs: ClusterSums, wrong: tuple[int, ...]) -> DifferenceFailed:
     return DifferenceFailed(
-        f"{len(wrong)} buckets, the first is {wrong[0]}, do not add up at revision {theirs.revision} after everything "
-        "was fetched: the member that was asked is damaged, or has lost its place. Verify it (palisade digest), and "
-        "start this node again; what is there is kept"
+        f"{len(wrong)} bucket sums, first {wrong[0]}, differ at revision {theirs.revision} after everything was "
+        "fetched: the member that sent it is damaged or inconsistent. Verify it (palisade digest), and start this node "
+        "again; what was received is kept"
     )

@@ -1,4 +1,4 @@
-"""What ends a recovery, or a try of it: one tree, each error with what to do."""
+"""Errors that end a recovery, or an attempt: one tree, each error with its remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from palisade.recovery.decision import Refuse
 
 
 class RecoveryError(PalisadeError):
-    """Root. `retry` says whether the same start may succeed later, with nothing changed by hand."""
+    """Root. `retry`: whether the same start may succeed later without intervention."""
 
     code = "recovery-failed"
     retry = False
@@ -22,14 +22,14 @@ class RecoveryRefused(RecoveryError):
 
 
 class SourceUnavailable(RecoveryError):
-    """The meta storage can't be reached, or has no majority, now. Recovery waits and goes on."""
+    """The metadata store is unreachable, or has no majority. Recovery waits and continues."""
 
     retry = True
 
 
 class SourceCompacted(RecoveryError):
-    """What was asked for can't be read any more: it is below MM, which `minimal_revision` says, or of a history that a
-    restore has ended. Recovery decides anew, and mostly goes over to a snapshot."""
+    """The requested data can no longer be read: it is below MM, given in `minimal_revision`, or of a history that a
+    restore has ended. Recovery decides again, and usually changes to a snapshot."""
 
     retry = True
 
@@ -39,24 +39,24 @@ class SourceCompacted(RecoveryError):
 
 
 class PinRefused(RecoveryError):
-    """MM can't be held: too many pins, or this one has lived as long as one may. Recovery goes on without it."""
+    """MM cannot be held: too many pins, or this one has reached its maximum life. Recovery continues without it."""
 
     retry = True
 
 
 class ResourceMissing(RecoveryError):
-    """What is assigned here can't be had now. Recovery goes on without it; whoever holds resources tries it again."""
+    """An assigned resource is not available now. Recovery continues without it; the owner of the resources retries."""
 
     retry = True
 
 
 class ChunkDamaged(RecoveryError):
-    """A chunk of a snapshot is not what was sent, again and again (check the network), or was sent half."""
+    """A chunk of a snapshot arrived altered several times (check the network), or was sent incomplete."""
 
     retry = True
 
 
 class DifferenceFailed(RecoveryError):
-    """Everything was fetched, and some buckets still do not add up: this source is damaged; another may be sound."""
+    """Everything was fetched, but some bucket sums differ: this source is damaged; another one may be sound."""
 
     retry = True

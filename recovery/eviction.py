@@ -1,7 +1,7 @@
-"""Smart eviction: what of a node's local data still belongs here, unchanged (R5; seed 001, case c).
+"""Smart eviction: which of a node's local data still belongs here, unchanged (R5; seed 001, case c).
 
-Kept is what is assigned here in the version that is here. Everything else that is here goes, and what is assigned and
-not here is fetched. Evictions come first, so that there is room.
+Data that is assigned here in the present version is kept. All other present data is evicted, and missing assigned data
+is fetched. Evictions come first, to free space.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from palisade.vault.vault import PLAN_DUE, Vault
 def plan_eviction(
     revision: int, local: Mapping[str, str], assigned: Mapping[str, str], doubtful: Iterable[str] = ()
 ) -> EvictionPlan:
-    """Version by id, of what is here and of what belongs here. `doubtful`: may be half there, whatever `local` says."""
+    """Versions by id, present and assigned. `doubtful`: possibly incomplete, whatever `local` reports."""
     doubt = frozenset(doubtful)
     kept = {name for name, version in local.items() if assigned.get(name) == version} - doubt
     evicted = sorted((local.keys() | doubt) - kept)
@@ -29,9 +29,9 @@ def plan_eviction(
 
 
 async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Callable[[], Awaitable[None]]) -> None:
-    """Make the plan for LV, or go on with the one that is stored, and carry it out. Every step may be done twice.
+    """Create the plan for LV, or continue the stored one, and execute it. Every step may be executed twice.
 
-    `hold` is awaited before each step: it keeps the pin, so that the node can go on from LV afterwards.
+    `hold` is awaited before each step: it keeps the pin, so that the node can continue from LV afterwards.
     """
     plan, done = await _current_plan(vault, resources)
     total, missing = len(plan.steps), 0
@@ -49,7 +49,7 @@ async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Ca
 
 
 async def _carry_out(step: Step, resources: Resources) -> bool:
-    """Whether it is as the plan wants it: what can't be had now stops nobody, and is not there at all."""
+    """Whether the result matches the plan. An unavailable resource is evicted and does not stop the plan."""
     if step.action is EvictionAction.EVICT:
         await resources.evict(step.name)
         return True

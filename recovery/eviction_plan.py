@@ -1,9 +1,9 @@
-"""The plan of a smart eviction: stored before it runs, so that a crash half-way is gone on with (R5). Pure.
+"""The plan of a smart eviction: stored before it runs, so that it continues after a crash (R5). Pure.
 
-A resource whose eviction or fetching has begun may be half there, and look whole. So a plan that was not finished is
-finished, or what is open of it is evicted by the next plan; it is never forgotten.
+A resource whose eviction or fetching has begun may be incomplete and look complete. So an unfinished plan is finished,
+or the next plan evicts its open resources; it is never dropped.
 
-How many steps are done is stored beside the plan, so that a step costs the same in a long one.
+The number of finished steps is stored beside the plan, so that a step costs the same in a long plan.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EvictionPlan:
     steps: tuple[Step, ...]
 
     def open_after(self, done: int) -> frozenset[str]:
-        """What may be half there once so many steps are known to be done."""
+        """The resources that may be incomplete once `done` steps are known to be finished."""
         return frozenset(step.name for step in self.steps[done:])
 
     def count(self, action: EvictionAction) -> int:

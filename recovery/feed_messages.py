@@ -1,4 +1,4 @@
-"""Questions to a source and its answers as msgpack values. Pure; both sides of the network share it.
+"""Requests to a source and its answers as msgpack values. Pure; shared by both ends of the connection.
 
     state          [chain_at]                                   -> [cluster id, generation, LM, MM, keys, chain or nil]
     changes        [first, last, history]                       -> [[number, [body, ...], chain], ...]
@@ -9,9 +9,9 @@
     spans          [revision, start, history]
     fingerprints   [revision, buckets, start, end, history]     -> [payload, checksum, until or nil], as of both above
 
-A history is [cluster id, generation], as the asker was last told; nil: it was not told yet. A revision means nothing in
-another one, so there it is refused like one that is compacted: whoever asks has to look where it is.
-What arrives is checked against its shape here, on both sides, and against digests and checksums by who asked.
+A history is [cluster id, generation], as last received by the requester; nil: none yet. A revision has no meaning in
+another history, so there it is refused like a compacted one, and the requester reads the state again. The shape of
+messages is checked here, on both sides; the requester checks digests and checksums.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CONTENT_TYPE = "application/msgpack"
 NUMBER_MAX = (1 << 63) - 1
 NAME_BYTES_MAX = 63
 KEY_BYTES_MAX = 8 * 1024
-"""More than any limit of keys allows."""
+"""More than any configurable limit of keys."""
 SHOWN = 64
 
 
 class BadFeed(ValueError):
-    """What arrived is not in the shape of this page."""
+    """The received value does not have the shape defined here."""
 
 
 def pack(value: Any) -> bytes:
@@ -55,12 +55,12 @@ Read = Callable[[Any], Any]
 
 
 def arguments(content: bytes, *reads: Read) -> list[Any]:
-    """The list of a question. Raises BadFeed."""
+    """The list of a request. Raises BadFeed."""
     return fields(unpack(content), *reads)
 
 
 def fields(value: Any, *reads: Read) -> list[Any]:
-    """A list of as many values, each as its reader returns it. Raises BadFeed."""
+    """A list with one value per reader, each as its reader returns it. Raises BadFeed."""
     if type(value) is not list or len(value) != len(reads):
         raise BadFeed(f"a list of {len(reads)} values is expected, not {_shown(value)}")
     return [read(each) for read, each in zip(reads, value, strict=True)]
@@ -81,7 +81,7 @@ def text(value: Any) -> str:
 def name(value: Any) -> str:
     """Of a node."""
     if not 1 <= len(text(value).encode()) <= NAME_BYTES_MAX:
-        raise BadFeed(f"the name of a node has 1 to {NAME_BYTES_MAX} bytes: {_shown(value)} is none")
+        raise BadFeed(f"the name of a node has 1 to {NAME_BYTES_MAX} bytes, not {_shown(value)}")
     return text(value)
 
 
@@ -93,7 +93,7 @@ def content(value: Any) -> bytes:
 
 def key(value: Any) -> bytes:
     if len(content(value)) > KEY_BYTES_MAX:
-        raise BadFeed(f"a key of {len(value)} bytes is longer than any, {KEY_BYTES_MAX} are the limit")
+        raise BadFeed(f"a key of {len(value)} bytes exceeds the limit of {KEY_BYTES_MAX}")
     return content(value)
 
 
@@ -130,7 +130,7 @@ def from_changes(revisions: Sequence[Revision]) -> list[Any]:
 
 
 def to_changes(value: Any) -> list[Revision]:
-    """A hundred thousand a second: the bodies are read where they are applied, which finds what is wrong with them."""
+    """On the path of 100,000 revisions per second: bodies are decoded where they are applied, which detects errors."""
     if type(value) is not list:
         raise BadFeed(f"a list of revisions is expected, not {_shown(value)}")
     return [Revision(*fields(each, number, _bodies, content)) for each in value]

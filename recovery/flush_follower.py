@@ -1,10 +1,10 @@
-"""The vault of a member of the group: it moves with the member's own store, flush by flush.
+"""The vault of a member of the group: it follows the flushes of the member's own store.
 
-A member applies every revision anyway; to do it all again for its vault, one by one, would double what a write costs on
-every member. What the store flushes is the row of every key that has changed since the flush before. So with these
-rows, and with what the store said of itself when the flush began, the vault goes from any revision in between to that
-one, in one commit: a *leap*. A leap tells nobody of single revisions. Where somebody listens, and while there are
-only few, the vault takes them one by one, as everywhere else (`follower.py`).
+A member applies every revision anyway; applying each one again to its vault would double the cost of a write on every
+member. A flush of the store contains the row of every key that has changed since the previous flush. With these rows,
+and the digests of the store when the flush began, the vault moves from any revision in between to that of the flush in
+one commit: a *leap*. A leap does not report single revisions. If a component listens, or if only a few revisions are
+missing, the vault applies them one by one, as on other nodes (`follower.py`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from palisade.vault.vault import Vault
 
 FEW_REVISIONS = 200
 LOOK_S = 0.2
-"""How often it is looked for news. A commit of few revisions costs hardly less than one of many."""
+"""How often it checks for new revisions. A commit of few revisions costs hardly less than one of many."""
 HELD_S = 0.05
-"""How long a leap waits for the gate before what may enter goes without it."""
+"""How long a leap waits for the gate before the permitted revisions are applied without it."""
 LEAPS_MAX = 4
-"""How many flushes may wait for the vault. Beyond that it finds out by itself what it has missed."""
+"""How many flushes may wait for the vault. Beyond that the vault reads what it has missed."""
 SLICE_ROWS = 2_000
-"""Three milliseconds or so. With less a busy loop takes longer for a leap than its store between two flushes."""
+"""About three milliseconds. With less, a leap on a busy loop takes longer than the time between two flushes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushBatch:
-    """To `position`, from any revision that is not before `first`."""
+    """To `position`, from any revision at or after `first`."""
 
     first: int
     position: VaultPosition
@@ -52,9 +52,9 @@ class FlushBatch:
 
 
 class FlushFollower(AppliedRevisions):
-    """What a member's vault is fed from: what its store applies, and what it flushes.
+    """The source of a member's vault: the revisions that its store applies, and its flushes.
 
-    One of the store's listeners: `follow` raises RuntimeError where it is not. `stored` reads from the store.
+    One of the store's listeners; `follow` raises RuntimeError otherwise. `stored` reads from the store.
     """
 
     def __init__(self, store: MetaStore, stored: RevisionSource) -> None:
@@ -64,7 +64,7 @@ class FlushFollower(AppliedRevisions):
         self._leaps: deque[FlushBatch] = deque(maxlen=LEAPS_MAX)
 
     def reach(self) -> int:
-        """How far a vault may be behind LM for the next leap to bring it along."""
+        """How far below LM a vault may be for the next leap to update it."""
         return self._store.revision - self._known_from
 
     def saving(self) -> None:
@@ -81,7 +81,7 @@ class FlushFollower(AppliedRevisions):
         self._known_from = position.revision
 
     def reloaded(self) -> None:
-        """The snapshot does not say what has changed: the next leap begins at its revision, not before."""
+        """The snapshot does not contain what has changed: the next leap begins at its revision, not before."""
         super().reloaded()
         self._leaps.clear()
         self._mark = None
@@ -96,13 +96,13 @@ class FlushFollower(AppliedRevisions):
         pause: Pause,
         gate: ApplyGate | None = None,
     ) -> None:
-        """For ever, as `Follower.follow`. `listens`: whether anybody wants to hear of every revision.
+        """For ever, as `Follower.follow`. `listens`: whether a component needs every single revision.
 
-        `pause` lets others have a turn, and no more: a leap that takes its time falls behind the flushes. A leap that
-        the gate does not let in stays as it is: joined with the next one it would have to wait for more.
+        `pause` only yields to other tasks: a leap that takes too long falls behind the flushes. A leap that the gate
+        does not admit is not joined with the next one, because it would have to wait longer.
         """
         if not self._store.calls(self):
-            raise RuntimeError("the store does not call this vault's feed: name it in MetaStore.listen")
+            raise RuntimeError("this vault's feed is not a listener of the store: name it in MetaStore.listen")
         held: FlushBatch | None = None
         gate = gate or OpenGate()
         while True:
@@ -128,22 +128,22 @@ class FlushFollower(AppliedRevisions):
                 await follower.look()
 
     async def _wait_for(self, gate: ApplyGate, follower: Follower, vault: Vault) -> None:
-        """What may enter does so one by one, if the rest takes long: others may wait for just that."""
+        """Applies the permitted revisions one by one if the rest takes long: others may wait for exactly these."""
         await gate.changed(HELD_S)
         allowed = gate.allowed()
         if allowed is not None and vault.revision < allowed:
             await follower.step()
 
     def _check(self, vault: Vault) -> None:
-        """A leap brings the digests with it: a vault of another history must not be made to look right by them."""
+        """A leap contains the digests: it must not make a vault of another history look correct."""
         chain = self._store.chain_at(vault.revision)
         if chain is not None and chain != vault.chain:
             raise VaultDiverged(
-                f"the vault has another chain digest at revision {vault.revision} than the store of this node: {RESET}"
+                f"the chain digests of the vault and of this node's store differ at revision {vault.revision}: {RESET}"
             )
 
     def _next_leap(self, revision: int) -> FlushBatch | None:
-        """From `revision` over all flushes that wait, as one; those before it are of no use any more."""
+        """From `revision` over all waiting flushes, joined; earlier ones are dropped."""
         found: FlushBatch | None = None
         while self._leaps and self._leaps[0].first <= max(revision, found.position.revision if found else 0):
             leap = self._leaps.popleft()
@@ -153,7 +153,7 @@ class FlushFollower(AppliedRevisions):
 
 
 def joined(one: FlushBatch, other: FlushBatch) -> FlushBatch:
-    """Two that follow each other. What both have changed is written once."""
+    """Joins two consecutive batches. A key changed in both is written once."""
     rows = {**one.rows, **other.rows}
     return FlushBatch(one.first, other.position, other.sums, list(rows), rows)
 

@@ -1,7 +1,7 @@
-"""After the recovery: every further revision through the listeners into the vault, for as long as the node runs.
+"""After the recovery: applies every further revision, through the listeners, for as long as the node runs.
 
-A node that falls behind MM (it was paused for long, or cut off) goes back to recovery, and its listeners are told the
-difference as changes: none is skipped. The system behind seed 001 takes the snapshot and skips them.
+A node that falls below MM (it was paused for long, or cut off) returns to recovery, and its listeners receive the
+difference as changes: none is skipped. The system of seed 001 takes the snapshot and skips them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from palisade.recovery.report import Recorder, RecoveryProgress, RecoveryReport
 from palisade.recovery.retrying_source import RetryingSource
 
 LOOK_S = 5.0
-"""How often a node that follows asks whether the history is still its own."""
+"""How often a following node checks that the history of the cluster is still its own."""
 REPORTS_MAX = 100
 
 
 class Follower:
-    """`reports` has the last recoveries of this process that have ended, in order, of all that were `begun`.
+    """`reports` has the last recoveries of this process that have ended, in order, out of `begun` recoveries.
 
-    `under_way` is that of the one that has not ended, or None.
+    `under_way` is the one in progress, or None.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Follower:
         on_progress: Callable[[RecoveryProgress], None] | None = None,
         on_report: Callable[[RecoveryReport], None] | None = None,
     ) -> None:
-        """`on_recovering(True)` before a recovery begins, `on_recovering(False)` when the node has caught up.
+        """`on_recovering(True)` is called before a recovery begins, `on_recovering(False)` when the node has caught up.
 
-        `on_report`: when one has ended, however it did.
+        `on_report`: called when a recovery has ended, with any outcome.
         """
         self._world, self._settings = world, settings
         self._on_recovering, self._on_progress, self._on_report = on_recovering, on_progress, on_report
@@ -53,7 +53,7 @@ class Follower:
         return Recorder(self._settings.node_id, self._world.clock.now, self._on_progress)
 
     async def recover(self, *, running: bool = False) -> RecoveryReport:
-        """Raises what ends a recovery; its report is kept all the same."""
+        """Raises the error that ends a recovery; its report is kept as well."""
         recorder = self.under_way = self._new_recorder()
         self.begun += 1
         if self._on_recovering is not None:
@@ -71,15 +71,15 @@ class Follower:
         return recorder.report
 
     async def follow(self) -> None:
-        """For ever. Raises what a listener or the vault raises: the node stops, its next start goes on from LV.
+        """For ever. Raises errors of listeners and of the vault: the node stops, its next start continues from LV.
 
-        Raises RecoveryRefused when the history of the cluster is another one by now (restored, forced, lost).
+        Raises RecoveryRefused if the history of the cluster has changed (restored, forced, lost).
         """
         while True:
             await self.step()
 
     async def step(self) -> None:
-        """The next revisions, or a recovery where they are gone; waits a bounded time where there are none yet."""
+        """The next revisions, or a recovery if they are compacted; waits a bounded time if there are none yet."""
         try:
             await self.look()
             vault = self._world.vault
@@ -91,15 +91,15 @@ class Follower:
             await self.recover(running=True)
 
     async def look(self) -> None:
-        """Now and then, whether the history of the cluster is still the vault's: nothing new may come for long."""
+        """Periodically check that the history of the cluster is still the vault's: no revision may arrive for long."""
         if self._world.clock.now() >= self._look_at:
             await self._look(self._source)
             self._look_at = self._world.clock.now() + LOOK_S
 
     async def _look(self, source: RetryingSource) -> None:
-        """Whether it is still the same history: a cluster that was restored meanwhile may have nothing new for long.
+        """Check the history: a cluster that was restored meanwhile may have no new revision for long.
 
-        If not, a recovery says so, which leaves its report as that of a start does.
+        If it has changed, a recovery refuses the vault, with a report as at a start.
         """
         vault = self._world.vault
         state = await source.state(vault.revision)

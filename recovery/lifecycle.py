@@ -1,13 +1,13 @@
 """Starts the components of a node in order of dependency and stops them in reverse (R10, seed 001).
 
-What holds, and why:
-- A component starts when everything that it needs has started, and stops before anything that it needs stops, because
-  both walk the one order of `base/start_order.py`.
-- Either all components run, or none: when one can't start, those that had started are stopped, in reverse, and the
-  error names the component and the cause. A component whose `start` raised has cleaned up behind itself, as with
+Guarantees, with reasons:
+- A component starts after everything that it needs, and stops before it, because both follow the order of
+  `base/start_order.py`.
+- Either all components run, or none: if one cannot start, those already started are stopped in reverse order, and the
+  error names the component and the cause. A component whose `start` raised has cleaned up itself, as with
   `__aenter__`; it is not stopped.
-- Nobody is told of any revision before the last component has started: only then are the listeners opened.
-- A component that fails to stop keeps no other from stopping.
+- No component is notified of a revision before the last one has started: the listeners are opened only then.
+- A component that fails to stop does not prevent others from stopping.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LifecyclePhase(enum.Enum):
 
 
 class ComponentFailed(ComponentError):
-    """A component could not start, failed while it ran, or could not stop; `cause` is what it raised."""
+    """A component could not start, failed while running, or could not stop; `cause` is its exception."""
 
     def __init__(self, component: str, phase: LifecyclePhase, cause: BaseException) -> None:
         verb = {
@@ -46,13 +46,13 @@ class ComponentFailed(ComponentError):
 
 
 class Component:
-    """What a component may do; each of these does nothing unless it is said otherwise."""
+    """The interface of a component; each method does nothing by default."""
 
     async def start(self) -> None:
-        """Whatever must be there before those that need this one start. Registers listeners."""
+        """Prepare everything that dependent components need. Registers listeners."""
 
     async def run(self) -> None:
-        """For the rest of its life, in the background; raising stops the node, returning does not."""
+        """Runs in the background for the rest of its life; raising stops the node, returning does not."""
 
     async def stop(self) -> None:
         """The opposite of `start`. `run` has been cancelled before."""
@@ -60,7 +60,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component, its name, and the names of those that it needs."""
+    """A component, its name, and the names of the components that it needs."""
 
     name: str
     component: Component
@@ -84,7 +84,7 @@ class Lifecycle:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        """Raises ComponentFailed, with everything stopped that had started; so does a cancellation."""
+        """Raises ComponentFailed, after stopping everything that had started; so does a cancellation."""
         try:
             for name in self.order:
                 await self._start(name)
@@ -104,7 +104,7 @@ class Lifecycle:
         self._running[name] = asyncio.get_running_loop().create_task(component.run(), name=f"run {name}")
 
     async def wait(self) -> None:
-        """Until a component fails: raises ComponentFailed. Goes on for ever otherwise."""
+        """Wait until a component fails, and raise ComponentFailed."""
         while True:
             for name, task in self._running.items():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
@@ -116,7 +116,7 @@ class Lifecycle:
                 await asyncio.get_running_loop().create_future()
 
     async def stop(self) -> None:
-        """In reverse order. Raises the first ComponentFailed of those that could not stop, when all were tried."""
+        """In reverse order. Raises the first ComponentFailed after trying to stop all."""
         await self._stop_all(reraise=True)
 
     async def _stop_all(self, *, reraise: bool) -> None:
@@ -135,7 +135,7 @@ class Lifecycle:
             raise failed[0]
 
     async def _end_run(self, name: str) -> None:
-        """What `run` raised is `wait`'s to tell; here it only has to be over."""
+        """`wait` reports an exception of `run`; this only ends it."""
         task = self._running.pop(name)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -1,13 +1,13 @@
-"""Who is told of each change: the listeners of the components, in order, none before all components have started.
+"""Notification of each change: the listeners of the components, in order, none before all components have started.
 
-What holds, and why:
-- Nobody is told anything before `open`, which the lifecycle calls when the last component has started. So a listener
+Guarantees, with reasons:
+- No listener is notified before `open`, which the lifecycle calls when the last component has started. So a listener
   may rely on every component, its own and others.
-- Revisions come in order, each once, and the next one begins when all listeners are done with the one before. So a
-  listener never sees two at a time.
-- When one listener fails, the others still get to the end of that revision (none is left half-way), the revision does
-  not count as handled, and nothing is told any more: the node stops, and its next start tells the revision again. A
-  listener must therefore bear to see the same revision twice over two starts (scenarios.md, "Recovery").
+- Revisions come in order, each once, and the next one begins after all listeners have handled the previous one. So a
+  listener never handles two at a time.
+- If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
+  handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
+  tolerate the same revision twice over two starts (scenarios.md, "Recovery").
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from palisade.vault.change import VaultEvent
 
 
 class Told(NamedTuple):
-    """What one revision has changed. After a snapshot of a node that runs it is what has changed up to `revision`, by
-    key, in parts: each but the last of them has `last` False."""
+    """The changes of one revision. After a snapshot of a running node: the changes up to `revision`, by key, in parts;
+    each but the last of them has `last` False."""
 
     revision: int
     events: Sequence[VaultEvent]
@@ -31,15 +31,15 @@ class Told(NamedTuple):
 
 
 Listener = Callable[[Told], Awaitable[None] | None]
-"""A plain function that returns None is told without a turn of the loop."""
+"""A plain function that returns None is called without a turn of the loop."""
 
 
 class NotStartedYet(ComponentError):
-    """Somebody told of a revision before all components had started. A fault of the program."""
+    """A notification before all components have started. A fault of the program."""
 
 
 class ListenerFailed(ComponentError):
-    """A component could not handle a revision. The node stops, and tries again at its next start."""
+    """A component could not handle a revision. The node stops, and retries at its next start."""
 
     def __init__(self, component: str, revision: int, cause: BaseException) -> None:
         reason = f"{type(cause).__name__}: {cause}"
@@ -52,7 +52,7 @@ class ListenerFailed(ComponentError):
 
 
 class Listeners:
-    """`handled`: the newest revision that every listener is done with."""
+    """`handled`: the newest revision that every listener has handled."""
 
     def __init__(self, handled: int = 0) -> None:
         self.handled = handled
@@ -62,16 +62,16 @@ class Listeners:
         self._failure: ListenerFailed | None = None
 
     def __bool__(self) -> bool:
-        """Whether anybody listens, or waits for a revision."""
+        """Whether there are listeners, or waiters for a revision."""
         return bool(self._listeners or self._values)
 
     def listen(self, component: str, listener: Listener) -> None:
-        """From within the component's start. Raises ComponentError once notifications have begun."""
+        """Call it within the component's start. Raises ComponentError once notifications have begun."""
         self._refuse_late(component)
         self._listeners.setdefault(component, []).append(listener)
 
     def value(self, component: str, initial: Any, *, kept: int = 1_000) -> VersionedValue[Any]:
-        """A value of the component that moves with the revisions: complete when its listeners are done with one."""
+        """A value of the component by revision; complete at a revision once its listeners have handled that one."""
         self._refuse_late(component)
         value: VersionedValue[Any] = VersionedValue(component, initial, self.handled, kept=kept)
         self._values.setdefault(component, []).append(value)
@@ -79,10 +79,12 @@ class Listeners:
 
     def _refuse_late(self, component: str) -> None:
         if self._open:
-            raise ComponentError(f"component {component} registers after notifications have begun: do it in its start")
+            raise ComponentError(
+                f"component {component} registers after notifications have begun: register in its start"
+            )
 
     def begin_at(self, revision: int) -> None:
-        """Everything up to `revision` is in the components already: they have started from a vault that has it."""
+        """Everything up to `revision` is already in the components: they have started from a vault that has it."""
         if self._open:
             raise ComponentError(f"notifications have begun at {self.handled}: they can't begin at {revision} again")
         self.handled = revision
@@ -91,24 +93,24 @@ class Listeners:
                 value.complete(revision)
 
     def open(self) -> None:
-        """All components have started: from now on listeners may be told."""
+        """All components have started: from now on listeners may be notified."""
         self._open = True
 
     def close(self, reason: str) -> None:
-        """Nobody is told anything any more, and nobody waits for a value."""
+        """End notifications, and all waits for values."""
         self._open = False
         for values in self._values.values():
             for value in values:
                 value.fail(reason)
 
     async def tell(self, told: Told) -> None:
-        """Return when every listener is done with the revision. Raises ListenerFailed, NotStartedYet."""
+        """Return when every listener has handled the revision. Raises ListenerFailed, NotStartedYet."""
         if self._failure is not None:
             raise self._failure
         if not self._open:
-            raise NotStartedYet(f"revision {told.revision} is told before all components have started")
+            raise NotStartedYet(f"revision {told.revision} is notified before all components have started")
         if told.revision <= self.handled:
-            raise ComponentError(f"revision {told.revision} is told after {self.handled}: each once, in order")
+            raise ComponentError(f"revision {told.revision} is notified after {self.handled}: each once, in order")
         if told.last and self._values:
             for component in self._values.keys() - self._listeners.keys():
                 self._complete(component, told.revision)
@@ -123,8 +125,8 @@ class Listeners:
             self.handled = told.revision
 
     async def _tell_one(self, component: str, listeners: list[Listener], told: Told) -> None:
-        """One component's listeners, then its values. Components are told at the same time, so that one may wait for
-        the value of another; values of components that listen to nothing are certain before.
+        """One component's listeners, then its values. Components are notified concurrently, so that one may wait for
+        the value of another; values of components without listeners are complete before.
         """
         try:
             for listener in listeners:
@@ -138,7 +140,7 @@ class Listeners:
                 self._complete(component, told.revision)
 
     def _failed(self, component: str, revision: int, error: Exception) -> None:
-        """The first one is what the node stops for; who waits for a value of this component is let go."""
+        """The first failure stops the node; waiters for a value of this component get an error."""
         failure = ListenerFailed(component, revision, error)
         failure.__cause__ = error
         self._failure = self._failure or failure

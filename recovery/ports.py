@@ -1,4 +1,4 @@
-"""What a recovery needs from the world: handed in, so that it runs under simulated time with crashes at every step.
+"""The interfaces between a recovery and its environment, which runs it in simulated time with crashes at every step.
 
 Revisions, rows and sums are those of `vault/`. Everything that waits is a coroutine; whoever stops a node cancels it.
 """
@@ -15,7 +15,7 @@ from palisade.vault.change import Revision, VaultEvent
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """By one linearizable read. `keys`: how many live ones. `chain_at`: as asked for; None where not retained."""
+    """By one linearizable read. `keys`: number of live keys. `chain_at`: as requested; None if not retained."""
 
     cluster_id: str
     generation: int
@@ -27,7 +27,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSums:
-    """All 4,096, and the chain digest, as of one revision."""
+    """All 4,096 sums, and the chain digest, as of one revision."""
 
     revision: int
     chain: bytes
@@ -36,9 +36,9 @@ class ClusterSums:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of an answer, joined (`chunks.py`), with a checksum over it. `until`: where to go on; None: that was all.
+    """A part of an answer, joined (`chunks.py`), with a checksum. `until`: where to continue; None: the end.
 
-    It says everything there is to say of the keys from the start that was asked for up to `until`.
+    It is complete for the keys from the requested start up to `until`.
     """
 
     payload: bytes
@@ -65,9 +65,9 @@ class ClusterSource(RevisionSource, Protocol):
         ...
 
     async def pin(self, revision: int, life_s: float) -> float:
-        """Keep MM at or below `revision` for about so long, from now; how long in seconds.
+        """Keep MM at or below `revision` for about `life_s` from now; returns the actual time in seconds.
 
-        One pin per node: it moves when it is asked for again. Raises SourceCompacted, PinRefused.
+        One pin per node: a further call moves it. Raises SourceCompacted, PinRefused.
         """
         ...
 
@@ -85,7 +85,7 @@ class ClusterSource(RevisionSource, Protocol):
         ...
 
     async def spans(self, revision: int, start: bytes) -> Chunk:
-        """What there is to say of the keys that are live at `revision`, by the span (`vault.span_sums`), joined.
+        """The spans (`vault.span_sums`) of the keys live at `revision`, joined.
 
         Raises SourceCompacted.
         """
@@ -100,52 +100,52 @@ class ClusterSource(RevisionSource, Protocol):
 
 
 class ListenerPort(Protocol):
-    """The components. What one of them raises ends the recovery, and LV stays before what was being told."""
+    """The components. An exception of one of them ends the recovery, and LV stays before the revision in progress."""
 
     async def start(self) -> None:
-        """Start them from the vault, which is whole and at LV. Nothing is told before this has returned."""
+        """Start them from the vault, which is complete at LV. No notification comes before this has returned."""
         ...
 
     async def revision(self, revision: Revision) -> None:
-        """The next one. It returns when every listener is done with it."""
+        """The next revision. Returns when every listener has handled it."""
         ...
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
-        """A part of what changed up to `revision`, by key and not by revision; `last` closes it."""
+        """A part of the changes up to `revision`, by key and not by revision; `last` ends it."""
         ...
 
 
 class Resources(Protocol):
-    """What a node holds locally beside its vault: partitions, segments. All steps bear to be done twice."""
+    """A node's local data beside its vault: partitions, segments. Every step may be executed twice."""
 
     async def local(self) -> dict[str, str]:
-        """Version by id, of what is there."""
+        """Versions of the present resources, by id."""
         ...
 
     async def assigned(self) -> dict[str, str]:
-        """Version by id, of what the vault says belongs here."""
+        """Versions that belong here according to the vault, by id."""
         ...
 
     async def evict(self, name: str) -> None:
-        """Nothing of it is left afterwards, also of one that is half there or not at all."""
+        """Remove it completely, even if it is incomplete or missing."""
         ...
 
     async def fetch(self, name: str, version: str) -> None:
-        """It is there afterwards, whole, in this version. Raises ResourceMissing where it can't be had now: whoever
-        holds resources goes on trying, and what is there is evicted until then."""
+        """Make it present and complete in this version. Raises ResourceMissing if it is not available now: its owner
+        retries, and the present version is evicted until then."""
         ...
 
 
 class RecoveryTime(Protocol):
     def now(self) -> float:
-        """Seconds; it never goes back."""
+        """Seconds of a monotonic clock."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class NoResources:
-    """Of a node that holds nothing but its vault."""
+    """For a node that holds only its vault."""
 
     async def local(self) -> dict[str, str]:
         return {}
@@ -154,7 +154,7 @@ class NoResources:
         return {}
 
     async def evict(self, name: str) -> None:
-        """There is nothing to evict."""
+        """No effect: there are no resources."""
 
     async def fetch(self, name: str, version: str) -> None:
-        """Nothing is ever assigned."""
+        """Never called: nothing is assigned."""

@@ -1,4 +1,4 @@
-"""A recovery that takes long says how far it is, in the log of the node; a short one says nothing."""
+"""Logs the progress of a long recovery; a short one logs nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_S = 5.0
 
 
 class ProgressLog:
-    """`now` in seconds. What is told is at least `EVERY_S` after the beginning, and after what was told before."""
+    """`now` in seconds. Logs at least `EVERY_S` after the beginning, and after the previous line."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -1,12 +1,12 @@
-"""From the vault to the cluster's state: decide, get there, decide again, until the node has caught up (R2 to R8).
+"""From the vault to the cluster's state: decide, move, decide again, until the node has caught up (R2 to R8).
 
-One loop for all cases. Each turn reads LM and MM, and asks the table what to do on the vault as it is now; so a replay
-that compaction overtakes, one that costs too much, and a crash in the middle of anything need no way of their own.
+One loop for all cases. Each turn reads LM and MM, and decides by the table on the present vault. So a replay that
+compaction overtakes, one that costs too much, and a crash at any point need no special handling.
 
-The order at a start: snapshot if need be, eviction, components, replay. Components never see a vault between two
-revisions. In a node that runs already: snapshot, the listeners are told the difference, and then what they have let go
-of is evicted. What must not be forgotten is in the vault before it begins: the mark of the snapshot, the plan. Whatever
-took its time, LM is read again behind it: only who has started is done.
+The order at a start: snapshot if needed, eviction, components, replay. Components never see a vault between two
+revisions. In a running node: snapshot, notification of the listeners, then eviction of what they no longer use. State
+that must not be lost is in the vault before a step begins: the mark of the snapshot, the plan. After every long step LM
+is read again: a recovery has ended only when the components have started.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from palisade.vault.vault import Vault
 
 BATCH_REVISIONS = 1_000
 COMMIT_BYTES = 2 << 20
-"""So much is enough for one commit of a replay."""
+"""Maximum bytes of one commit of a replay."""
 DIFFERENCE_EVENTS = 1_000
 MEASURE_AFTER = 2_000
-"""A replay knows its own speed after so many revisions. The first batch is not one of them, nor what came before it:
-pinning MM and reaching the meta storage take what they take, however much there is to replay."""
+"""A replay uses its own measured speed after so many revisions. The first batch does not count, nor the time before it:
+pinning MM and connecting to the metadata store do not depend on how much there is to replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`batch_revisions`: of one question. `batches_per_commit`: a replay gathers so many of them, if they are not
-    large: changes all over a large vault share pages then, but each commit keeps the event loop for longer.
+    """`batch_revisions`: of one request. `batches_per_commit`: a replay gathers so many batches, if they are not large.
+    Changes spread over a large vault then share pages, but each commit occupies the event loop for longer.
     """
 
     node_id: str
@@ -77,7 +77,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a recovery works with. `difference` may be changed while it runs."""
+    """The environment of a recovery. `difference` may be changed while it runs."""
 
     vault: Vault
     source: ClusterSource
@@ -86,13 +86,13 @@ class World:
     clock: RecoveryTime
     difference: Difference
     gate: ApplyGate = field(default_factory=OpenGate)
-    """Of what follows the recovery; while a node recovers it serves nobody."""
+    """For following after the recovery; a node in recovery does not serve."""
     applied: RevisionSource | None = None
-    """Of a member: what its own replica applies. What follows the recovery takes it from there, not from `source`."""
+    """Of a member: the revisions that its own replica applies. Following takes them from there, not from `source`."""
 
 
 class Recovery:
-    """One recovery of one node. `running`: the components have started, and know the vault as it is now."""
+    """One recovery of one node. `running`: the components have started, and know the present vault."""
 
     def __init__(self, world: World, settings: Settings, recorder: Recorder, *, running: bool = False) -> None:
         self._vault, self._listeners, self._resources = world.vault, world.listeners, world.resources
@@ -107,7 +107,7 @@ class Recovery:
         recorder.note(lv_before=self._vault.revision, lv=self._vault.revision)
 
     async def run(self) -> RecoveryReport:
-        """Return when the node has caught up. Raises RecoveryRefused, and whatever else ends it; the report is made."""
+        """Return when the node has caught up. Raises RecoveryRefused and others, after making the report."""
         try:
             if self._settings.standalone:
                 await self._stand_alone()
@@ -145,7 +145,7 @@ class Recovery:
         await self._pin.release()
 
     def _accept(self, decision: Decision) -> None:
-        """Into the report; what is only the last step of a case is not a case of its own."""
+        """Record the decision; a decision that only completes a case is not a case of its own."""
         case = case_of(decision)
         report = self._recorder.report
         if report.case is None:
@@ -156,12 +156,12 @@ class Recovery:
             raise RecoveryRefused(decision)
 
     def _claim(self, state: SourceState) -> None:
-        """A vault that was nobody's is of this cluster from now on."""
+        """A vault without lineage belongs to this cluster from now on."""
         if self._vault.lineage is None:
             self._vault.claim(VaultLineage(state.cluster_id, state.generation, self._settings.node_id))
 
     async def _follow(self, decision: Decision, state: SourceState) -> bool:
-        """One step of the way. Whether the node has caught up."""
+        """One step. Returns whether the node has caught up."""
         if isinstance(decision, Snapshot):
             await self._snapshot(state)
             return False
@@ -184,7 +184,7 @@ class Recovery:
     # Case b
 
     async def _replay(self, state: SourceState) -> None:
-        """To the LM of `state`, unless it costs too much, or what is left is acceptable. Raises SourceCompacted."""
+        """To the LM of `state`, unless it costs too much, or the rest is acceptable. Raises SourceCompacted."""
         vault, first = self._vault, self._vault.revision
         chosen = self._difference.chosen
 
@@ -212,19 +212,19 @@ class Recovery:
         self._moved = True
 
     def _count_replayed(self, first: int, latest: int) -> None:
-        """As far as it is committed."""
+        """Counts committed revisions."""
         lv = self._vault.revision
         self._recorder.add(revisions_replayed=lv - max(first, self._recorder.report.lv))
         self._recorder.note(lv=lv)
         self._recorder.step(RecoveryPhase.REPLAY, lv - first, latest - first, "revisions")
 
     def _is_enough_now(self, state: SourceState, chosen: int) -> bool:
-        """Who changes the acceptable difference in the middle of a long round means this one, too."""
+        """A change of the acceptable difference also applies to a long round in progress."""
         changed = self._difference.chosen != chosen
         return changed and state.latest - self._vault.revision <= self._difference.value
 
     async def _gather(self, first: int, latest: int) -> Sequence[Revision]:
-        """What is told and committed next, from `first` on."""
+        """The revisions of the next commit, from `first` on."""
         settings, found, size = self._settings, list[Revision](), 0
         for _ in range(settings.batches_per_commit):
             await self._pin.hold(min(first, latest))
@@ -237,7 +237,7 @@ class Recovery:
         return found
 
     def _options(self, state: SourceState) -> Options:
-        """With what each way would cost from here. After one snapshot cost is no reason for another one."""
+        """With the estimated cost of each way from here. After one snapshot, cost is no reason for another one."""
         missed, rates = max(0, state.latest - self._vault.revision), self._settings.rates
         snapshot_s = snapshot_estimate(missed, state.keys, rates) if not self._progress.snapshots else float("inf")
         return Options(
@@ -250,7 +250,7 @@ class Recovery:
     # Case c
 
     async def _snapshot(self, state: SourceState) -> None:
-        """One try. Compaction that overtakes it all the same leads to another try, for a later revision."""
+        """One attempt. If compaction overtakes it, another attempt follows, for a later revision."""
         target = state.latest
         try:
             with self._recorder.phase(RecoveryPhase.SNAPSHOT):
@@ -269,14 +269,14 @@ class Recovery:
         await self._settle()
 
     async def _settle(self) -> None:
-        """What a snapshot leaves to be done in a node that runs; also one of an earlier recovery that was cancelled."""
+        """Work that a snapshot leaves on a running node; also of an earlier recovery that was cancelled."""
         if self._running and self._vault.recovering is None:
             if self._vault.has_difference:
                 await self._tell_difference()
             await self._evict()
 
     async def _tell_difference(self) -> None:
-        """Page by page: whoever interrupts it has the last page told again, and none skipped."""
+        """Page by page: after an interruption the last page is repeated, and none is skipped."""
         with self._recorder.phase(RecoveryPhase.TELL):
             until: bytes | None = b""
             told = 0
@@ -289,18 +289,18 @@ class Recovery:
                 await self._hold_if_there()
 
     async def _hold_if_there(self) -> None:
-        """What is under way needs nothing of the cluster any more; what comes next finds out by itself."""
+        """The work in progress needs nothing of the cluster; the next step detects a failure itself."""
         with suppress(SourceCompacted):
             await self._pin.hold(self._vault.revision)
 
     async def _evict(self) -> None:
-        """If it is due: after a snapshot of this start or of one that ended before it was done."""
+        """If it is due: after a snapshot of this start, or of one that ended before its eviction was done."""
         if self._vault.plan() is not None:
             with self._recorder.phase(RecoveryPhase.EVICTION):
                 await evict(self._vault, self._resources, self._recorder, self._hold_if_there)
 
     async def _start(self) -> None:
-        """The components, once, from a vault that is whole."""
+        """Start the components, once, from a complete vault."""
         if self._running:
             return
         if not self._settings.standalone:

@@ -1,6 +1,6 @@
 """A member of the Raft group as a source of changes for another node, over HTTP (`palisade/api/http/feed.py` answers).
 
-Whichever answers is asked; a source keeps nothing between two questions, so the next one may go to another member.
+Any member that answers is used; a source keeps nothing between two requests, so the next may go to another member.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from palisade.vault.change import Revision
 
 TIMEOUT_S = 15.0
 ANSWER_BYTES_MAX = 512 << 20
-"""A member stops at half a MiB, but one revision is never taken apart, and a delete of a range has no limit."""
+"""A member stops at half a MiB, but one revision is never split, and a delete of a range has no size limit."""
 SAID_BYTES_MAX = 300
 
 T = TypeVar("T")
 
 
 class RemoteSource:
-    """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, asked for again for every question.
+    """A `recovery.ports.ClusterSource`. `addresses`: HTTP addresses of members, called again for every request.
 
-    What is read is of the history of the state that was asked for last: of a member that is of another one, since a
-    backup was restored meanwhile, it raises SourceCompacted."""
+    Reads are of the history of the last requested state: if a member has another history, because a backup was restored
+    meanwhile, SourceCompacted is raised."""
 
     def __init__(
         self, node: str, addresses: Callable[[], Sequence[str]], headers: Mapping[str, str] | None = None
     ) -> None:
-        """`headers`: by which the members know this node."""
+        """`headers`: they authenticate this node to the members."""
         self._node = node
         self._addresses = Addresses(addresses)
         self._requests = HttpRequests(headers, timeout_s=TIMEOUT_S)
         self._history: wire.History | None = None
-        """Of which all is asked: that of the latest state."""
+        """The history of the latest state."""
 
     async def close(self) -> None:
         await self._requests.close()
@@ -72,7 +72,7 @@ class RemoteSource:
 
     async def _ask(self, name: str, question: list[Any], read: Callable[[Any], T]) -> T:
         """Raises SourceUnavailable, SourceCompacted, PinRefused."""
-        trouble = "no member of the Raft group is known now"
+        trouble = "no address of a member of the Raft group is known"
         for address in self._addresses.in_order():
             try:
                 status, content = await self._send(address, name, wire.pack(question))
@@ -97,18 +97,18 @@ class RemoteSource:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Raises BadFeed for an answer that no member would give."""
+    """Raises BadFeed for an answer that no member would send."""
     parts, size = [], 0
     async for part in response.content.iter_any():
         parts.append(part)
         size += len(part)
         if size > ANSWER_BYTES_MAX:
-            raise wire.BadFeed(f"more than {ANSWER_BYTES_MAX} bytes are no answer of a member")
+            raise wire.BadFeed(f"the answer exceeds {ANSWER_BYTES_MAX} bytes")
     return b"".join(parts)
 
 
 def _refusal(answer: Any) -> str:
-    """Raises what no other member would answer otherwise, and BadFeed."""
+    """Raises refusals that any member would give, and BadFeed. Returns the text of others."""
     kind, text, minimal = wire.to_refusal(answer)
     if kind == "compacted":
         raise SourceCompacted(text, minimal)

@@ -1,8 +1,8 @@
-"""Revision by revision through the listeners, then into the vault: as if each update had arrived live (R4).
+"""Applies revision by revision, first to the listeners, then to the vault: as if each update had arrived live (R4).
 
-A revision is in the vault only after every listener is done with it, and was checked against the vault before any was
-told. So a listener that fails leaves LV before that revision, and the next start tells it again; none is skipped. The
-revisions of one commit are told again if the process dies before it, which is at most `COMMIT_S` of telling.
+A revision is committed to the vault only after every listener has handled it, and is verified against the vault before
+any listener is notified. So if a listener fails, LV stays before that revision, and the next start repeats it; none is
+skipped. If the process dies before a commit, the revisions of that commit are repeated: at most `COMMIT_S` of work.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from palisade.vault.vault import Vault
 
 COMMIT_S = 0.2
 GATE_S = 0.5
-"""After so long a closed gate is asked again, should nobody say that it has opened."""
+"""After this time a closed gate is asked again, in case its opening was not signalled."""
 TURN_REVISIONS = 1_000
-"""So many are told before others have a turn, even if no listener waits for anything."""
+"""Maximum notifications before others get a turn, even if no listener waits."""
 
 
 async def tell_and_apply(
@@ -29,10 +29,10 @@ async def tell_and_apply(
     go_on: Callable[[], bool] = lambda: True,
     gate: ApplyGate | None = None,
 ) -> None:
-    """LV + 1, LV + 2 ... Raises what a listener raises, VaultDiverged, VaultGap, VaultUnusable.
+    """LV + 1, LV + 2 ... Raises errors of listeners, VaultDiverged, VaultGap, VaultUnusable.
 
-    What is not told in time was prepared for nothing: so where listeners are slow, fewer are prepared next. `go_on` is
-    asked after each commit. What the gate does not let in now is waited for: nobody is told of it before.
+    Revisions prepared but not notified in time are prepared again: so with slow listeners, fewer are prepared next.
+    `go_on` is called after each commit. Revisions that the gate does not admit wait, and are not notified before.
     """
     begin, most, gate = 0, len(revisions), gate or OpenGate()
     while begin < len(revisions):
@@ -53,7 +53,7 @@ async def tell_and_apply(
 
 
 async def _tell_some(vault: Vault, listeners: ListenerPort, clock: RecoveryTime, revisions: Sequence[Revision]) -> int:
-    """One commit. How many revisions it has."""
+    """One commit. Returns its number of revisions."""
     prepared = vault.prepare(revisions)
     until, told, tell, now = clock.now() + COMMIT_S, 0, listeners.revision, clock.now
     try:

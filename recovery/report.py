@@ -1,6 +1,6 @@
-"""What a recovery did: shown on the command line, in the HTTP API and in the metrics (R12). Pure but for its counting.
+"""The report of a recovery: shown on the command line, in the HTTP API and in the metrics (R12). Pure but for counting.
 
-`Recorder` collects while a recovery runs, `RecoveryReport` is what remains of it; `as_dict` is the shape of the API.
+`Recorder` collects while a recovery runs; `RecoveryReport` is the result; `as_dict` is its shape in the API.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.recovery.decision import Case
 
 
 class RecoveryPhase(enum.Enum):
-    """In the order in which they come, if they come. The names are stable."""
+    """In their order of occurrence. The names are stable."""
 
     ASK = "ask"
     SNAPSHOT = "snapshot"
@@ -41,10 +41,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryProgress:
-    """Of the present phase: so many of so many, in `unit`s, in `seconds` since it began.
+    """Of the present phase: `done` of `total` in `unit`s, in `seconds` since it began.
 
-    `total` is 0 where nobody knows. For the keys of a snapshot it is an estimate: the keys of the cluster for an empty
-    vault; for another one the revisions that it has missed, each of which may have changed more keys than one.
+    `total` is 0 if unknown. For the keys of a snapshot it is an estimate: the keys of the cluster for an empty vault;
+    otherwise the number of missed revisions, each of which may have changed more than one key.
     """
 
     phase: RecoveryPhase
@@ -55,12 +55,12 @@ class RecoveryProgress:
 
     @property
     def per_s(self) -> float | None:
-        """None where nothing is counted yet."""
+        """None while nothing is counted."""
         return self.done / self.seconds if self.done and self.seconds > 0 else None
 
     @property
     def remaining_s(self) -> float | None:
-        """At the speed so far; None where nobody can tell."""
+        """At the speed so far; None if unknown."""
         if self.per_s is None or not self.total:
             return None
         return max(0, self.total - self.done) / self.per_s
@@ -84,10 +84,10 @@ def rounded(value: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """`case` and `reason` are those that the recovery ended with; `first_case` is what it began as.
+    """`case` and `reason` are those of the last decision; `first_case` is that of the first one.
 
-    `keys`: entries of the vault that a difference kept, evicted, fetched. `resources`: the same of what is held beside
-    it, and what could not be had. `difference` is the catch-up difference that counted in the end. Times in seconds,
+    `keys`: entries of the vault that a difference kept, evicted, fetched. `resources`: the same for the node's other
+    local data, and what was missing. `difference` is the effective catch-up difference at the end. Times in seconds,
     sizes in bytes.
     """
 
@@ -109,7 +109,7 @@ class RecoveryReport:
     difference: int = 0
     pinned: bool = False
     waits: int = 0
-    """How often the meta storage could not be reached."""
+    """How often the metadata store could not be reached."""
     seconds: float = 0.0
     phases: tuple[tuple[RecoveryPhase, float], ...] = ()
     error: str = ""
@@ -127,7 +127,7 @@ class RecoveryReport:
 
 
 class Recorder:
-    """`now` in seconds; `on_progress` is called for every step, so it must be quick."""
+    """`now` in seconds; `on_progress` is called at every step, so it must be quick."""
 
     def __init__(
         self, node: str, now: Callable[[], float], on_progress: Callable[[RecoveryProgress], None] | None = None
@@ -141,11 +141,11 @@ class Recorder:
 
     @property
     def progress(self) -> RecoveryProgress:
-        """As of now."""
+        """The present progress."""
         return replace(self._progress, seconds=self._now() - self._phase_began)
 
     def report_now(self) -> RecoveryReport:
-        """The report of a recovery that may be under way: with the time until now, in its present phase as well."""
+        """The report of a recovery that may be in progress: with the time until now, including its present phase."""
         if self.report.outcome is not RecoveryOutcome.RUNNING:
             return self.report
         times = dict(self._times)
@@ -157,14 +157,14 @@ class Recorder:
         self.report = replace(self.report, **values)  # type: ignore[arg-type]
 
     def add(self, **counts: int) -> None:
-        """To the numbers of the report."""
+        """Add to the numbers of the report."""
         self.report = replace(
             self.report,
             **{name: getattr(self.report, name) + count for name, count in counts.items()},
         )
 
     def add_counts(self, name: str, counts: Counts) -> None:
-        """To `keys` or `resources`; what was kept, and what is missing, is known by the last one only."""
+        """Add to `keys` or `resources`; the kept and missing numbers are those of the last call."""
         so_far: Counts = getattr(self.report, name)
         total = Counts(counts.kept, so_far.evicted + counts.evicted, so_far.fetched + counts.fetched, counts.missing)
         self.note(**{name: total})
@@ -174,7 +174,7 @@ class Recorder:
         self._tell()
 
     def waited(self) -> None:
-        """For the meta storage: nothing was done meanwhile, which is worth telling, too."""
+        """A wait for the metadata store, without progress; reported as well."""
         self.add(waits=1)
         self._tell()
 
@@ -184,7 +184,7 @@ class Recorder:
 
     @contextmanager
     def phase(self, phase: RecoveryPhase) -> Iterator[None]:
-        """Its time counts, also when it ends with an error. Phases do not contain each other."""
+        """Its time counts, also if it ends with an error. Phases do not nest."""
         self._phase_began = self._now()
         self.step(phase, 0, 0, "")
         try:

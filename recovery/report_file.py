@@ -1,7 +1,8 @@
-"""The report of a node's last recovery, kept in its data folder: it can be read when the process is gone (R12).
+"""Reads and writes `recovery.json`, the report of a node's last recovery in its data folder, for use after its end
+(R12).
 
-A node that refuses to start tells why on its last line; the case, LV, LM and MM of it are here. It is a copy for
-people: nothing is decided by it, so a folder without it, or with one that can't be written, is as good as any other.
+A node that refuses to start gives the reason on its last line; this file adds case, LV, LM and MM. It is informative
+only: no decision depends on it, so a missing or unwritable file is harmless.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FILE = "recovery.json"
 
 
 def keep_report(data_dir: Path) -> Callable[[RecoveryReport], None]:
-    """What is called with each report when its recovery has ended."""
+    """A function to call with the report of each recovery that has ended."""
 
     def keep(report: RecoveryReport) -> None:
         beside = data_dir / f"{FILE}.new"
@@ -29,13 +30,13 @@ def keep_report(data_dir: Path) -> Callable[[RecoveryReport], None]:
             text = json.dumps(report.as_dict(), indent=1) + "\n"
             replace_file(data_dir / FILE, text.encode(), beside)
         except OSError as error:
-            log.warning("the report of the recovery is not kept: %s", error)
+            log.warning("the report of the recovery cannot be written: %s", error)
 
     return keep
 
 
 def kept_report(data_dir: Path) -> dict[str, Any] | None:
-    """As `RecoveryReport.as_dict` has it; None where no recovery has ended yet. Raises OSError, ValueError."""
+    """In the shape of `RecoveryReport.as_dict`; None if no recovery has ended yet. Raises OSError, ValueError."""
     try:
         found: dict[str, Any] = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Recoveries as people and programs read them: what they did, and how far one is that is under way (R12). Pure."""
+"""Recoveries as JSON and as text: their results, and the progress of one that is running (R12). Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Report = Mapping[str, Any]
 
 
 def recoveries_view(face: RecoveryFace | None) -> dict[str, Any]:
-    """Shape `Recoveries` of the API. `acceptable_difference`: the one that counts, which a member's flushes enlarge."""
+    """Shape `Recoveries` of the API. `acceptable_difference`: the effective one, which a member's flushes enlarge."""
     difference = face.difference if face is not None else None
     return {
         "recoveries": [report.as_dict() for report in face.reports] if face is not None else [],
@@ -23,7 +23,7 @@ def recoveries_view(face: RecoveryFace | None) -> dict[str, Any]:
 
 
 def progress_view(face: RecoveryFace | None) -> dict[str, Any] | None:
-    """Shape `RecoveryProgress` of the API; None while no recovery is under way."""
+    """Shape `RecoveryProgress` of the API; None while no recovery runs."""
     progress = face.progress if face is not None else None
     return progress.as_dict() if progress is not None else None
 
@@ -77,7 +77,7 @@ def head(report: Report) -> str:
 
 
 def extent(report: Report) -> str:
-    """What was moved for it, where anything was."""
+    """What was transferred, if anything."""
     parts = []
     if report["revisions_replayed"]:
         parts.append(f"{report['revisions_replayed']} revisions replayed")

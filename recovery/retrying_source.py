@@ -1,7 +1,7 @@
-"""A source that is asked again: while the meta storage has no majority recovery waits, and then goes on (scenarios.md).
+"""A source with retries: while the metadata store has no majority, recovery waits and then continues (scenarios.md).
 
-A chunk whose checksum is wrong is asked for again, too, but not for ever. Waiting ends with the task: whoever stops the
-node cancels it.
+A chunk with a wrong checksum is requested again, a limited number of times. Waiting ends with the cancellation of the
+task when the node stops.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class RetryingSource:
             if is_whole(chunk) and (chunk.until is None or chunk.until > start):
                 return chunk
         raise ChunkDamaged(
-            f"the part of the snapshot from key {start[:64]!r} on came damaged {CHUNK_TRIES} times: look for a network "
-            "device that changes data, then start the node again; what is there is kept"
+            f"the part of the snapshot from key {start[:64]!r} on arrived damaged {CHUNK_TRIES} times: look for a "
+            "network device that alters data, then start the node again; what was received is kept"
         )
 
     async def state(self, chain_at: int) -> SourceState:
@@ -62,7 +62,7 @@ class RetryingSource:
         return await self._ask(lambda: self._source.pin(revision, life_s))
 
     async def unpin(self) -> None:
-        """Once only: a pin that can't be taken back ends by itself."""
+        """Tries only once: a pin that cannot be removed expires by itself."""
         try:
             await self._source.unpin()
         except SourceUnavailable:

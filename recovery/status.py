@@ -1,4 +1,4 @@
-"""What the APIs of a node show of its vault and of its recoveries, whatever kind of node it is. Pure."""
+"""The vault and the recoveries of a node for its APIs, the same for every kind of node. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palisade.recovery.report import RecoveryProgress, RecoveryReport
 
 
 class RecoveryFace(Protocol):
-    """`recovery.vault_component.VaultComponent`, or `EndedRecovery` of a node that never recovers again."""
+    """`recovery.vault_component.VaultComponent`, or `EndedRecovery` for a node that never recovers again."""
 
     @property
     def revision(self) -> int:
@@ -25,23 +25,23 @@ class RecoveryFace(Protocol):
 
     @property
     def reports(self) -> Sequence[RecoveryReport]:
-        """The last ones of this process, the very last perhaps still under way."""
+        """The last ones of this process; the very last may be in progress."""
         ...
 
     @property
     def progress(self) -> RecoveryProgress | None:
-        """Of the one that is under way."""
+        """Of the recovery in progress."""
         ...
 
     @property
     def difference(self) -> Difference | None:
-        """None on a node that has nobody to catch up with."""
+        """None on a node without a cluster to catch up with."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRecovery:
-    """Of a standalone node: its vault stays as it is."""
+    """Of a standalone node: its vault does not change."""
 
     revision: int
     reports: tuple[RecoveryReport, ...]

@@ -1,8 +1,8 @@
-"""The meta storage of this process as a source: of a voter's own recovery, and behind the network for other nodes.
+"""The metadata store of this process as a source: for a voter's own recovery, and over the network for other nodes.
 
-What must be linearizable passes the barrier first. Long answers are made in slices with a turn of the event loop in
-between, so serving a recovery never delays a heartbeat; nothing is kept between two requests, so any replica that
-retains the revision gives the same answer.
+Linearizable reads pass the barrier first. Long answers are computed in slices that yield to the event loop, so serving
+a recovery never delays a heartbeat. Nothing is kept between two requests, so any replica that retains the revision
+gives the same answer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from palisade.vault.change import Revision
 
 CHUNK_BYTES = 512 * 1024
 SLICES_PER_CHUNK = 64
-"""A chunk says where it ends even if it found little: who asks can note how far it came, and renew its pin."""
+"""A chunk ends after this time even if it found little: the requester can record progress, and renew its pin."""
 
 
 class StoreSource:
-    """A `ClusterSource` for `node`. The callables raise SourceUnavailable where the group can't do it now.
+    """A `ClusterSource` for `node`. The callables raise SourceUnavailable if the group cannot do it now.
 
-    `barrier` makes the next read linearizable, `propose` gives a command's result, `others` lets others have a turn,
+    `barrier` makes the next read linearizable, `propose` returns a command's result, `others` yields to other tasks,
     `news` returns when LM has passed a revision, or after a bounded time.
     """
 
@@ -50,7 +50,7 @@ class StoreSource:
         await self._barrier()
         store, lineage = self._store, self._store.lineage
         if not lineage.cluster_id:
-            raise SourceUnavailable("the cluster has no id yet: its first leader is about to choose one")
+            raise SourceUnavailable("the cluster has no id yet: wait until its first leader has chosen one")
         return SourceState(
             lineage.cluster_id,
             lineage.generation,
@@ -112,7 +112,7 @@ class StoreSource:
         return await self._joined(revision, start, lambda at: self._feed.spans(revision, at))
 
     async def _joined(self, revision: int, start: bytes, take: Callable[[bytes], tuple[bytes, bytes | None]]) -> Chunk:
-        """Slice by slice, each from where the one before has ended."""
+        """Slice by slice, each from the end of the previous one."""
         with self._in_words_of_a_source():
             await self._reach(revision)
             found: list[bytes] = []
@@ -127,18 +127,18 @@ class StoreSource:
             return chunk_of(found, until)
 
     async def _reach(self, revision: int) -> None:
-        """A replica that is behind what another one has said waits until it is there."""
+        """A replica below a revision that another replica has reported waits until it has applied it."""
         if revision > self._store.revision:
             await self._barrier()
 
     @contextmanager
     def _in_words_of_a_source(self) -> Iterator[None]:
-        """The refusals of the meta storage. What is in the future behind a barrier is of a history that is gone."""
+        """Translates refusals of the store. After a barrier, a future revision is of a history that is lost."""
         try:
             yield
         except Compacted as error:
             raise SourceCompacted(str(error), error.minimal_revision) from error
         except FutureRevision as error:
-            raise SourceCompacted(f"{error}; it was there before", self._store.minimal_revision) from error
+            raise SourceCompacted(f"{error}; the cluster had it before", self._store.minimal_revision) from error
         except (TooManyPins, InvalidRequest) as error:
             raise PinRefused(str(error)) from error

@@ -1,8 +1,8 @@
-"""The vault of this node: opened at the start, caught up with the cluster, and kept there as long as the node runs.
+"""The vault of this node: opened at the start, caught up with the cluster, and kept up to date while the node runs.
 
-The components that live on the vault (`inner`) start when it is whole, hear of every revision behind that, and stop
-before it is closed. A node that was dropped from the topology catches up again without starting them anew: they are
-told what they have missed.
+The components that depend on the vault (`inner`) start when it is complete, are notified of every later revision, and
+stop before it is closed. A node that was dropped from the topology catches up again without restarting them: they are
+notified of what they have missed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ log = logging.getLogger(__name__)
 
 
 class ComponentPort:
-    """What recovery calls its listeners: the inner lifecycle and those that listen in it.
+    """The listeners of a recovery: the inner lifecycle and its components.
 
-    `telling` is held while they are told of one revision. Who takes it before it stops a recovery that another is to
-    follow in this process interrupts nobody: else those that are done with that revision would be told it twice.
+    `telling` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
+    to be followed by another one in this process, interrupts no notification: otherwise some listeners would receive
+    that revision twice.
     """
 
     def __init__(self, inner: Lifecycle, vault: Callable[[], Vault]) -> None:
@@ -64,14 +65,14 @@ class ComponentPort:
 
 PAUSE_S_MAX = 0.05
 BATCHES_PER_COMMIT = 8
-"""Of a replay, on a node which no other one waits for."""
+"""Of a replay, on a node on which no other node depends."""
 
 
 class RecoveryClock:
-    """Of the event loop for waiting, of the system for measuring.
+    """The event loop's clock for waiting, the system's for measuring.
 
-    `gentle`: each time that the recovery lets others have a turn it pauses for as long as it has worked since the last
-    time, so that a member of the Raft group goes on replicating: others depend on that, and on nobody's vault.
+    `gentle`: on each yield the recovery pauses for as long as it has worked since the last one, so that a member of the
+    Raft group continues to replicate: other nodes depend on the member, and none on its vault.
     """
 
     def __init__(self, clock: Clock, *, gentle: bool) -> None:
@@ -86,37 +87,37 @@ class RecoveryClock:
 
 
 class VaultFence(Protocol):
-    """Between the vault and its readers: `node.fencing.fencing_component.FencingComponent`."""
+    """The fence between the vault and its readers: `node.fencing.fencing_component.FencingComponent`."""
 
     def opened(self, vault: Vault) -> ApplyGate:
-        """As soon as the vault is open. What may enter it while it is read through the fence."""
+        """Call as soon as the vault is open. Returns the gate for changes while the vault has fenced readers."""
         ...
 
     def recovering(self, begins: bool) -> None:
-        """True before a recovery begins, False when the vault is whole again."""
+        """True before a recovery begins, False when the vault is complete again."""
         ...
 
     def closing(self) -> None:
-        """Before the vault is closed, and where it could not be opened as a whole: no reader may use it any more."""
+        """Before the vault is closed, or if it could not be opened completely: no reader may use it any more."""
         ...
 
 
 class NoFence:
-    """Of a vault that is not read through a fence."""
+    """For a vault without fenced readers."""
 
     def opened(self, vault: Vault) -> ApplyGate:
         return OpenGate()
 
     def recovering(self, begins: bool) -> None:
-        """No reader has to know."""
+        """There are no readers."""
 
     def closing(self) -> None:
-        """No reader has to know."""
+        """There are no readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnVault:
-    """What lives on the vault of a node: its components, what it holds beside the vault, the fence of its readers."""
+    """Users of a node's vault: its components, its resources beside the vault, the fence of its readers."""
 
     components: Lifecycle = field(default_factory=lambda: Lifecycle([]))
     resources: Callable[[Vault], Resources] = lambda vault: NoResources()
@@ -124,13 +125,13 @@ class OnVault:
     fence: VaultFence = field(default_factory=NoFence)
 
     def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
-        """One more component, on the same listeners, which holds what the node has beside its vault."""
+        """Adds a component, on the same listeners, that owns the node's resources beside its vault."""
         components = Lifecycle([*self.components.parts, part], self.components.listeners)
         return replace(self, components=components, resources=resources)
 
 
 class VaultComponent(Component):
-    """`catch_up` when the node has been let in; it follows by itself from then on."""
+    """Call `catch_up` when the node has been admitted; after that it follows the cluster by itself."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class VaultComponent(Component):
         *,
         local: Mapping[str, str] | None = None,
     ) -> None:
-        """`beside`: of a member of the group, whose vault moves with its store. `local`: what the node was told."""
+        """`beside`: of a member of the group, whose vault follows its store. `local`: the node's configuration."""
         self._beside = beside
         self.difference = difference
         self._home = home
@@ -176,7 +177,7 @@ class VaultComponent(Component):
 
     @property
     def cluster_id(self) -> str:
-        """Whose vault it is; empty for one that is nobody's."""
+        """The cluster of the vault; empty if it has no lineage."""
         lineage = self._vault.lineage if self._vault is not None else None
         return lineage.cluster_id if lineage is not None else ""
 
@@ -187,7 +188,7 @@ class VaultComponent(Component):
 
     @property
     def reports(self) -> list[RecoveryReport]:
-        """Of the last recoveries of this process; of one that is under way, too, as the last of them."""
+        """Of the last recoveries of this process; one in progress is the last of them."""
         if self._follower is None:
             return []
         under_way = self._follower.under_way
@@ -195,12 +196,12 @@ class VaultComponent(Component):
 
     @property
     def progress(self) -> RecoveryProgress | None:
-        """Of the recovery that is under way."""
+        """Of the recovery in progress."""
         under_way = self._follower.under_way if self._follower is not None else None
         return under_way.progress if under_way is not None else None
 
     async def start(self) -> None:
-        """Raises what refuses the vault (VaultError)."""
+        """Raises VaultError if the vault is refused."""
         self._trouble = asyncio.get_running_loop().create_future()
         vault = await self._home.open()
         try:
@@ -237,17 +238,17 @@ class VaultComponent(Component):
         )
 
     def _keep_configuration(self, vault: Vault) -> None:
-        """In a vault that is this node's or nobody's; another one is about to be refused, and stays as it is."""
+        """In a vault of this node or without lineage; another one is about to be refused, and stays unchanged."""
         kept = vault.config()
         changed = changes(kept, self._local)
         if changed and (vault.lineage is None or vault.lineage.node_id == self._node):
             vault.set_config(changed)
             if kept:
                 names = ", ".join(sorted(changed))
-                log.info("the configuration of %s is another one than at its last start: %s", self._node, names)
+                log.info("the configuration of %s differs from that of its last start: %s", self._node, names)
 
     async def catch_up(self) -> int:
-        """LV, when the difference to LM is small enough. Raises RecoveryRefused, and what a listener raises."""
+        """LV, when LM - LV is small enough. Raises RecoveryRefused, and errors of listeners."""
         follower = self._follower
         if follower is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
@@ -269,7 +270,7 @@ class VaultComponent(Component):
             await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate)
 
     def _listens(self) -> bool:
-        """Whether anybody has to hear of every single revision."""
+        """Whether a component needs every single revision."""
         return bool(self._inner.listeners)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
@@ -278,7 +279,7 @@ class VaultComponent(Component):
             self._trouble.set_exception(error)
 
     async def run(self) -> None:
-        """Raises what following the cluster has come to: the next start goes on from LV."""
+        """Raises the error that ended following the cluster: the next start continues from LV."""
         trouble = self._trouble
         if trouble is not None:
             await asyncio.wait({trouble})

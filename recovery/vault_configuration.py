@@ -6,6 +6,6 @@ from collections.abc import Mapping
 
 
 def changes(kept: Mapping[str, bytes], now: Mapping[str, str]) -> dict[str, bytes | None]:
-    """What to write where `kept` is there; None: it is not said any more."""
+    """The changes to write to a vault that has `kept`; None removes a value."""
     gone: dict[str, bytes | None] = {name: None for name in kept if name not in now}
     return gone | {name: text.encode() for name, text in now.items() if kept.get(name) != text.encode()}

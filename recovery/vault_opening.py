@@ -1,7 +1,7 @@
-"""Opens a node's vault beside its event loop.
+"""Opens a node's vault without blocking its event loop.
 
-Mostly that takes milliseconds. After a loss of power the vault is verified as a whole, seconds per million keys; the
-member of the Raft group that the node is has to go on meanwhile, and whoever stops the node is not to wait for it.
+This usually takes milliseconds. After a power failure the vault is verified as a whole, which takes seconds per million
+keys; a member of the Raft group must continue meanwhile, and stopping the node must not wait for it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 
 class Unwanted(Exception):
-    """Nobody waits for this vault any more."""
+    """The vault is no longer needed."""
 
 
 async def opened(path: Path) -> Vault:
-    """As `open_vault`, and raises what it does. Cancelled, it leaves no vault open."""
+    """As `open_vault`, with the same errors. If cancelled, it leaves no vault open."""
     if VaultDirectory(path).suspect:
-        log.warning("the machine may have died while %s was written: it is verified as a whole first", path)
+        log.warning("the machine may have gone down while %s was written: verifying it as a whole first", path)
     unwanted = threading.Event()
 
     def between() -> None:
@@ -42,6 +42,6 @@ async def opened(path: Path) -> Vault:
 
 
 def _close(opening: asyncio.Future[Vault]) -> None:
-    """It was too late to say that it is not wanted."""
+    """The cancellation came too late to prevent the opening."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,4 +1,4 @@
-"""Where the vault of a node is: a folder, of which a simulation has none."""
+"""The location of a node's vault: a folder; a simulation has none."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from palisade.vault.vault import Vault
 
 class VaultHome(Protocol):
     async def open(self) -> Vault:
-        """Its fence page says FENCED before anything can be written. Raises VaultError."""
+        """Its fence page is FENCED before anything can be written. Raises VaultError."""
         ...
 
     def vault_id(self) -> str:
-        """Which fence page this is; of the vault that is open."""
+        """Identifies the fence page of the open vault."""
         ...
 
     def keep(self, report: RecoveryReport) -> None:
-        """For people, when the process is gone."""
+        """For use after the end of the process."""
         ...
 
 

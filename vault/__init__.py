@@ -1,4 +1,4 @@
-"""What this node holds: its configuration, and a copy of the cluster's state as of one revision."""
+"""A node's vault: its configuration, and a copy of the cluster's state at one revision."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

@@ -13,7 +13,7 @@ PAGE_BYTES = SUMS_PER_PAGE * DIGEST_BYTES
 
 
 def load_sums(backend: Backend) -> Sums:
-    """Buckets without a page are empty ones."""
+    """Buckets without a page are empty."""
     sums = [0] * BUCKETS
     for key, page in backend.scan(VaultTable.BUCKET, b"", None):
         first = int.from_bytes(key, "big") * SUMS_PER_PAGE
@@ -26,7 +26,7 @@ def load_sums(backend: Backend) -> Sums:
 
 
 def pages_of(sums: Sums, buckets: Iterable[int]) -> dict[bytes, bytes | None]:
-    """The pages that hold these buckets, as they are stored."""
+    """The stored pages that contain these buckets."""
     return {_key(page): _page(sums, page) for page in sorted({bucket // SUMS_PER_PAGE for bucket in buckets})}
 
 

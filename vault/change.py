@@ -1,8 +1,8 @@
-"""One revision as bytes, as it comes from the meta storage, goes into the vault, and is told to listeners. Pure.
+"""One revision as bytes, as received from the metadata store, stored in the vault, and passed to listeners. Pure.
 
-A *body* is one version of a key, or the tombstone that a delete leaves, exactly as the meta storage hashes it
-(`metastore.record`: content, key, value): so the vault computes the same leaf from it, and whoever passes it on can't
-change it unseen. What the vault keeps of a live key, its *entry*, is the body.
+A *body* is one version of a key, or the tombstone that a delete leaves, exactly as the metadata store hashes it
+(`metastore.record`: content, key, value). The vault computes the same leaf from it, so a node that passes a body on
+cannot alter it undetected. The *entry* that the vault stores for a live key is the body.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ HEADER = Struct(">QQQQHI")
 HEADER_BYTES = HEADER.size
 KEY_BYTES_AT = HEADER_BYTES - 6
 CREATE_VERSION, CREATE_AT = Struct(">QQ"), 8
-"""These two of them, and where they are."""
+"""Mod revision and version, and their offset."""
 
 FIRST_REVISION = 1
-"""Of an empty meta storage; it has no events."""
+"""The chain digest of an empty metadata store, which has no events."""
 
 
 class Revision(NamedTuple):
-    """Everything that one revision changed, in order. `chain`: the cluster's digest after it; empty: not said."""
+    """All changes of one revision, in order. `chain`: the cluster's digest after it; empty: not given."""
 
     number: int
     bodies: Sequence[bytes]
@@ -42,9 +42,9 @@ class Item(NamedTuple):
 
 
 class VaultEvent(NamedTuple):
-    """One change of one key. `item` is None for a delete, which `mod_revision` is the revision of.
+    """One change of one key. `item` is None for a delete at `mod_revision`.
 
-    `previous` is known only where a difference is told instead of single revisions (`Vault.difference`).
+    `previous` is known only if a difference is reported instead of single revisions (`Vault.difference`).
     """
 
     key: bytes
@@ -54,7 +54,7 @@ class VaultEvent(NamedTuple):
 
 
 def events_of(revision: Revision) -> list[VaultEvent]:
-    """What a listener is told of it."""
+    """The events of a revision for listeners."""
     number, found = revision.number, []
     for body in revision.bodies:
         mod, create, version, lease, key_bytes, _ = HEADER.unpack_from(body)
@@ -79,7 +79,7 @@ def item_of(body: bytes) -> Item:
 
 
 def is_body(body: bytes) -> bool:
-    """Whether its lengths are those that its header says."""
+    """Whether its lengths match its header."""
     if len(body) < HEADER_BYTES:
         return False
     *_, key_bytes, value_bytes = HEADER.unpack_from(body)

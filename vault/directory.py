@@ -1,8 +1,8 @@
-"""The folder of a vault: who has it open, whether a loss of power may have torn it, and putting it aside.
+"""The folder of a vault: its lock, detection of a possible power failure, and putting the vault aside.
 
-`unsynced` is there from before the first commit until everything was synced, and holds the boot in which that was.
-Found again in the same boot, the process died, which tears nothing. Found in another one, the machine died: the file
-is suspect until it was verified as a whole.
+`unsynced` exists from before the first commit until everything is synced, and contains the boot id. If it is found in
+the same boot, only the process died, which tears nothing. If it is found in another boot, the machine went down: the
+file is suspect until it is verified as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DATA, LOCK, UNSYNCED = "data.mdb", "owner.lock", "unsynced"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MAGIC = 0xBEEFC0DE
 META = Struct("=16xII8x8xI92xQQ")
-"""Of an LMDB meta page: magic, version, page size, last page, transaction."""
+"""Of an LMDB meta page: magic, version, page size, last page, transaction number."""
 
 
 class VaultDirectory:
@@ -29,7 +29,7 @@ class VaultDirectory:
         self._lock: DirectoryLock | None = None
 
     def claim(self) -> None:
-        """Make the folder, and be the only one that writes in it. Raises VaultUnusable."""
+        """Create the folder and become its only writer. Raises VaultUnusable."""
         remedy = "stop the node that has it open first"
         self._lock = DirectoryLock(self.path, VaultUnusable, what="vault directory", remedy=remedy, file=LOCK)
 
@@ -40,11 +40,11 @@ class VaultDirectory:
 
     def require_file(self) -> None:
         if not (self.path / DATA).is_file():
-            raise VaultForeign(f"there is no vault in {self.path}: name the vault folder of a node's data folder")
+            raise VaultForeign(f"there is no vault in {self.path}: give the vault folder of a node's data folder")
 
     @property
     def suspect(self) -> bool:
-        """Whether the machine may have died while the file was written: a file, which has a first byte."""
+        """Whether the machine may have gone down while the file was written; false for a missing or empty file."""
         if not self._has_content():
             return False
         try:
@@ -57,7 +57,7 @@ class VaultDirectory:
 
     @property
     def marked_unsynced(self) -> bool:
-        """Whether something may not be on the disk yet, in whichever boot it was written."""
+        """Whether some commits may not be on the disk yet, in this boot or an earlier one."""
         return (self.path / UNSYNCED).exists()
 
     def _has_content(self) -> bool:
@@ -74,7 +74,7 @@ class VaultDirectory:
             raise self._unwritable(error) from error
 
     def mark_synced(self) -> None:
-        """Raises VaultUnusable: then it is suspect in another boot, or not, and rightly either way."""
+        """Raises VaultUnusable; after that, either state of the marker is correct."""
         try:
             (self.path / UNSYNCED).unlink(missing_ok=True)
             self.sync()
@@ -83,15 +83,15 @@ class VaultDirectory:
 
     def _unwritable(self, error: OSError) -> VaultUnusable:
         return VaultUnusable(
-            f"the vault in {self.path} can't be written: {error}. Make room on its disk, or let "
-            "the user that the node runs as write there, and start the node again"
+            f"the vault in {self.path} can't be written: {error}. Make room on its disk, or give the node's user "
+            "write permission, and start the node again"
         )
 
     def sync(self) -> None:
         sync_directory(self.path)
 
     def put_aside(self) -> Path:
-        """Rename it to a name that is free, so that the next start makes a new one. Where it is now."""
+        """Rename the folder to a free name, so that the next start creates a new vault. Returns the new path."""
         self.require_file()
         self.claim()
         try:
@@ -107,7 +107,7 @@ class VaultDirectory:
 
 
 def read_boot_id() -> str:
-    """Empty where the system does not say: then every death counts as one of the machine."""
+    """Empty if the system has no boot id: then every crash counts as a power failure."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -115,10 +115,11 @@ def read_boot_id() -> str:
 
 
 def check_head(path: Path) -> None:
-    """Refuse a file that LMDB would not survive: cut off, damaged, or no LMDB file. Raises VaultDamaged, VaultUnusable.
+    """Refuse a file that LMDB cannot open safely: truncated, damaged, or no LMDB file. Raises VaultDamaged,
+    VaultUnusable.
 
-    A node may commit while a reader process looks, so the two heads and the size need not be of one moment. A fault
-    counts once two looks in a row saw the same heads.
+    A node may commit while a reader process checks, so the two heads and the size may be of different moments. A fault
+    counts only if two successive checks saw the same heads.
     """
     data = path / DATA
     before: tuple[bytes, ...] = ()
@@ -138,7 +139,7 @@ def check_head(path: Path) -> None:
 
 
 def _read_heads(data: Path) -> tuple[tuple[bytes, bytes], int]:
-    """The first bytes of both meta pages, then the size of the file: it grows before a meta page names the growth."""
+    """The first bytes of both meta pages, then the size: the file grows before a meta page refers to the growth."""
     with data.open("rb") as stream:
         first = stream.read(META.size)
         page_bytes = META.unpack(first)[2] if len(first) == META.size else 0
@@ -161,5 +162,5 @@ def _head_fault(heads: tuple[bytes, bytes], size: int) -> str | None:
         return f"has heads of transactions {older} and {newer}"
     last_page = max(metas, key=lambda meta: meta[4])[3]
     if (last_page + 1) * page_bytes > size:
-        return f"was cut off: it has {size} bytes of {(last_page + 1) * page_bytes}"
+        return f"is truncated: it has {size} bytes of {(last_page + 1) * page_bytes}"
     return None

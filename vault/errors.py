@@ -1,6 +1,6 @@
-"""What a vault refuses and why: one tree, each error with what to do.
+"""The errors of a vault: one tree, each error with its remedy.
 
-A vault can always be made again from the cluster: so the last remedy is to put it aside and take a snapshot.
+A vault can always be rebuilt from the cluster, so the last remedy is to put it aside and take a snapshot.
 """
 
 from __future__ import annotations
@@ -11,74 +11,74 @@ RESET = "put it aside (palisade vault reset) and start the node: it takes a snap
 
 
 class VaultError(PalisadeError):
-    """Root. `retry` says whether the same call may help later, with nothing changed by hand."""
+    """Root. `retry`: whether the same call may succeed later without intervention."""
 
     code = "vault-unusable"
     retry = False
 
 
 class VaultDamaged(VaultError):
-    """Stored bytes are not what was written. They are never served."""
+    """Stored bytes were altered. They are never served."""
 
     code = "corrupt"
 
 
 class VaultForeign(VaultError):
-    """Not a vault, or that of another node or cluster."""
+    """Not a vault, or the vault of another node or cluster."""
 
 
 class VaultNewer(VaultError):
-    """Written by a newer program, in a format that this one does not know."""
+    """Written by a newer program, in a format that this version does not know."""
 
 
 class VaultUnusable(VaultError):
-    """The file can't be used now: in use, no permission, disk full, I/O error. What it holds is unchanged."""
+    """The file cannot be used: in use, no permission, disk full, I/O error. Its content is unchanged."""
 
     retry = True
 
 
 class VaultGap(VaultError):
-    """A revision that does not follow the last applied one. The caller is wrong; the vault is unchanged."""
+    """A revision that does not follow the last applied one. An error of the caller; the vault is unchanged."""
 
 
 class VaultDiverged(VaultError):
-    """A change does not fit what the vault holds: vault and cluster do not share their history."""
+    """A change does not fit the content of the vault: vault and cluster have different histories."""
 
 
 class VaultRecovering(VaultError):
-    """The content is between two revisions: a snapshot was begun and not finished. It is not to be read."""
+    """The content is between two revisions: a snapshot was begun and not finished. It cannot be read."""
 
 
 class VaultUngated(VaultError):
-    """A change that is not released was to be applied while the vault is served. The caller is wrong."""
+    """An unreleased change was to be applied while the vault is served. An error of the caller."""
 
 
 class ReadRefused(VaultError):
-    """A fenced read (`reader.py`) that was not answered: never with something that may be stale."""
+    """A fenced read (`reader.py`) without an answer: nothing possibly stale is returned."""
 
 
 class Fenced(ReadRefused):
-    """The vault must not be trusted now: its node has no lease, recovers, or is down. It comes back by itself."""
+    """The vault must not be trusted now: its node has no lease, is recovering, or is down. Temporary."""
 
     code = "fenced"
     retry = True
 
 
 class Pending(ReadRefused):
-    """The key has a change that is committed and not released everywhere yet, and the wait for it was too long."""
+    """The key has a committed change that is not released on every node, and the wait for it timed out."""
 
     code = "read-pending"
     retry = True
 
 
 class Denied(ReadRefused):
-    """The region says that what can't be known is refused (F7): to be taken for a no."""
+    """The policy of the region refuses reads that cannot be verified (F7): treat it as denial."""
 
     code = "fenced-denied"
 
 
 class NotReached(ReadRefused):
-    """The vault has not come to the revision in the time given."""
+    """The vault did not reach the revision in the given time."""
 
     code = "not-reached"
     retry = True

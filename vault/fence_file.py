@@ -1,9 +1,9 @@
-"""The fence page as a file that its readers map; its clock; which start of the machine it is.
+"""The fence page as a file that readers map; its clock; the identification of a boot.
 
-The file is made whole under another name and then renamed, so nobody sees a part of it, and it is kept over restarts of
-the node: a mapping that a reader has goes on to say the truth. A file that is no fence page is replaced by its writer,
-which owns the folder, and refused by readers. The node writes it with `pwrite`, which readers see in their mappings:
-a full disk is then an error, not a signal.
+The file is created completely under another name and then renamed, so readers never see a part of it. It persists over
+restarts of the node, so existing mappings stay valid. The writer, which owns the folder, replaces a file that is not a
+fence page; readers refuse it. The node writes with `pwrite`, which readers see in their mappings: a full disk is then
+an error, not a signal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from palisade.vault.fence_page import BOOT_BYTES, COPY_BYTES, FENCE_BYTES, Fence
 
 FENCE_FILE = "fence"
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the machine is suspended, and is the same in every process. Never wall time."""
+"""Continues while the machine is suspended, and is the same in every process. Never wall time."""
 TIME_NAMESPACE = "/proc/self/ns/time"
 
 
@@ -30,9 +30,10 @@ def clock_ns() -> int:
 
 
 def boot_mark(boot_id: str | None = None) -> bytes:
-    """8 bytes: equal for processes whose `clock_ns` is the same clock: same start, same time namespace.
+    """8 bytes, equal for processes with the same `clock_ns`: same boot, same time namespace.
 
-    Where the system does not say which start it is, no two processes are equal but a node and itself: fenced is safe.
+    If the system has no boot id, the mark differs between processes: readers then see the node as fenced, which is
+    safe.
     """
     boot = read_boot_id() if boot_id is None else boot_id
     try:
@@ -44,9 +45,9 @@ def boot_mark(boot_id: str | None = None) -> bytes:
 
 
 class FenceFile:
-    """The node's: the page in the folder of its vault, FENCED. Raises VaultUnusable, also later from each change.
+    """The node's fence page, in the folder of its vault; created FENCED. Each change can raise VaultUnusable.
 
-    Whoever makes one holds the lock of the folder.
+    The creator holds the lock of the folder.
     """
 
     def __init__(self, folder: Path, boot_id: str | None = None) -> None:
@@ -60,7 +61,7 @@ class FenceFile:
         self.page = FencePage(self._file, boot_mark(boot_id), first_sequence=clock_ns())
 
     def close(self) -> None:
-        """FENCED, and let go of."""
+        """Set FENCED and close the file."""
         if not self._file.closed:
             try:
                 self.page.refuse()
@@ -69,7 +70,7 @@ class FenceFile:
 
 
 class _Written:
-    """A file as a buffer that is only written."""
+    """A file as a write-only buffer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,7 +83,7 @@ class _Written:
         except OSError as error:
             raise _unwritable(self._path, error) from error
         if written != len(value):
-            raise VaultUnusable(f"{self._path} takes no more than {written} bytes: make room on the disk")
+            raise VaultUnusable(f"{self._path}: only {written} bytes were written: make room on the disk")
 
     def close(self) -> None:
         self.closed = True
@@ -90,11 +91,11 @@ class _Written:
 
 
 def _unwritable(path: Path, error: OSError) -> VaultUnusable:
-    return VaultUnusable(f"{path} can't be written: {error}. Make room, or make it writable")
+    return VaultUnusable(f"{path} can't be written: {error}. Make room on the disk, or make it writable")
 
 
 def map_fence(folder: Path) -> tuple[mmap.mmap, tuple[int, int]]:
-    """A reader's mapping, and which file it is (device, inode). Raises VaultUnusable (none is there), VaultForeign."""
+    """A reader's mapping, and the file's (device, inode). Raises VaultUnusable (no file), VaultForeign."""
     path = folder / FENCE_FILE
     try:
         if path.stat().st_size < FENCE_BYTES:
@@ -103,7 +104,7 @@ def map_fence(folder: Path) -> tuple[mmap.mmap, tuple[int, int]]:
             status = os.fstat(stream.fileno())
             mapped = mmap.mmap(stream.fileno(), FENCE_BYTES, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
-        raise VaultUnusable(f"there is no fence page in {folder}: start its node, of this version") from error
+        raise VaultUnusable(f"there is no fence page in {folder}: start its node in this version") from error
     except OSError as error:
         raise VaultUnusable(f"{path} can't be read: {error}. Make it readable for this process") from error
     try:
@@ -116,7 +117,7 @@ def map_fence(folder: Path) -> tuple[mmap.mmap, tuple[int, int]]:
 
 
 def look_at(folder: Path) -> tuple[Fence, bool] | None:
-    """What the page says, and whether the vault may be trusted by it now; None: there is none that can be read."""
+    """The content of the page, and whether the vault may be trusted now; None: no readable page."""
     try:
         mapped, _ = map_fence(folder)
     except VaultError:
@@ -130,7 +131,7 @@ def look_at(folder: Path) -> tuple[Fence, bool] | None:
 
 
 def which_file(path: Path) -> tuple[int, int] | None:
-    """(device, inode); None: there is none."""
+    """(device, inode); None: no such file."""
     try:
         status = path.stat()
     except OSError:
@@ -139,9 +140,9 @@ def which_file(path: Path) -> tuple[int, int] | None:
 
 
 def vault_id(folder: Path) -> str:
-    """Which fence page this is: another file, or another start of the machine, is another holder under the same name.
+    """Identifies a fence page: another file, or another boot, is another holder under the same name.
 
-    So who comes with this id has put FENCED into the very page that readers of the process before it look at.
+    A holder with the same id has therefore set FENCED in the very page that readers of the previous process check.
     """
     page = which_file(folder / FENCE_FILE)
     return blake2b(repr((boot_mark(), page)).encode(), digest_size=8).hexdigest()

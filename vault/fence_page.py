@@ -1,15 +1,15 @@
-"""The fence page: whether this vault may be trusted, until when, and what is released; read by any process. Pure.
+"""The fence page: whether this vault may be trusted, until when, and the released revision; read by any process. Pure.
 
 `<data>/vault/fence`, 128 bytes under one CRC, over any buffer: a file that readers map (`fence_file.py`), or memory in
-a simulation. There is one writer, the node; it says FENCED before it opens the vault for writing and when it closes it.
-A node that dies says nothing, and need not: the deadline runs out by itself, on a clock that goes on while the machine
-is suspended (F1, design.md "Fence page").
+a simulation. The node is the only writer; it sets FENCED before it opens the vault for writing and when it closes it.
+A crashed node need not: the deadline expires by itself, on a clock that continues while the machine is suspended (F1,
+design.md "Fence page").
 
-Each write has a sequence of its own, above all before it, over restarts too. So a page whose sequence is that of a copy
-which was verified has not been changed since, or the change is not finished, and whoever makes it has promised nothing
-yet. Any other is copied and checked against its CRC, and copied again while it does not fit, because a write may be
-under way. A copy that never fits (the writer died in the middle), of another start of the machine, or of other clocks
-than the reader's, is a fence that is down.
+Each write has its own sequence number, above all earlier ones, over restarts too. If the sequence equals that of a
+verified copy, the page has not changed since, or a change is unfinished and its writer has not acknowledged anything
+yet. Otherwise the reader copies the page and checks the CRC, and repeats while it does not match, because a write may
+be in progress. The vault is not trusted if no copy matches (the writer died midway), or if the page is of another boot
+or of other clocks than the reader's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIELDS = Struct("=8sHBxxxxxQQQQQQQQ8s")
 """Magic, version, state; sequence, deadline, term, released, LV, commits, pending, incarnation; boot."""
 SUM = Struct("=I")
 SEQUENCE_WORD = 2
-"""Where the sequence is, in words of 8 bytes: one look at it tells whether anything has changed."""
+"""The position of the sequence, in words of 8 bytes: comparing it shows whether anything has changed."""
 FENCE_BYTES = 128
 COPY_BYTES = FIELDS.size + SUM.size
 BOOT_BYTES = 8
@@ -41,9 +41,9 @@ class FenceState(enum.IntEnum):
 
 
 class Fence(NamedTuple):
-    """What the page says. `deadline_ns`: on the clock of `fence_file.clock_ns`; 0 unless ACTIVE. `commits`: how many
-    commits of the vault its readers can see since it was opened. `pending`: rows in Table.PENDING. `boot`: which start
-    of which machine. `sequence`: another one, and a higher one, each time that anything is published.
+    """The content of the page. `deadline_ns`: on the clock of `fence_file.clock_ns`; 0 unless ACTIVE. `commits`: the
+    number of commits visible to readers since the vault was opened. `pending`: rows in VaultTable.PENDING. `boot`:
+    identifies the boot of the machine. `sequence`: increases with each publication.
     """
 
     state: FenceState
@@ -62,45 +62,45 @@ class Fence(NamedTuple):
         return self.state is FenceState.ACTIVE and now_ns < self.deadline_ns and self.boot == boot
 
     def refusal(self, now_ns: int, boot: bytes) -> str:
-        """Why it may not."""
+        """The reason why it must not be trusted."""
         if self.boot != boot:
-            return "the node has not started since the machine did, or the reader has other clocks than it"
+            return "the node has not started since the machine did, or the reader uses other clocks"
         if self.state is not FenceState.ACTIVE:
             return f"the node is {self.state.name}"
-        return f"the node's lease ran out {(now_ns - self.deadline_ns) / 1e9:.3f} s ago"
+        return f"the node's lease expired {(now_ns - self.deadline_ns) / 1e9:.3f} s ago"
 
 
 class Buffer(Protocol):
-    """What a page is written into: a file, or memory (a bytearray)."""
+    """The storage of a page: a file, or memory (a bytearray)."""
 
     def __setitem__(self, index: slice, value: bytes, /) -> None: ...
 
 
 class TornPage(Exception):
-    """The CRC does not fit: copy it again."""
+    """The CRC does not match: copy the page again."""
 
 
 class FencePage:
-    """The writer. A buffer has one at a time."""
+    """The writer. Each buffer has at most one."""
 
     def __init__(self, buffer: Buffer, boot: bytes, *, first_sequence: int = 1) -> None:
-        """Publishes FENCED. `first_sequence`: above all that was published before: a clock of this boot in ns."""
+        """Publishes FENCED. `first_sequence`: above all published before; use a clock of this boot in ns."""
         self.buffer = buffer
         self._whole = True
         self.fence = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, boot, first_sequence)
         self._publish()
 
     def identify(self, incarnation: int) -> None:
-        """The incarnation of the node in the topology."""
+        """Publish the incarnation of the node in the topology."""
         self._publish(incarnation=incarnation)
 
     def serve(self, deadline_ns: int, term: int) -> None:
-        """ACTIVE until then; to be called for each renewal. While it is ACTIVE the deadline never goes back.
+        """ACTIVE until the deadline; call it for each renewal. While ACTIVE, the deadline never decreases.
 
         Raises RuntimeError while the vault is between two revisions.
         """
         if not self._whole:
-            raise RuntimeError("the vault is between two revisions: it can't be served before its snapshot is finished")
+            raise RuntimeError("the vault is between two revisions: it can't be served until its snapshot is finished")
         now = self.fence
         if now.state is FenceState.ACTIVE:
             self._publish(deadline_ns=max(deadline_ns, now.deadline_ns), term=term)
@@ -108,18 +108,18 @@ class FencePage:
         self._publish(state=FenceState.ACTIVE, deadline_ns=deadline_ns, term=term)
 
     def refuse(self, state: FenceState = FenceState.FENCED) -> None:
-        """At once; FENCED or RECOVERING."""
+        """Takes effect at once; FENCED or RECOVERING."""
         if state is FenceState.ACTIVE:
             raise ValueError("only serve() makes a page ACTIVE")
         self._publish(state=state, deadline_ns=0)
 
     def release(self, revision: int) -> None:
-        """Every strict revision up to it is released. It never goes back."""
+        """Every strict revision up to `revision` is released. It never decreases."""
         if revision > self.fence.released:
             self._publish(released=revision)
 
     def committed(self, lv: int, pending: int, *, whole: bool = True) -> None:
-        """A commit that readers can see has been made; `whole`: it left the vault at one revision."""
+        """A commit that readers can see was made; `whole`: it left the vault at one revision."""
         self._whole = whole
         commits = self.fence.commits + 1
         if whole or self.fence.state is not FenceState.ACTIVE:
@@ -128,7 +128,7 @@ class FencePage:
             self._publish(lv=lv, pending=pending, commits=commits, state=FenceState.FENCED, deadline_ns=0)
 
     def opened(self, lv: int, pending: int, *, whole: bool) -> None:
-        """What the vault holds that was opened."""
+        """Publish the content of the opened vault."""
         self._whole = whole
         self._publish(lv=lv, pending=pending)
 
@@ -157,9 +157,9 @@ def pack_fence(fence: Fence) -> bytes:
 
 
 def unpack_fence(copy: bytes) -> Fence:
-    """Of the first COPY_BYTES. Raises TornPage, VaultForeign (no fence page), VaultNewer."""
+    """From the first COPY_BYTES. Raises TornPage, VaultForeign (no fence page), VaultNewer."""
     if len(copy) < COPY_BYTES or copy[:8] != MAGIC:
-        raise VaultForeign("it is no fence page: stop the node, remove the file, and start the node again")
+        raise VaultForeign("it is not a fence page: stop the node, remove the file, and start the node again")
     (said,) = SUM.unpack_from(copy, FIELDS.size)
     if said != crc32(copy[: FIELDS.size]):
         raise TornPage
@@ -168,11 +168,10 @@ def unpack_fence(copy: bytes) -> Fence:
     )
     if version != VERSION or state > FenceState.ACTIVE:
         raise VaultNewer(
-            f"the fence page has version {version}, and this program knows {VERSION}: use the reader of the node's "
-            "version"
+            f"the fence page has version {version}; this program knows {VERSION}: use the reader of the node's version"
         )
     return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, boot, sequence)
 
 
 NO_FENCE = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, bytes(BOOT_BYTES))
-"""What a page says that can't be trusted in any point."""
+"""A page that must not be trusted."""

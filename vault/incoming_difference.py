@@ -1,9 +1,9 @@
-"""A snapshot by difference on its way into the vault: chunk by chunk, behind a mark, at the end another LV (R5, R11).
+"""A snapshot by difference that is being applied to the vault: chunk by chunk, under a mark, finally at a new LV (R5,
+R11).
 
-Every chunk is one commit: its entries, the sums, how far it came (`Recovering.coverage`), and, where listeners have
-to be told, what was there before. A crash keeps the chunks that are there. The last commit moves LV and takes the mark
-away, and only if every bucket adds up to what the cluster says: so the content is then the cluster's, whatever was
-there before.
+Every chunk is one commit: its entries, the sums, the progress (`Recovering.coverage`), and, if listeners must be
+informed, the previous values. Committed chunks survive a crash. The last commit moves LV and removes the mark, only if
+every bucket sum equals the cluster's: the content is then the cluster's, whatever the vault held before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from palisade.vault.vault import META, PLAN, PLAN_DUE, POSITION, RECOVERING, Vau
 
 
 class Incoming:
-    """One at a time. `tell`: what changes is kept for listeners that run (`Vault.difference`)."""
+    """At most one at a time. `tell`: keep the changes for running listeners (`Vault.difference`)."""
 
     def __init__(self, vault: Vault, target: int, *, tell: bool) -> None:
-        """Mark the vault; a mark that is there keeps what it has. Raises VaultGap for a target before what is there."""
+        """Mark the vault; an existing mark keeps its coverage. Raises VaultGap if `target` is below the present
+        content.
+        """
         known = vault.recovering
         highest = max(vault.revision, known.highest if known else 0)
         if target < highest:
-            raise VaultGap(f"a snapshot of revision {target} can't replace what is there of revision {highest}")
+            raise VaultGap(f"a snapshot of revision {target} can't replace content of revision {highest}")
         self._vault = vault
         self._tell = tell
         mark = known.towards(target) if known else begun(vault.revision, target)
@@ -41,19 +43,19 @@ class Incoming:
     @property
     def mark(self) -> Recovering:
         if self._vault.recovering is None:
-            raise VaultGap("this snapshot is finished: begin another one")
+            raise VaultGap("this snapshot is finished: begin a new one")
         return self._vault.recovering
 
     def differing(self, theirs: Sums) -> tuple[int, ...]:
-        """The buckets that do not add up to the cluster's yet."""
+        """The buckets whose sums differ from the cluster's."""
         return differing(self._vault.sums, theirs)
 
     def put(self, rows: Iterable[bytes], start: bytes, until: bytes | None) -> int:
-        """The bodies of every live key of its buckets from `start` up to `until`. How many were new."""
+        """The bodies of all live keys of its buckets from `start` up to `until`. Returns how many were new."""
         return self._write(rows, (), self.mark.covered(start, until))
 
     def repair(self, rows: Iterable[bytes], gone: Iterable[bytes]) -> int:
-        """Put these, delete those; the coverage stays. How many entries have changed."""
+        """Put and delete entries; the coverage stays. Returns how many entries changed."""
         return self._write(rows, gone, self.mark)
 
     def _write(self, rows: Iterable[bytes], gone: Iterable[bytes], mark: Recovering) -> int:
@@ -92,23 +94,24 @@ class Incoming:
     def _checked(self, body: bytes) -> bytes:
         item = item_of(body) if is_body(body) else None
         if item is None or not item.version or not 0 < item.mod_revision <= self.mark.target:
-            raise VaultDiverged(f"a row of the snapshot of revision {self.mark.target} is not whole: ask for it again")
+            raise VaultDiverged(f"a row of the snapshot of revision {self.mark.target} is malformed: request it again")
         return body
 
     def _told(self, entries: Mapping[bytes, bytes | None], old: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
-        """What was there before the first change of each key."""
+        """The value before the first change of each key."""
         if not self._tell or not entries:
             return {}
         known = self._vault.backend.get_many(VaultTable.DIFFERENCE, list(entries))
         return {stored: old.get(stored, b"") for stored in entries if stored not in known}
 
     def finish(self, chain: bytes, theirs: Sums) -> None:
-        """LV is the target from now on, and an eviction is due. Raises VaultDiverged while a bucket does not add up."""
+        """Move LV to the target; an eviction is due then. Raises VaultDiverged while a bucket sum differs."""
         vault, target = self._vault, self.mark.target
         wrong = self.differing(theirs)
         if wrong:
             raise VaultDiverged(
-                f"{len(wrong)} buckets of the snapshot of revision {target} do not add up, the first is {wrong[0]}"
+                f"{len(wrong)} bucket sums of the snapshot of revision {target} differ from the cluster's, the first: "
+                f"{wrong[0]}"
             )
         position = VaultPosition(target, chain, vault.position.keys, content_of(vault.sums))
         plan = vault.backend.get(META, PLAN) or PLAN_DUE

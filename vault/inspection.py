@@ -1,4 +1,4 @@
-"""What `palisade vault inspect` and `export` show: the vault as plain values. Pure."""
+"""The output of `palisade vault inspect` and `export`: the vault as plain values. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from palisade.vault.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`recovering`: the revision that a snapshot in the works is for. `buckets`: how many have keys. `config`: what the
-    node was told at its last start. `pending`: changes that are staged and not applied.
+    """`recovering`: the target of an unfinished snapshot. `buckets`: how many have keys. `config`: the configuration of
+    the node's last start. `pending`: changes that are staged and not applied.
     """
 
     lineage: VaultLineage | None
@@ -43,9 +43,9 @@ def summary_of(vault: Vault) -> Summary:
 
 
 def export_rows(vault: Vault) -> Iterator[dict[str, object]]:
-    """One row per live key, in order; key and value as text where they are UTF-8, else in base64.
+    """One row per live key, in order; key and value as text if they are UTF-8, else in base64.
 
-    As of LV: what is staged and not applied is not among them.
+    The state at LV: staged changes that are not applied are not included.
     """
     for item in vault.range(b""):
         yield {**_text("key", item.key), **_text("value", item.value)}

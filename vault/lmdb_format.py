@@ -1,8 +1,8 @@
-"""Which LMDB file is a vault, and of which format: made, recognised, and extended where it is an older one.
+"""Which LMDB file is a vault, and of which format: creation, recognition, extension of older files.
 
-Format 1 had no PENDING, format 2 no digest of the content beside LV. An older one is extended in one commit when it is
-opened for writing; read-only it is read as it is, the table that is not there being empty. A format that is too new is
-refused: whoever does not know PENDING would apply past its rows and leave them lying.
+Format 1 has no PENDING, format 2 no digest of the content beside LV. An older file is extended in one commit when it is
+opened for writing; opened read-only it is read unchanged, with missing tables empty. A newer format is refused: a
+program that does not know PENDING would apply changes past its rows and leave them behind.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT_NAME = "palisade-vault"
 FORMAT_VERSION = 3
 ABOUT, FORMAT = b"ABOUT", b"format"
 SINCE = {VaultTable.PENDING: 2}
-"""The format that a table came with; the others were there from the beginning."""
+"""The format that introduced a table; the others exist since format 1."""
 
 Tables = list[Any]
-"""Handles by number; None for one that the file, which is not to be written, does not have."""
+"""Handles by number; None for a table that a read-only file does not have."""
 
 
 def open_tables(env: Any, directory: VaultDirectory, *, read_only: bool) -> Tables:
@@ -46,9 +46,9 @@ def open_tables(env: Any, directory: VaultDirectory, *, read_only: bool) -> Tabl
 
 
 def _write_format(env: Any, directory: VaultDirectory, mark: str) -> None:
-    """All tables and the format of today, in one commit, on the disk when this returns.
+    """All tables and the current format, in one commit, durable on return.
 
-    A folder that is marked stays marked: what may be torn in it is not this commit.
+    A marked folder stays marked: this commit does not verify what may be torn.
     """
     marked = directory.marked_unsynced
     if not marked:
@@ -76,8 +76,8 @@ def _said(env: Any, directory: VaultDirectory) -> tuple[int, str]:
         raise _foreign(directory)
     if version > FORMAT_VERSION:
         raise VaultNewer(
-            f"the vault in {directory.path} has format {version}, and this program knows up to "
-            f"{FORMAT_VERSION}: start it with the newer program that wrote it, or {RESET}"
+            f"the vault in {directory.path} has format {version}; this program knows up to {FORMAT_VERSION}: start it "
+            f"with the newer program that wrote it, or {RESET}"
         )
     return version, rest[0] if rest else ""
 

@@ -1,9 +1,9 @@
 """A vault's tables in LMDB: one file, one writer, readers in any process.
 
 *Ordered and atomic without waiting for the disk.* LMDB runs with NOSYNC: a commit is in the page cache, in order, so
-the death of the process loses nothing. Only the death of the machine can tear the file, because pages reach the disk in
-any order; `directory.py` notices that one was possible, and the file is then verified as a whole before it is used.
-The file is never mapped for writing: a full disk is an error then, not a signal, and stray pointers can't reach it.
+the death of the process loses nothing. Only a power failure can tear the file, because pages reach the disk in any
+order. `directory.py` detects that one was possible, and the file is then verified as a whole before it is used. The
+file is never mapped for writing: a full disk is then an error, not a signal, and stray pointers cannot corrupt it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from palisade.vault.tables import Changes, Pause, VaultTable
 
 T = TypeVar("T")
 MAP_BYTES = 64 << 30
-"""Address space; the file is as large as what it holds. It doubles should that ever be full."""
+"""Address space; the file is only as large as its content. Doubled if it is ever full."""
 READERS_MAX = 256
 TABLES_SPARE = 16
 COMMITS_PER_READER_CHECK = 1_000
-"""So often the slots of readers that died are looked for: one of them may keep pages from being used again."""
+"""How often slots of dead readers are cleared: such a slot may keep pages from being reused."""
 
 
 class LmdbBackend:
-    """The vault in `path`, made where there is none. Raises VaultUnusable, VaultForeign, VaultNewer, VaultDamaged.
+    """The vault in `path`, created if missing. Raises VaultUnusable, VaultForeign, VaultNewer, VaultDamaged.
 
-    `read_only`: of a vault that a node may have open; nothing is made, marked or mended. Otherwise the fence page says
-    FENCED before LMDB is opened, and when it is closed.
+    `read_only`: a vault that a node may have open; nothing is created, marked or repaired. Otherwise the fence page is
+    set to FENCED before LMDB is opened, and when it is closed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LmdbBackend:
         self._held: Any = None
 
     def hold(self) -> None:
-        """From now on all that is read is of this moment, until it is closed. Meanwhile the file may grow."""
+        """From now on all reads are of this moment, until it is closed. Meanwhile the file may grow."""
         try:
             self._held = self._whatever_has_grown(self.env.begin)
         except lmdb.Error as error:
@@ -199,23 +199,23 @@ class LmdbBackend:
                     txn.delete(key, db=database)
 
     def sync(self) -> None:
-        """Everything committed is on the disk afterwards."""
+        """Everything committed is on the disk on return."""
         try:
             self.env.sync(True)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
     def finds(self, table: VaultTable, keys: Sequence[bytes]) -> int:
-        """How many of them a look-up finds: a scan does not see the separators that a look-up follows."""
+        """How many of the keys a look-up finds: a scan does not use the separators that a look-up follows."""
         with self._snapshot() as txn, txn.cursor(self.tables[table]) as cursor:
             return sum(map(cursor.set_key, keys))
 
     def size_bytes(self) -> int:
-        """What the file has grown to."""
+        """The size that the file has reached."""
         return used_bytes(self.env)
 
     def close(self) -> None:
-        """Whatever happens, the file is let go of; VaultUnusable if it could not be synced."""
+        """Always releases the file; raises VaultUnusable if it could not be synced."""
         self._let_go_of_snapshot()
         try:
             if self.fence is not None:
@@ -228,12 +228,12 @@ class LmdbBackend:
             self._let_go()
 
     def vouch(self) -> None:
-        """The file, which was suspect, was found sound."""
+        """The suspect file was verified as sound."""
         self.sync()
         self.directory.mark_synced()
 
     def abandon(self) -> None:
-        """Close it as it is: nothing is synced, and what made it suspect still does."""
+        """Close without syncing; a suspect file stays suspect."""
         self._let_go_of_snapshot()
         self.env.close()
         self._let_go()
@@ -252,8 +252,8 @@ class LmdbBackend:
         if isinstance(error, DAMAGE):
             return VaultDamaged(f"the vault in {self.directory.path} is damaged: {error}. Stop the node, then {RESET}")
         return VaultUnusable(
-            f"the vault in {self.directory.path} can't be used: {error}. It holds what it held before: make room on "
-            "the disk, or make it writable, and start the node again"
+            f"the vault in {self.directory.path} can't be used: {error}. Its content is unchanged: make room on the "
+            "disk, or make it writable, and start the node again"
         )
 
     def _grow(self) -> None:
@@ -283,7 +283,7 @@ class LmdbBackend:
             ) from error
 
     def _whatever_has_grown(self, look: Callable[[], T]) -> T:
-        """A file that another process writes may grow, between any two looks, beyond what is mapped of it."""
+        """A file that another process writes may grow beyond the mapped part between any two reads."""
         while True:
             try:
                 return look()

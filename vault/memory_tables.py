@@ -1,4 +1,4 @@
-"""A vault's tables in memory, for the simulator: what is committed survives `Vault`, `lose_power` takes the newest."""
+"""A vault's tables in memory, for the simulator: commits survive `Vault`; `lose_power` drops the unsynced ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Content = dict[VaultTable, dict[bytes, bytes]]
 
 
 class MemoryBackend:
-    """Keep it to open the vault again, as a disk is kept."""
+    """Keep it to open the vault again, like a disk."""
 
     def __init__(self) -> None:
         self._tables: Content = {table: {} for table in VaultTable}
@@ -67,7 +67,7 @@ class MemoryBackend:
         self._synced = {table: dict(content) for table, content in self._tables.items()}
 
     def lose_power(self) -> None:
-        """The state of the last `sync` or `close`."""
+        """Back to the state of the last `sync` or `close`."""
         self._tables = {table: dict(content) for table, content in self._synced.items()}
         self._keys.clear()
 
@@ -75,12 +75,14 @@ class MemoryBackend:
         self.sync()
 
     def begin(self) -> MemoryTransaction:
-        """A snapshot, used as a read transaction of LMDB is (`reading.Transaction`); the handles are the tables."""
+        """A snapshot with the interface of an LMDB read transaction (`snapshot_reads.Transaction`); handles are the
+        tables.
+        """
         return MemoryTransaction({table: dict(content) for table, content in self._tables.items()})
 
 
 class MemoryTransaction:
-    """Values are sealed, as they are on disk."""
+    """Values are sealed, as on disk."""
 
     def __init__(self, content: Content) -> None:
         self._content = content

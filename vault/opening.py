@@ -1,4 +1,4 @@
-"""A vault of a node, opened: mended by nobody, verified as a whole where a loss of power may have torn it."""
+"""Opens a node's vault: repairs nothing, and verifies it as a whole if a power failure may have torn it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def open_vault(
     boot_id: str | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> Vault:
-    """The vault in `path`, made where there is none; in milliseconds, whatever it holds, unless it is suspect.
+    """The vault in `path`, created if missing; opens in milliseconds whatever its size, unless it is suspect.
 
-    Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged: each says what to
-    do. Its fence page says FENCED from before it is opened until `page.serve`. `boot_id`: which start of the machine
-    this is, read from the system unless it is given. `between` is called every some hundred entries that are verified;
-    what it raises ends it.
+    Raises VaultUnusable (in use, no permission, disk full), VaultForeign, VaultNewer, VaultDamaged, each with the
+    remedy. Its fence page is FENCED from before the opening until `page.serve`. `boot_id`: identifies the boot of the
+    machine; read from the system if not given. `between` is called every few hundred verified entries; an exception
+    from it ends the verification.
     """
     directory = VaultDirectory(path, boot_id)
     suspect = directory.suspect
@@ -44,7 +44,7 @@ def open_vault(
 
 
 def read_vault(path: Path) -> Vault:
-    """A vault that a node may have open, to be looked at: as of this moment. Meanwhile that node's file may grow."""
+    """A vault that a node may have open, as of this moment, for inspection. Meanwhile the file may grow."""
     backend = LmdbBackend(path, read_only=True)
     try:
         backend.hold()

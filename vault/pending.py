@@ -1,8 +1,8 @@
-"""What is staged and not applied: a row per key, with the latest staged version of it (issue 4, F5). Pure.
+"""Staged changes that are not applied: a row per key, with its latest staged version (issue 4, F5). Pure.
 
-A row says: of this key there is a change at this revision, and nobody may show what it replaces once the change is
-released, nor the change before. Readers find the row in the snapshot in which they find the entry. It is superseded
-once the vault has applied its revision *and* the revision is released; the commit that moves LV takes it away.
+A row means: this key has a change at this revision. The old value must not be served once the change is released, and
+the change must not be served before. Readers find the row in the same snapshot as the entry. A row is superseded once
+the vault has applied its revision *and* the revision is released; the commit that moves LV removes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REVISION_BYTES = 8
 _BY_REVISION = itemgetter(0)
 
 Row = tuple[int, bytes, bytes | None]
-"""What `StagedChange` names: many of them come at once, and as they come from the wire they are good enough."""
+"""Used instead of `StagedChange` on the hot path: the tuples as they arrive from the wire."""
 
 
 class StagedChange(NamedTuple):
@@ -31,7 +31,7 @@ class StagedChange(NamedTuple):
 
 
 def pack_all(rows: Mapping[bytes, Row]) -> dict[bytes, bytes]:
-    """By stored key."""
+    """Keyed by stored key."""
     return {stored: row[0].to_bytes(REVISION_BYTES, "big") + (row[2] or b"") for stored, row in rows.items()}
 
 
@@ -44,7 +44,7 @@ def body_of(packed: bytes) -> bytes | None:
 
 
 def check_staged(rows: Iterable[Row]) -> None:
-    """Raises VaultDiverged unless each is whole: a body of that key, of that revision."""
+    """Raises VaultDiverged unless each row is well-formed: a body of its key and revision."""
     unpack = HEADER.unpack_from
     for revision, key, body in rows:
         if body is not None and len(body) >= HEADER_BYTES:
@@ -54,11 +54,13 @@ def check_staged(rows: Iterable[Row]) -> None:
         else:
             fits = body is None
         if not fits or revision <= 0 or not key:
-            raise VaultDiverged(f"the staged change of {key[:64]!r} at revision {revision} is not whole: ask again")
+            raise VaultDiverged(
+                f"the staged change of {key[:64]!r} at revision {revision} is malformed: request it again"
+            )
 
 
 def check_pending(stored: bytes, packed: bytes) -> None:
-    """Raises VaultDamaged unless the row is one of that key."""
+    """Raises VaultDamaged unless the row belongs to that key."""
     if 0 < len(packed) - REVISION_BYTES < HEADER_BYTES or len(packed) < REVISION_BYTES or not revision_of(packed):
         raise _damaged(stored)
     body = body_of(packed)
@@ -70,11 +72,11 @@ def check_pending(stored: bytes, packed: bytes) -> None:
 
 
 def _damaged(stored: bytes) -> VaultDamaged:
-    return VaultDamaged(f"the pending row of {stored[:64]!r} in the vault is not what was written: {RESET}")
+    return VaultDamaged(f"the pending row of {stored[:64]!r} in the vault is damaged: {RESET}")
 
 
 class PendingKeys:
-    """The revisions of the rows, in memory, in the order of the revisions."""
+    """The revisions of the rows, in memory, in order of revision."""
 
     def __init__(self, rows: Iterable[tuple[bytes, int]] = ()) -> None:
         """(stored key, revision)."""
@@ -84,20 +86,20 @@ class PendingKeys:
         return len(self._rows)
 
     def revision_of(self, key: bytes) -> int | None:
-        """Of the latest staged change of the key; None: there is no row."""
+        """Of the latest staged change of the key; None: no row."""
         return self._rows.get(stored_key(key))
 
     @property
     def latest(self) -> int:
-        """The highest revision that has a row; 0: none has."""
+        """The highest revision with a row; 0: none."""
         return next(reversed(self._rows.values()), 0)
 
     def first_after(self, revision: int) -> int | None:
-        """The lowest revision above it that has a row."""
+        """The lowest revision above `revision` with a row."""
         return next((number for number in self._rows.values() if number > revision), None)
 
     def upto(self, revision: int) -> list[bytes]:
-        """The stored keys of the rows whose revision is not above it."""
+        """The stored keys of the rows at or below `revision`."""
         found: list[bytes] = []
         for stored, number in self._rows.items():
             if number > revision:
@@ -106,8 +108,8 @@ class PendingKeys:
         return found
 
     def newer(self, rows: Iterable[Row], above: int = 0) -> dict[bytes, Row]:
-        """Those of `rows` that say something new at a revision above that one, the latest of each key, by stored key,
-        in the order of revisions."""
+        """The rows that are new at a revision above `above`, the latest of each key, by stored key, in order of
+        revision."""
         found: dict[bytes, Row] = {}
         known = self._rows.get
         for row in sorted(rows, key=_BY_REVISION):
@@ -119,7 +121,7 @@ class PendingKeys:
         return found
 
     def add(self, rows: dict[bytes, Row]) -> None:
-        """As `newer` gave them, once they are committed."""
+        """Add the result of `newer` once it is committed."""
         ordered = next(iter(rows.values()))[0] >= self.latest if rows else True
         known = self._rows
         for stored, row in rows.items():

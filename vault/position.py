@@ -1,8 +1,8 @@
-"""How far a vault is, whose it is, and whether a snapshot is in the works: the small records of META. Pure.
+"""The small records of META: the position of a vault, its lineage, and an unfinished snapshot. Pure.
 
-*Coverage* says as of which revision each stretch of keys is known while a snapshot is applied in chunks: keys before
-`until` of the first segment as of its revision, and so on; the last one has no end. What changed after a segment's
-revision has still to come. So chunks that are there stay useful, even if the next try is for a later revision.
+*Coverage* states the revision as of which each key range is known while a snapshot is applied in chunks: keys before
+`until` of the first segment as of its revision, and so on; the last segment has no end. Changes after a segment's
+revision are still missing. So committed chunks stay useful even if the next attempt has a later target.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEGMENTS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class VaultLineage:
-    """Whose vault it is. `generation` grows with every break in the history of the cluster (restore, forced start)."""
+    """The cluster of a vault. `generation` grows with every break in the cluster's history (restore, forced start)."""
 
     cluster_id: str
     generation: int
@@ -28,10 +28,10 @@ class VaultLineage:
 
 @dataclass(frozen=True, slots=True)
 class VaultPosition:
-    """`revision` is LV: all up to it is in the vault. 0: nothing was ever applied. `keys`: how many live ones.
+    """`revision` is LV: everything up to it is in the vault. 0: nothing was applied yet. `keys`: number of live keys.
 
-    `content`: the digest of the entries that this position describes (`palisade/base/digest.py`). None: written in
-    format 2, or not known yet.
+    `content`: the digest of the entries at this position (`palisade/base/digest.py`). None: written in format 2, or
+    not known yet.
     """
 
     revision: int = 0
@@ -42,7 +42,7 @@ class VaultPosition:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Keys before `until` (None: all that follow) are known as of `revision`, but for those deleted since LV."""
+    """Keys before `until` (None: all that follow) are known as of `revision`, except those deleted since LV."""
 
     until: bytes | None
     revision: int
@@ -50,21 +50,21 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """The mark of a snapshot in the works: the content is between LV and `target`, and is not to be read."""
+    """The mark of an unfinished snapshot: the content is between LV and `target`, and must not be read."""
 
     target: int
     coverage: tuple[Segment, ...]
 
     @property
     def highest(self) -> int:
-        """The latest revision of which the vault may hold a part."""
+        """The latest revision of which the vault may contain a part."""
         return max(segment.revision for segment in self.coverage)
 
     def towards(self, target: int) -> Recovering:
         return Recovering(target, self.coverage)
 
     def next_stretch(self) -> tuple[bytes, bytes | None, int] | None:
-        """(first key, end, known as of) of the first stretch that is not known as of the target; None: all are."""
+        """(first key, end, known as of) of the first range that is not known as of the target; None: all are."""
         start = b""
         for segment in self.coverage:
             if segment.revision < self.target:
@@ -75,7 +75,7 @@ class Recovering:
         return None
 
     def covered(self, start: bytes, until: bytes | None) -> Recovering:
-        """The stretch from `start`, as `next_stretch` gave it, is known as of the target up to `until`."""
+        """The range from `start`, as returned by `next_stretch`, is known as of the target up to `until`."""
         before, rest = [], []
         for segment in self.coverage:
             ends_before = segment.until is not None and segment.until <= start
@@ -88,7 +88,7 @@ class Recovering:
 
 
 def merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Neighbours of one revision as one; at most `SEGMENTS_MAX`: the earlier of two revisions is true of both."""
+    """Merges neighbours of the same revision; at most `SEGMENTS_MAX`: two segments merge at the earlier revision."""
     found: list[Segment] = []
     for segment in segments:
         if found and found[-1].revision == segment.revision:

@@ -1,9 +1,9 @@
-"""What a batch of revisions changes in the vault: the state before in, entries, sums, chain and position out. Pure.
+"""The effect of a batch of revisions on the vault: previous state in; entries, sums, chain and position out. Pure.
 
-One pass reads the events, one look-up finds all versions that the batch replaces, a second pass applies them: 100,000
-changes a second depend on it.
-A body says which version of its key it is, and since when the key is there: the entry that the vault has must be the
-one before; so the first change that does not fit is found where it is, and the vault stays as it was.
+One pass reads the events, one look-up finds all versions that the batch replaces, a second pass applies the events.
+This allows 100,000 changes per second. A body names the version of its key and its create revision, so the vault's
+entry must be the previous version. The first change that does not fit is therefore detected, and the vault stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from palisade.vault.errors import RESET, VaultDiverged, VaultGap
 from palisade.vault.position import VaultPosition
 
 Old = tuple[int, int, int]
-"""Of an entry: create revision, version, leaf. What is replaced may be large, and there may be much of it."""
+"""Of an entry: create revision, version, leaf. Entries may be large and many, so they are not kept whole."""
 Find = Callable[[Sequence[bytes]], dict[bytes, Old]]
-"""Stored keys to what is there, of those that are."""
+"""Returns the existing entries of stored keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What to write. `buckets`: whose sums have changed."""
+    """What to write. `buckets`: those whose sums change."""
 
     position: VaultPosition
     entries: dict[bytes, bytes | None]
@@ -35,7 +35,7 @@ class Projection:
 
 
 def project(revisions: Sequence[Revision], position: VaultPosition, sums: Sums, find: Find) -> Projection:
-    """Raises VaultGap (not LV + 1, LV + 2 ...), VaultDiverged. Changes nothing it was given."""
+    """Raises VaultGap (not LV + 1, LV + 2 ...), VaultDiverged. Does not change its arguments."""
     changes = _changes(revisions, position.revision)
     old = find([change[2] for change in changes if change[4] != 1])
     entries, chain, keys, after, buckets = _applied(changes, position, sums.copy(), old)
@@ -45,19 +45,20 @@ def project(revisions: Sequence[Revision], position: VaultPosition, sums: Sums, 
 
 
 _Change = tuple[int, bytes, bytes, int, int, bytes, bytes]
-"""Of one event: revision, body, stored key, create revision, version, key, the chain digest after it (empty: not said).
+"""Of one event: revision, body, stored key, create revision, version, key, the chain digest after it (empty: not
+given).
 
-A tuple: there are a hundred thousand a second.
+A tuple for speed: 100,000 per second.
 """
 
 
 def _changes(revisions: Sequence[Revision], before: int) -> list[_Change]:
-    """The events, each of them whole, of revisions without a gap."""
+    """The events of consecutive revisions, each verified to be well-formed."""
     found: list[_Change] = []
     add, unpack = found.append, HEADER.unpack_from
     for number, bodies, chain in revisions:
         if number != before + 1:
-            raise VaultGap(f"revision {number} does not follow revision {before}, which the vault is at")
+            raise VaultGap(f"revision {number} does not follow revision {before}, the revision of the vault")
         before = number
         if not bodies and number != FIRST_REVISION:
             raise VaultDiverged(f"revision {number} came without its events")
@@ -77,13 +78,13 @@ def _changes(revisions: Sequence[Revision], before: int) -> list[_Change]:
 
 
 def _not_whole(number: int, sub: int) -> VaultDiverged:
-    return VaultDiverged(f"event {sub} of revision {number} is not whole: ask for it again")
+    return VaultDiverged(f"event {sub} of revision {number} is malformed: request it again")
 
 
 def _applied(
     changes: Sequence[_Change], position: VaultPosition, sums: Sums, old: dict[bytes, Old]
 ) -> tuple[dict[bytes, bytes | None], int, int, Sums, set[int]]:
-    """Entries, chain, keys, `sums` as changed, and the buckets that have changed. One loop on plain variables."""
+    """Entries, chain, number of keys, the changed `sums` and buckets. One loop over plain variables, for speed."""
     entries: dict[bytes, bytes | None] = {}
     known: dict[bytes, Old | None] = {**old}
     buckets: set[int] = set()
@@ -111,8 +112,8 @@ def _applied(
         mark(bucket)
         if expected and expected != _packed(chain):
             raise VaultDiverged(
-                f"with revision {number} the vault has another chain digest than the cluster: they do not share "
-                f"their history up to there; {RESET}"
+                f"at revision {number} the chain digests of vault and cluster differ: they have different histories; "
+                f"{RESET}"
             )
     return entries, chain, keys, sums, buckets
 
@@ -128,6 +129,6 @@ def _packed(chain: int) -> bytes:
 
 def replaces_unknown(key: bytes, revision: int) -> VaultDiverged:
     return VaultDiverged(
-        f"revision {revision} replaces a version of the key {key[:64]!r} that the vault does not have: they do not "
-        f"share their history; {RESET}"
+        f"revision {revision} replaces a version of the key {key[:64]!r} that the vault does not have: vault and "
+        f"cluster have different histories; {RESET}"
     )

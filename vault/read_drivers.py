@@ -1,4 +1,4 @@
-"""Takes the steps of a fenced read (`read_policies.py`): in a thread that sleeps, or in a task that awaits."""
+"""Runs the steps of a fenced read (`read_policies.py`): in a thread that sleeps, or in a task that awaits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from palisade.vault.read_policies import Course, Fetch, Fetched, PolicyWait
 
 T = TypeVar("T")
 Ask = Callable[[], Any] | None
-"""Asks the cluster for what is read; None: there is no way."""
+"""Reads from the cluster; None: not possible."""
 Changed = Callable[[float], Awaitable[None]]
-"""Waits until the fence page, or LV, may be another, or for so many seconds."""
+"""Waits until the fence page or LV may have changed, or for the given seconds."""
 
 
 def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable[[float], None]) -> T:
-    """Raises what the course does; TypeError for an `ask` that has to be awaited."""
+    """Raises what the steps raise; TypeError for an asynchronous `ask`."""
     answer: Any = None
     while True:
         try:
@@ -33,7 +33,7 @@ def run(course: Course[T], ask: Ask, now_s: Callable[[], float], sleep: Callable
 
 
 async def run_async(course: Course[T], ask: Ask, now_s: Callable[[], float], changed: Changed | None = None) -> T:
-    """Raises what the course does. `changed` None: nobody tells, so it is looked again and again."""
+    """Raises what the steps raise. `changed` None: no notification, so the page is polled."""
     answer: Any = None
     while True:
         try:
@@ -58,7 +58,7 @@ def _asked(ask: Ask) -> Fetched:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
-        raise TypeError("the fetch of this reader has to be awaited: use get_async and its kin, or give another fetch")
+        raise TypeError("the fetch of this reader is asynchronous: use get_async etc., or pass a synchronous fetch")
     return Fetched(value)
 
 

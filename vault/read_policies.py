@@ -1,7 +1,7 @@
-"""A fenced read as a course of steps: look, wait for a release, then what the policy of the region says (F7). Pure.
+"""A fenced read as a sequence of steps: read, wait for a release, then apply the policy of the region (F7). Pure.
 
-The same course is taken by a thread that sleeps and by a task that awaits. What can't be answered from the vault is
-decided by the policy of its region: nothing that may be stale is ever an answer.
+A thread that sleeps and a task that awaits run the same steps. If the vault must not answer, the policy of the region
+decides: nothing possibly stale is ever an answer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from palisade.vault.regions import Policy, Region
 from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unreleased
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.0002, 0.002
-"""Between two looks at the fence page: a release takes a round trip or so."""
+"""The interval between two checks of the fence page: a release takes about one round trip."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyWait:
-    """Go on after so many seconds, or, where it is told that something has changed, then, and after `most` at the
-    latest; what comes back is the time then."""
+    """Continue after `seconds`, or, if changes are signalled, on a change, after `most` seconds at the latest. The
+    driver sends the current time."""
 
     seconds: float
     most: float
@@ -34,14 +34,14 @@ class PolicyWait:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Ask the cluster; what comes back is a Fetched."""
+    """Read from the cluster; the driver sends a Fetched."""
 
     start: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What the cluster said, or why it did not. `possible`: whether there was anybody to ask."""
+    """The cluster's answer, or the error. `possible`: whether the reader can reach the cluster at all."""
 
     value: Any = None
     error: Exception | None = None
@@ -50,7 +50,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The fence is: why."""
+    """The vault must not be trusted; `reason` is why."""
 
     reason: str
 
@@ -60,18 +60,18 @@ Look = Callable[[], T | Unreleased | Unreachable]
 
 
 class Reading(Protocol):
-    """What a course asks of its reader."""
+    """What the steps need from the reader."""
 
     def which(self) -> int:
-        """Another number for another vault in the same place."""
+        """A number that changes when the vault in this folder is replaced."""
         ...
 
     def released(self) -> int:
-        """RR, as the fence page says."""
+        """RR according to the fence page."""
         ...
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
-        """The region that all keys of the range are in; None: they may be in several."""
+        """The region of all keys of the range; None: there may be several."""
         ...
 
 
@@ -93,7 +93,9 @@ def read_one(reading: Reading, key: bytes, look: Look[ShownPage], now: float, wa
 def read_range(
     reading: Reading, start: bytes, end: bytes | None, look: Look[T], now: float, wait_s: float
 ) -> Course[T | Rows]:
-    """Of a range. A default is of one key: a range of SAFE_DEFAULT fails closed. Raises Fenced, Pending, Denied."""
+    """Of a range. A default is for one key, so a range in a SAFE_DEFAULT region fails closed. Raises Fenced, Pending,
+    Denied.
+    """
     outcome = yield from _settled(reading, look, now, wait_s)
     if not isinstance(outcome, Unreleased | Unreachable):
         return outcome
@@ -103,13 +105,13 @@ def read_range(
 
 
 def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) -> Course[int]:
-    """Until LV is there. Raises NotReached."""
+    """Until LV reaches `revision`. Raises NotReached."""
     until, pause = now + timeout_s, PAUSE_S_FIRST
     while (there := lv()) < revision:
         if now >= until:
             raise NotReached(
-                f"the vault is at revision {there}, and was to be at {revision} within {timeout_s} s: wait longer, "
-                "or look whether its node runs (palisade status)"
+                f"the vault is at revision {there} and did not reach {revision} within {timeout_s} s: wait longer, or "
+                "check that its node runs (palisade status)"
             )
         now = yield PolicyWait(min(pause, until - now), until - now)
         pause = min(pause * 2, PAUSE_S_MAX)
@@ -117,7 +119,7 @@ def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) ->
 
 
 def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Course[T | Unreleased | Unreachable]:
-    """What is found, once it is released; or what it would have been, when the wait is over."""
+    """The result once it is released; or the last obstacle when the wait is over."""
     until, pause = now + wait_s, PAUSE_S_FIRST
     vault, outcome = reading.which(), look()
     while isinstance(outcome, Unreleased):
@@ -143,16 +145,14 @@ def _refusal(what: str, outcome: Unreleased | Unreachable, wait_s: float, more: 
 
 
 def _fetched(start: bytes, rule: Region | None, refused: Callable[..., ReadRefused]) -> Course[Any]:
-    """`refused` makes what is raised. No frame keeps it in a name: it would be in a cycle with its own traceback, and
-    with it whatever the frames of its caller hold, until the interpreter looks for cycles."""
+    """`refused` creates the error to raise. No frame keeps the error in a variable: the error and its traceback would
+    form a cycle, which keeps everything in the caller's frames alive until the next garbage collection."""
     if rule is None or rule.policy not in (Policy.REFETCH, Policy.DENY):
         raise refused()
     fetched: Fetched = yield Fetch(start)
     if fetched.possible and fetched.error is None:
         return fetched.value
-    why = f"asking the cluster failed: {fetched.error}" if fetched.possible else "this reader has no way to ask"
+    why = f"reading from the cluster failed: {fetched.error}" if fetched.possible else "this reader has no fetch"
     if rule.policy is Policy.DENY:
-        raise Denied(
-            f"{refused()}; {why}. The region {rule.name} says: where that is so, the answer is no"
-        ) from fetched.error
+        raise Denied(f"{refused()}; {why}. The policy of the region {rule.name} denies such reads") from fetched.error
     raise refused(more=f"; {why}") from fetched.error

@@ -1,14 +1,14 @@
-"""Fenced, linearizable reads of a vault from any process of the machine: no socket, no node asked (issue 4, N6, F7).
+"""Fenced, linearizable reads of a vault from any process of the machine, without socket or node (issue 4, N6, F7).
 
-What is guaranteed: a read of a key in a strict region returns what a linearizable read of the cluster could have
-returned at some moment between its call and its return; or it raises. Why that holds: the node's lease is bound to a
-revision, and STAGED is answered only when the change is marked in LMDB and the fence page has another sequence
-(`palisade/fencing/DESIGN.md`). A read takes a snapshot, and looks at the page
-behind it. If page and clock say that the lease was valid then, and the sequence is that of the copy which was verified
-before, the fence was up for all the time between, so the snapshot had every change that anybody could have been told
-of, as a row or as a mark. Nothing is looked at twice which did not change: one look is both "before" and "after".
+Guarantee: a read of a key in a strict region returns what a linearizable read of the cluster could have returned at
+some moment between its call and its return; or it raises. Reason: the node's lease is bound to a revision, and the node
+sends STAGED only after the change is marked in LMDB and the fence page has a new sequence
+(`palisade/fencing/DESIGN.md`). A read takes a snapshot, then checks the page. If page and clock show a valid lease, and
+the sequence equals that of the copy verified before, the fence was up for the whole time between. So the snapshot has
+every change that may have been acknowledged, as a row or as a mark. A page that has not changed is checked once: the
+same check is "before" and "after".
 
-Each read takes a snapshot and releases it, so an idle reader pins no page. Keeping it would save a tenth of a read.
+Each read takes and releases its own snapshot, so an idle reader pins no page. Keeping it would save a tenth of a read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from zlib import crc32
 from xxhash import xxh3_64_digest
 
 from palisade.base.checksums import CHECKSUM_BYTES
+from palisade.base.content import Content, as_bytes, bounds
 from palisade.base.long_keys import PREFIX_BYTES
 from palisade.vault.change import HEADER_BYTES, Item, item_of
 from palisade.vault.errors import VaultUnusable
 from palisade.vault.fence_file import CLOCK
-from palisade.vault.fence_page import COPY_BYTES, NO_FENCE, SEQUENCE_WORD, Fence, TornPage, unpack_fence
+from palisade.vault.fence_page import NO_FENCE, SEQUENCE_WORD, Fence
 from palisade.vault.read_drivers import Changed, run, run_async
 from palisade.vault.read_policies import Course, Unreachable, reach, read_one, read_range
-from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork
+from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork, copy_of_fence
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Region, Regions, prefix_end
 from palisade.vault.snapshot_reads import (
@@ -54,35 +55,34 @@ from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 T = TypeVar("T")
-COPIES, LOOKS = 1000, 100
-"""How often the page is copied while it is written, and how often it may change while a key is looked up."""
+LOOKS = 100
+"""Maximum changes of the page during one look-up."""
 WAIT_S = 1.0
 SLICE_ROWS = 500
-"""Of a range that a task reads: then others have a turn."""
+"""Rows of a range that a task reads before it yields to others."""
 _SEED = CHECKSUMS.seed_of(VaultTable.ENTRY)
 _CONTENT, _CHECKSUM = slice(None, -CHECKSUM_BYTES), slice(-CHECKSUM_BYTES, None)
 
 
 class VaultReader:
-    """Of the vault in `path`, the folder `vault` in a node's data folder; of a process under the same user.
+    """Reads the vault in `path`, the folder `vault` in a node's data folder; from a process of the same user.
 
-    `fetch(key)` asks the cluster for a key, linearizably, and answers with an Item or None, or with Rows of that key,
-    which say as of which revision; `fetch_range(start, end, limit)` answers with Rows: for the regions whose policy is
-    to ask. For the async calls both may be coroutine functions.
-    `wait_s`: how long a read waits for the release of a change, in seconds.
+    `fetch(key)` reads a key from the cluster, linearizably, and returns an Item or None, or Rows of that key, which
+    contain the revision; `fetch_range(start, end, limit)` returns Rows. Both are used if the policy of the region is to
+    read from the cluster. For the async calls both may be coroutine functions. `wait_s`: how long a read waits for the
+    release of a change.
 
     Raises VaultForeign (no vault there), VaultUnusable (no node of this version has started there yet; no permission),
-    VaultNewer, VaultDamaged. Threads may share a reader. Processes must not: behind a fork it is of no use in the
-    child.
+    VaultNewer, VaultDamaged. Threads may share a reader. Processes must not: after a fork it is unusable in the child.
     """
 
     _hot: tuple[int, int, memoryview, Callable[[], Any], Any, Any, Callable[[], int]]
-    """For `get`: sequence and deadline of the verified page (0: not to be trusted), the page in words, how to begin a
-    transaction, the entries, the pending rows (None: there are none), the clock. Replaced as a whole."""
+    """For `get`: sequence and deadline of the verified page (0: not trusted), the page in words, the function that
+    begins a transaction, the entries, the pending rows (None: there are none), the clock. Replaced as a whole."""
     _errors: tuple[type[Exception], ...]
     _shown_to: int
-    """Up to where every strict change is shown by a snapshot that is taken while the page is as it was verified. Set
-    before `_hot`, and read before the page is looked at: so it is never of a later page."""
+    """The revision up to which a snapshot shows every strict change while the page is unchanged. Set before `_hot`, and
+    read before the page is checked, so it is never of a later page."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class VaultReader:
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> VaultReader:
-        """Of the vault that this process has open itself, by the same rules; to be closed before the vault.
+        """Reads the vault that this process has open itself, by the same rules; close it before the vault.
 
-        `changed`: how a task waits until whoever writes the fence page has changed it; without it the page is looked
-        at again and again. `clock_ns`, `sleep`: those of a simulation.
+        `changed`: waits until the writer of the fence page has changed it; without it the page is polled. `clock_ns`,
+        `sleep`: those of a simulation.
         """
         reader = cls.__new__(cls)
         reader._fetch, reader._fetch_range = fetch, fetch_range
@@ -136,11 +136,11 @@ class VaultReader:
 
     # Reads
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key; None: there is no such key.
+    def get(self, key: Content) -> bytes | None:
+        """The value of a key (bytes or text); None if it does not exist.
 
-        Linearizable in a strict region; in an eventual one of a moment at which the vault was trusted. Raises Fenced
-        and Pending (try again), Denied (take it for a no), each as the policy of the region says; VaultDamaged.
+        Linearizable in a strict region; in an eventual region the value at a moment when the vault was trusted. Raises
+        Fenced and Pending (retry), Denied (treat as denial), according to the policy of the region; VaultDamaged.
         """
         sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
         key_bytes = len(key)
@@ -153,24 +153,26 @@ class VaultReader:
                     if sealed is None:
                         return None
                     entry: bytes = sealed[_CONTENT]
-                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:
+                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:  # type: ignore[arg-type]
                         return entry[HEADER_BYTES + key_bytes :]
             except self._errors:
                 pass
-            snapshot = None  # Whatever comes next may take long, or be an error that somebody keeps with this frame.
+            except TypeError:
+                key = as_bytes(key)
+            snapshot = None  # The next call may take long, or raise an error that keeps this frame.
         item = self.get_item(key)
         return None if item is None else item.value
 
-    def get_item(self, key: bytes) -> Item | None:
-        """As `get`, with the revisions of the key. A safe default has revisions of 0. Raises as `get`."""
+    def get_item(self, key: Content) -> Item | None:
+        """As `get`, with the revisions of the key. A safe default has revisions 0. Raises as `get`."""
         return self.read(key).item
 
-    def read(self, key: bytes) -> ShownPage:
-        """As `get_item`; says also as of which revision that is, and whose word it is. Raises as `get`."""
-        return run(self._one(key), self._ask_one(key), self._now_s, self._sleep)
+    def read(self, key: Content) -> ShownPage:
+        """As `get_item`, with the revision and the origin of the answer. Raises as `get`."""
+        return run(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._sleep)
 
     def at_once(self, key: bytes) -> ShownPage | None:
-        """As `read` where that takes no waiting and no policy, else None: then `read`. Raises VaultDamaged."""
+        """As `read` if it needs neither waiting nor a policy, else None: then call `read`. Raises VaultDamaged."""
         shown_to = self._shown_to
         sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
         if deadline_ns and len(key) <= PREFIX_BYTES:
@@ -191,29 +193,31 @@ class VaultReader:
         return found if isinstance(found, ShownPage) else None
 
     def state(self) -> object | None:
-        """While it is the same object, `at_once` shows the same rows; None: look at `fence` first, or it is fenced."""
+        """While it is the same object, `at_once` shows the same rows; None: check `fence` first, or it is fenced."""
         hot = self._hot
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
-    def range(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
+    def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
 
-        `Rows.revision`: for strict keys all up to it is shown and nothing behind it. Raises as `get`; a range in
-        several regions, or in one whose policy is a default, fails closed.
+        `Rows.revision`: the strict keys are exactly as of it. Raises as `get`; a range in several regions, or in a
+        region whose policy is a default, fails closed.
         """
-        return run(self._many(start, end, limit), self._ask_many(start, end, limit), self._now_s, self._sleep)
+        low, high = bounds(start, end)
+        return run(self._many(low, high, limit), self._ask_many(low, high, limit), self._now_s, self._sleep)
 
-    def prefix(self, prefix: bytes, limit: int = 0) -> Rows:
-        """Every key that begins so. As `range`."""
+    def prefix(self, prefix: Content, limit: int = 0) -> Rows:
+        """Every key with the prefix. As `range`."""
+        prefix = as_bytes(prefix)
         return self.range(prefix, prefix_end(prefix), limit)
 
-    def iterate(self, start: bytes, end: bytes | None = None) -> Iterator[Item]:
+    def iterate(self, start: Content, end: Content | None = None) -> Iterator[Item]:
         """As `range`, for more than fits into memory: one snapshot is held until the iterator ends or is closed.
 
-        Meanwhile the vault grows with every change: come to the end, or close it.
+        Meanwhile the vault file grows with every change: exhaust the iterator or close it.
         """
 
-        opened = run(self._opening(start, end), None, self._now_s, self._sleep)
+        opened = run(self._opening(*bounds(start, end)), None, self._now_s, self._sleep)
         return self._going_on(opened.items)
 
     def _going_on(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -223,30 +227,32 @@ class VaultReader:
             self._require_source().mend(error)
 
     def wait_for(self, revision: int, timeout_s: float) -> int:
-        """Until the vault has applied the revision: LV. For keys of eventual regions, which are answered before that.
+        """Wait until the vault has applied the revision; returns LV. For keys of eventual regions, acknowledged before
+        that.
 
-        A strict change needs no waiting: no read behind its answer misses it. Raises NotReached.
+        A strict change needs no waiting: every read after its acknowledgement includes it. Raises NotReached.
         """
         return run(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s, self._sleep)
 
-    # The same in a task
+    # The same in a task.
 
-    async def get_async(self, key: bytes) -> bytes | None:
-        """As `get`: the task waits where that would sleep."""
+    async def get_async(self, key: Content) -> bytes | None:
+        """As `get`: the task awaits where `get` sleeps."""
         item = await self.get_item_async(key)
         return None if item is None else item.value
 
-    async def get_item_async(self, key: bytes) -> Item | None:
+    async def get_item_async(self, key: Content) -> Item | None:
         """As `get_item`."""
         return (await self.read_async(key)).item
 
-    async def read_async(self, key: bytes) -> ShownPage:
+    async def read_async(self, key: Content) -> ShownPage:
         """As `read`."""
-        return await run_async(self._one(key), self._ask_one(key), self._now_s, self._changed)
+        return await run_async(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._changed)
 
-    async def range_async(self, start: bytes, end: bytes | None = None, limit: int = 0) -> Rows:
-        """As `range`; others have a turn while it goes on, and it is of one revision all the same."""
-        course, ask = self._opening(start, end), self._ask_many(start, end, limit)
+    async def range_async(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
+        """As `range`; yields to other tasks in between, and is of one revision all the same."""
+        low, high = bounds(start, end)
+        course, ask = self._opening(low, high), self._ask_many(low, high, limit)
         opened = await run_async(course, ask, self._now_s, self._changed)
         if isinstance(opened, Rows):
             return opened
@@ -258,8 +264,9 @@ class VaultReader:
             await asyncio.sleep(0)
         return limited(opened, found, limit)
 
-    async def prefix_async(self, prefix: bytes, limit: int = 0) -> Rows:
+    async def prefix_async(self, prefix: Content, limit: int = 0) -> Rows:
         """As `prefix`."""
+        prefix = as_bytes(prefix)
         return await self.range_async(prefix, prefix_end(prefix), limit)
 
     async def wait_for_async(self, revision: int, timeout_s: float) -> int:
@@ -267,23 +274,23 @@ class VaultReader:
         course = reach(revision, self._lv, self._now_s(), timeout_s)
         return await run_async(course, None, self._now_s, self._changed)
 
-    # About it
+    # State of the vault
 
     @property
     def fence(self) -> Fence:
-        """What the fence page says now; whether that is to be trusted, `Fence.serves` tells."""
+        """The current content of the fence page; `Fence.serves` states whether to trust the vault."""
         with self._turn:
             self._verified()
             return self._fence
 
     def region_of(self, key: bytes) -> Region:
-        """The region that the key is in, as the vault knows it."""
+        """The region of the key, according to the vault."""
         return self._regions().region_of(key)
 
     def close(self) -> None:
         with self._turn:
             source, self._source = self._source, None
-            self._gone = "the reader is closed: make another one"
+            self._gone = "the reader is closed: create another one"
             if source is not None:
                 self._hot = (self._hot[0], 0, *self._hot[2:])
                 source.close()
@@ -294,15 +301,12 @@ class VaultReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # How
+    # Implementation
 
-    def _one(self, key: Any) -> Course[ShownPage]:
-        if isinstance(key, bytearray | memoryview):
-            key = bytes(key)
-        if not isinstance(key, bytes):
-            raise TypeError(f"a key is bytes, not {type(key).__name__}: encode it")
+    def _one(self, given: Content) -> Course[ShownPage]:
+        key = as_bytes(given)
         if not key:
-            raise ValueError("a key has at least one byte")
+            raise ValueError("a key must have at least one byte")
         return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
 
     def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
@@ -341,20 +345,20 @@ class VaultReader:
         return Unreleased(opened.needs, found) if opened.needs else found
 
     def which(self) -> int:
-        """Another number for another vault in the same place."""
+        """A number that changes when the vault in this folder is replaced."""
         with self._turn:
             return self._require_source().opened
 
     def released(self) -> int:
-        """RR, as the fence page says."""
+        """RR according to the fence page."""
         return self.fence.released
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
-        """The region that all keys of a range are in, as the vault knows it; None: they may be in several."""
+        """The region of all keys of a range, according to the vault; None: there may be several."""
         return self._regions().covering(start, end)
 
     def _look(self, read: Callable[[VaultSnapshot, int], T]) -> T | Unreachable:
-        """What `read` finds in a snapshot of which it is known that it was to be trusted when it was taken."""
+        """The result of `read` for a snapshot that was to be trusted when it was taken."""
         for _ in range(LOOKS):
             with self._turn:
                 fence = self._verified()
@@ -371,11 +375,11 @@ class VaultReader:
         return Unreachable("its fence page changes faster than it can be read")
 
     def _verified(self) -> Fence | Unreachable:
-        """The page as it is now, if it says that the vault may be trusted."""
+        """The current page, if the vault may be trusted according to it."""
         source = self._require_source()
         fence = self._fence
         if source.words[SEQUENCE_WORD] != fence.sequence:
-            copied = _copy(source)
+            copied = copy_of_fence(source)
             if copied is None:
                 return Unreachable("its fence page is torn: the node died while it wrote it")
             fence = self._fence = copied
@@ -389,7 +393,7 @@ class VaultReader:
         return Unreachable(fence.refusal(now_ns, source.boot))
 
     def _trust(self, fence: Fence, source: ReaderSource) -> None:
-        """What `get` needs. While nothing is pending it need not look for rows."""
+        """Prepare `get`. While nothing is pending it need not look for rows."""
         deadline_ns = fence.deadline_ns if fence.serves(0, source.boot) else 0
         entries, marks = source.tables[VaultTable.ENTRY], source.tables[VaultTable.PENDING] if fence.pending else None
         self._errors = (*source.errors, ValueError)
@@ -397,7 +401,7 @@ class VaultReader:
         self._hot = (fence.sequence, deadline_ns, source.words, source.begin, entries, marks, self._clock_ns)
 
     def _regions(self) -> Regions:
-        """Whether or not the vault may be trusted: a region of before has a policy that was safe before."""
+        """Whether or not the vault may be trusted: an outdated region has a policy that was safe before."""
         with self._turn:
             source = self._require_source()
             try:
@@ -424,19 +428,9 @@ class VaultReader:
 
     def _forked(self) -> None:
         self._source = None
-        self._gone = "this reader was made before the process was forked: make it behind that, or spawn the process"
+        self._gone = "this reader was created before the process forked: create it after the fork, or spawn the process"
         self._turn = threading.RLock()
         self._hot = (self._hot[0], 0, *self._hot[2:])
-
-
-def _copy(source: ReaderSource) -> Fence | None:
-    """None: no copy is whole. Raises VaultForeign, VaultNewer."""
-    for _ in range(COPIES):
-        try:
-            return unpack_fence(bytes(source.page[:COPY_BYTES]))
-        except TornPage:
-            continue
-    return None
 
 
 _readers: WeakSet[VaultReader] = WeakSet()

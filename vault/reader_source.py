@@ -1,7 +1,7 @@
-"""What a reader reads from: a vault that another process has open, or the vault of this very process.
+"""The source of a reader: a vault that another process has open, or the vault of this process.
 
 LMDB must not be opened twice in one process: readers of one folder share an environment, which is closed with the last
-of them. It must not be used behind a fork either: the child would take part in the snapshots of its parent.
+of them. It must not be used after a fork either: the child would share the snapshots of its parent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import lmdb
 from palisade.vault.directory import DATA
 from palisade.vault.errors import VaultDamaged, VaultError, VaultUnusable
 from palisade.vault.fence_file import FENCE_FILE, boot_mark, map_fence, which_file
+from palisade.vault.fence_page import COPY_BYTES, Fence, TornPage, unpack_fence
 from palisade.vault.lmdb_tables import READERS_MAX, LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.snapshot_reads import Transaction
@@ -25,16 +26,18 @@ from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 
 MAP_BYTES = 1 << 40
-"""Address space of a reader: so large that the vault does not grow out of it."""
+"""Address space of a reader: large enough that the vault does not outgrow it."""
 OPENINGS = 10
-"""The heads of a file that is being written may be looked at in the middle of two commits."""
+"""Attempts to open: the heads of a file that is being written may be read between two commits."""
+COPIES = 1000
+"""How often a torn fence page is read again."""
 
 
 class ReaderSource(Protocol):
-    """`begin` starts a transaction on the newest snapshot; `page` is the fence page, `words` the same by 8 bytes."""
+    """`begin` starts a transaction on the newest snapshot; `page` is the fence page, `words` its 8-byte words."""
 
     opened: int
-    """How many vaults it has opened, one in place of the other."""
+    """How many vaults it has opened, each replacing the previous one."""
     begin: Callable[[], Transaction]
     tables: list[Any]
     page: bytearray | mmap
@@ -45,18 +48,18 @@ class ReaderSource(Protocol):
     def name(self) -> str: ...
 
     def mend(self, error: Exception) -> None:
-        """Make the next try better than the one that ended so. Raises VaultError if there is no help."""
+        """Repair the cause of a failed attempt, if possible. Raises VaultError otherwise."""
         ...
 
     def replaced(self) -> bool:
-        """Whether there is another vault now where this one was; then that is the source from now on."""
+        """Whether the vault was replaced by another one; if so, that one is the source from now on."""
         ...
 
     def close(self) -> None: ...
 
 
 class FileSource:
-    """The vault in a folder. Raises VaultForeign (there is none), VaultUnusable, VaultNewer, VaultDamaged."""
+    """The vault in a folder. Raises VaultForeign (no vault), VaultUnusable, VaultNewer, VaultDamaged."""
 
     errors: tuple[type[Exception], ...] = (lmdb.Error,)
 
@@ -104,12 +107,12 @@ class FileSource:
 
 
 class OwnSource:
-    """The vault that this process has open: nothing is opened again."""
+    """The vault that this process has open: it is not opened again."""
 
     def __init__(self, vault: Vault) -> None:
         backend, page = vault.backend, vault.page
         if page is None:
-            raise VaultUnusable("this vault has no fence page: open it with open_vault, or give it one")
+            raise VaultUnusable("this vault has no fence page: open it with open_vault, or pass one")
         self._backend = backend
         self.boot = page.fence.boot
         self.opened = 1
@@ -123,7 +126,7 @@ class OwnSource:
             self.page = page.buffer
             self.begin, self.tables = backend.begin, list(VaultTable)
         else:
-            raise VaultUnusable("this vault is neither in LMDB nor in memory: its reader can't be made")
+            raise VaultUnusable("this vault is neither in LMDB nor in memory: no reader can be created")
         self.words = memoryview(self.page).cast("Q")
 
     def name(self) -> str:
@@ -144,7 +147,7 @@ class OwnSource:
 
 
 def _mend(backend: LmdbBackend, error: Exception) -> None:
-    """The map has grown elsewhere, or slots of readers are left over: then the next try may do."""
+    """The map was outgrown, or slots of dead readers are left: then another attempt may succeed."""
     try:
         if isinstance(error, lmdb.MapResizedError):
             backend.env.set_mapsize(0)
@@ -152,8 +155,8 @@ def _mend(backend: LmdbBackend, error: Exception) -> None:
             raise backend.failure(error) from error
         elif not backend.env.reader_check():
             raise VaultUnusable(
-                f"the vault in {backend.directory.path} has {READERS_MAX} reads under way, as many as it takes: "
-                "finish some of them (an iterator counts until it ends), or try again"
+                f"the vault in {backend.directory.path} has {READERS_MAX} reads in progress, its maximum: finish some "
+                "of them (an iterator counts until it ends), or try again"
             ) from error
     except lmdb.Error as failed:
         raise backend.failure(failed) from failed
@@ -207,5 +210,15 @@ def _let_go(shared: _Shared, words: memoryview, page: mmap) -> None:
 
 
 def at_fork(call: Callable[[], None]) -> None:
-    """Called in each child that this process forks."""
+    """Register a function to be called in each forked child."""
     os.register_at_fork(after_in_child=call)
+
+
+def copy_of_fence(source: ReaderSource) -> Fence | None:
+    """The fence page; None if every copy was torn. Raises VaultForeign, VaultNewer."""
+    for _ in range(COPIES):
+        try:
+            return unpack_fence(bytes(source.page[:COPY_BYTES]))
+        except TornPage:
+            continue
+    return None

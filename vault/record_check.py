@@ -1,4 +1,4 @@
-"""The checksums of the vault's rows, and the error of a row that fails its own. Pure."""
+"""The checksums of the vault's rows, and the error for a mismatch. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from palisade.vault.tables import VaultTable
 
 
 def _damaged(table: int, key: bytes) -> VaultDamaged:
-    return VaultDamaged(
-        f"the vault's value of {key[:64]!r} in table {VaultTable(table).name} is not what was written: {RESET}"
-    )
+    return VaultDamaged(f"the vault's value of {key[:64]!r} in table {VaultTable(table).name} is damaged: {RESET}")
 
 
 CHECKSUMS = RowChecksums(b"vault", VaultTable, _damaged)

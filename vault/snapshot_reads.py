@@ -1,12 +1,13 @@
-"""What a snapshot of the vault shows, RR being known: the rules of fenced reads, of one moment. Pure.
+"""What a snapshot of the vault shows for a given RR: the rules of fenced reads at one moment. Pure.
 
-A key with a row above RR is pending: nobody may show what it was before, since others may show the change any moment,
-and nobody may show the change. With a row above LV and not above RR the row is the value: it is released and not
-applied yet. Else the entry is: it has everything up to LV. So all strict keys are shown as of the later of LV and RR.
+A key with a row above RR is pending: the old value must not be served, because other nodes may serve the change at any
+moment, and the change must not be served yet. If a row is above LV and not above RR, the row is the value: it is
+released and not applied yet. Otherwise the entry is the value: it includes everything up to LV. So all strict keys are
+shown as of the later of LV and RR.
 
-Whoever found a key pending gets the change itself, as soon as RR has come to it: at the moment of the snapshot nothing
-later was released (it was not even staged here), so there was a moment, then or at the release, at which the change was
-the latest one. So a key that is written all the time is read all the same.
+A reader that found a key pending returns exactly that change once RR reaches it. At the moment of the snapshot nothing
+later was released (it was not even staged here), so at that moment or at the release the change was the latest one. So
+a key under constant writes remains readable.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ POSITION = b"position"
 
 
 class Transaction(Protocol):
-    """What is used of a read transaction of LMDB; `db` is a handle."""
+    """The used part of an LMDB read transaction; `db` is a handle."""
 
     def get(self, key: bytes, default: None, db: Any) -> bytes | None: ...
 
@@ -37,18 +38,18 @@ class Transaction(Protocol):
 
 
 class ReadOrigin(enum.StrEnum):
-    """Who says what a read shows."""
+    """The source of an answer."""
 
     VAULT = "vault"
     QUORUM = "quorum"
-    """The cluster was asked, as the policy of the region says."""
+    """The cluster was read, according to the policy of the region."""
     DEFAULT = "default"
-    """The default of the region: nobody knows what the key is."""
+    """The default of the region; the current value is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPage:
-    """What a key is (None: there is no such key). Every strict change up to `revision` is shown; 0: nobody knows."""
+    """The value of a key (None: no such key). Every strict change up to `revision` is included; 0: unknown."""
 
     item: Item | None
     revision: int
@@ -57,7 +58,7 @@ class ShownPage:
 
 @dataclass(frozen=True, slots=True)
 class Unreleased:
-    """`found` is the answer once RR has come to the revision."""
+    """`found` is the answer once RR reaches the revision."""
 
     revision: int
     found: Any
@@ -65,7 +66,7 @@ class Unreleased:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A range, in the order of their keys, as of `revision`. `more`: there are others behind the limit."""
+    """A range, in key order, as of `revision`. `more`: the limit cut off further keys."""
 
     revision: int
     items: tuple[Item, ...]
@@ -80,7 +81,7 @@ class Rows:
 
 
 class VaultSnapshot:
-    """One read transaction. `tables`: handles by number, None for a table that is not there. Raises VaultDamaged."""
+    """One read transaction. `tables`: handles by number, None for a missing table. Raises VaultDamaged."""
 
     def __init__(self, transaction: Transaction, tables: list[Any]) -> None:
         self._transaction = transaction
@@ -126,7 +127,7 @@ def look_up(snapshot: VaultSnapshot, key: bytes, released: int) -> Item | Unrele
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A range at a revision; its items come as they are asked for. To be shown once RR is at `needs` (0: now)."""
+    """A range at a revision, read lazily. It may be returned once RR is at `needs` (0: now)."""
 
     revision: int
     items: Iterator[Item]
@@ -159,13 +160,13 @@ def collect(opened: Opened, limit: int) -> Rows:
 
 
 def limited(opened: Opened, found: list[Item], limit: int) -> Rows:
-    """`found`: all of it, or one more than the limit."""
+    """`found`: all items, or one more than the limit."""
     more = bool(limit) and len(found) > limit
     return Rows(opened.revision, tuple(found[:limit] if more else found), more)
 
 
 def merged(entries: Iterator[tuple[bytes, bytes]], changed: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
-    """The entries, with those of `changed` in their place (None: it is gone), in the order of the stored keys."""
+    """The entries, replaced by those of `changed` (None: deleted), in the order of the stored keys."""
     waiting = sorted(changed.items(), reverse=True)
     for stored, entry in entries:
         while waiting and waiting[-1][0] < stored:
@@ -185,7 +186,7 @@ def _present(row: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def regions_of(snapshot: VaultSnapshot) -> Regions:
-    """As the vault has them: those of LV, and the staged ones in their place."""
+    """The regions in the vault: those of LV, replaced by staged ones."""
     rows = dict(snapshot.scan(VaultTable.ENTRY, REGIONS_PREFIX, REGIONS_END))
     for stored, row in snapshot.scan(VaultTable.PENDING, REGIONS_PREFIX, REGIONS_END):
         body = body_of(row)

@@ -1,9 +1,9 @@
-"""How two sides find out which keys only one of them has, when those are few. Pure.
+"""Finds the keys that only one of two sides has, if they are few. Pure.
 
-A *span* is a stretch of keys with up to 32 keys that are live, and says how many these are and the sum of their hashes.
-Who has all of them and some more knows how many more, and, of one or two, which: what is too much in the sum tells. So
-nothing is said of single keys, and a span without a difference is passed over by counting. What is found this way is
-no proof; the sum of the bucket is (`palisade/base/digest.py`).
+A *span* is a key range with up to 32 live keys, described by their number and the sum of their hashes. A side that has
+all of them and some more computes how many more, and for one or two also which, from the surplus of the sum. So no
+single keys are sent, and a span without a difference is skipped by counting. The result is not proof; the sum of the
+bucket is (`palisade/base/digest.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER = Struct(">IHH")
 
 
 class Span(NamedTuple):
-    """From where the one before has ended up to `end`; empty: to the last key there is."""
+    """From the end of the previous span up to `end`; empty: to the last key."""
 
     end: bytes
     keys: int
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 def pack_spans(keys: Sequence[bytes], until: bytes | None) -> bytes:
-    """Of live keys, in order, and all there are up to `until` (None: to the last key)."""
+    """Of live keys, in order, complete up to `until` (None: to the last key)."""
     hashes = list(map(crc32, keys))
     ends = [*keys[KEYS_PER_SPAN::KEYS_PER_SPAN], until or b""]
     parts = []
@@ -40,7 +40,7 @@ def pack_spans(keys: Sequence[bytes], until: bytes | None) -> bytes:
 
 
 def unpack_spans(payload: bytes) -> list[Span]:
-    """Raises ValueError for what is no sequence of spans."""
+    """Raises ValueError if the payload is not a sequence of spans."""
     spans, at, size, unpack = [], 0, len(payload), HEADER.unpack_from
     while at < size:
         if at + HEADER.size > size:
@@ -54,12 +54,12 @@ def unpack_spans(payload: bytes) -> list[Span]:
 
 
 def last_in(own: Sequence[bytes], first: int, span: Span) -> int:
-    """Where the keys of the span end in `own`, which is in order; they begin at `first`."""
+    """The index in `own`, which is ordered, where the keys of the span end; they begin at `first`."""
     return bisect_left(own, span.end, first) if span.end else len(own)
 
 
 def surplus(own: Sequence[bytes], span: Span) -> list[bytes] | None:
-    """Which of its own keys of this span the other side does not have; None: the span does not tell."""
+    """Which of its own keys in this span the other side does not have; None: cannot be determined."""
     more = len(own) - span.keys
     if more == 0:
         return []
@@ -77,7 +77,7 @@ def surplus(own: Sequence[bytes], span: Span) -> list[bytes] | None:
 
 
 def _pairs(hashes: Sequence[int], wanted: int) -> list[tuple[int, int]]:
-    """Every two whose sum it is."""
+    """All pairs with this sum."""
     known: dict[int, list[int]] = {}
     found = []
     for number, each in enumerate(hashes):

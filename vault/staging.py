@@ -1,8 +1,8 @@
-"""What a vault knows of changes before they may be shown: stage, release, and what is strict meanwhile (F3, F5).
+"""Changes that a vault knows before they may be served: stage, release, and the strict keys meanwhile (F3, F5).
 
-`stage` returns when the rows are committed and the fence page says so: only then may STAGED be answered. Nothing of it
-is synced: after a loss of power the node is fenced, and is told again. A row goes in the commit that moves LV over it
-once its revision is released too, so no reader ever finds neither the row nor what it announced.
+`stage` returns when the rows are committed and the fence page is updated: only then may STAGED be sent. Nothing of it
+is synced: after a power failure the node is fenced, and receives the rows again. A row is removed in the commit that
+moves LV past it, once its revision is released. So no reader misses both the row and its change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class VaultStaging:
         self._page = page
         self._lv = lv
         self.released = 0
-        """RR as known here: a fact once true."""
+        """RR as known here; it stays true."""
         rows = list(backend.scan(VaultTable.PENDING, b"", None))
         self.pending = PendingKeys((stored, revision_of(packed)) for stored, packed in rows)
         self._region_changes: list[Row] = []
@@ -40,14 +40,14 @@ class VaultStaging:
     # Stage and release
 
     def stage(self, rows: Sequence[Row], *, anew: bool = False) -> list[Row]:
-        """Mark their keys pending, in one commit. `anew`: in place of all that was pending. Those of them that change
+        """Mark their keys pending, in one commit. `anew`: replaces all pending rows. Returns the rows that change
         regions.
 
-        Raises VaultDiverged (a row is not whole), VaultUnusable: then nothing has changed; RuntimeError while a leap is
-        under way (`after_leap`).
+        Raises VaultDiverged (malformed row), VaultUnusable: then nothing has changed; RuntimeError while a leap is in
+        progress (`after_leap`).
         """
         if self._leaping:
-            raise RuntimeError("a leap is under way, and LMDB has one writer: stage after it (after_leap)")
+            raise RuntimeError("a leap is in progress, and LMDB has one writer: stage after it (after_leap)")
         check_staged(rows)
         known = PendingKeys() if anew else self.pending
         new = known.newer(rows, min(self._lv, self.released))
@@ -61,7 +61,7 @@ class VaultStaging:
         return changes
 
     def release(self, revision: int) -> None:
-        """Every strict revision up to it is released; the page says so. An earlier one than known changes nothing."""
+        """Every strict revision up to `revision` is released; updates the page. A lower revision changes nothing."""
         if revision > self.released:
             self.released = revision
             if self._page is not None:
@@ -70,9 +70,9 @@ class VaultStaging:
     # The commit that moves LV
 
     def superseded(self, lv: int) -> dict[bytes, None]:
-        """The rows that the commit which moves LV there has to take away.
+        """The rows to remove in the commit that moves LV to `lv`.
 
-        Raises VaultUngated if it would show readers what is not released.
+        Raises VaultUngated if that commit would show readers an unreleased change.
         """
         ahead = self.pending.first_after(max(self._lv, self.released))
         served = self._page is not None and self._page.fence.state is FenceState.ACTIVE
@@ -84,7 +84,7 @@ class VaultStaging:
         return dict.fromkeys(self.pending.upto(min(lv, self.released)))
 
     def moved(self, lv: int, superseded: dict[bytes, None]) -> None:
-        """That commit has been made."""
+        """Call after that commit."""
         self._lv = lv
         self._regions_known = False
         self.pending.remove(superseded)
@@ -93,13 +93,13 @@ class VaultStaging:
         self.committed()
 
     def committed(self, *, whole: bool = True) -> None:
-        """A commit that readers can see has been made."""
+        """Call after a commit that readers can see."""
         self._regions_known = self._regions_known and whole
         if self._page is not None:
             self._page.committed(self._lv, len(self.pending), whole=whole)
 
     def between_revisions(self) -> None:
-        """The next commit leaves the vault between two revisions: nobody is to trust it from now on."""
+        """The next commit leaves the vault between two revisions: it must not be trusted from now on."""
         if self._page is not None and self._page.fence.state is FenceState.ACTIVE:
             self._page.refuse()
 
@@ -110,7 +110,7 @@ class VaultStaging:
         return self._leaping
 
     def after_leap(self, call: Callable[[], None]) -> None:
-        """Called once, when the leap that is under way has ended; at once if none is."""
+        """Call `call` once when the leap in progress has ended; at once if there is none."""
         if self._leaping:
             self._after_leap.append(call)
         else:
@@ -129,7 +129,7 @@ class VaultStaging:
 
     @property
     def regions(self) -> Regions:
-        """As of LV."""
+        """At LV."""
         if not self._regions_known:
             rows = {
                 (item := item_of(entry)).key: item.value
@@ -141,8 +141,8 @@ class VaultStaging:
         return self._regions
 
     def is_strict_at(self, key: bytes, revision: int) -> bool:
-        """Whether a change of the key at this revision, behind LV, may be one that is staged. What was written before a
-        prefix became strict is not, and has to come in before that is acknowledged."""
+        """Whether a change of the key at this revision, after LV, may be a staged one. A change from before its prefix
+        became strict is not; it must be applied before the region change is acknowledged."""
         if self._region_changes and revision > min(revision for revision, _, _ in self._region_changes):
             return self.effective_regions.is_strict(key)
         return self.regions.is_strict(key)

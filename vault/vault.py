@@ -1,10 +1,10 @@
-"""What a node holds of the cluster's state, as of one revision: LV (R1).
+"""A node's copy of the cluster's state at one revision, LV (R1).
 
-Data, LV, chain digest, bucket digests and marks change in one commit of the backend, so after any crash the vault is
-the cluster's state at some revision that was LV, whole, and LV is never ahead of what is there. In memory are only the
-small records and the sums of the buckets (64 KiB, read when it is opened); they change once a commit has succeeded.
+Data, LV, chain digest, bucket digests and marks change in one commit of the backend. So after any crash the vault is
+the complete state of the cluster at some revision that was LV, and LV is never ahead of the content. Only the small
+records and the bucket sums (64 KiB, read on opening) are in memory; they change once a commit has succeeded.
 
-While a snapshot is in the works the content is between two revisions: it is then marked, and every read is refused.
+While a snapshot is being applied, the content is between two revisions: the vault is marked, and every read is refused.
 One event loop owns a vault; nothing here waits.
 """
 
@@ -37,18 +37,18 @@ from palisade.vault.tables import Backend, Changes, Pause, VaultTable
 POSITION, LINEAGE, RECOVERING = b"position", b"lineage", b"recovering"
 PLAN, PLAN_DONE = b"plan", b"plan-done"
 PLAN_DUE = b""
-"""Stands for a plan that has still to be made."""
+"""Stands for a plan that is yet to be made."""
 META = VaultTable.META
 FIND_PIECE = 128
-"""So many old entries are in memory at once."""
+"""Maximum old entries in memory at once."""
 DIFFERENCE_BYTES, DIFFERENCE_PIECE = 4 << 20, 16
-"""About so much is told to listeners at once."""
+"""About this much is passed to listeners at once."""
 
 
 class Vault:
-    """Over a backend that it owns from now on. Raises VaultDamaged.
+    """Owns its backend. Raises VaultDamaged.
 
-    `page`: the fence page of its readers, to which each commit that they can see is told behind it.
+    `page`: the fence page of its readers, updated after each commit that they can see.
     """
 
     def __init__(self, backend: Backend, page: FencePage | None = None) -> None:
@@ -62,7 +62,7 @@ class Vault:
 
     @property
     def revision(self) -> int:
-        """LV: the last revision that was applied. 0 for a vault that never had one."""
+        """LV: the last applied revision. 0 for a new vault."""
         return self.position.revision
 
     @property
@@ -75,7 +75,7 @@ class Vault:
         return self.position.keys
 
     def packed_sums(self) -> bytes:
-        """The 4,096 bucket digests of what is there now."""
+        """The 4,096 bucket digests of the present content."""
         return pack_sums(self.sums)
 
     # Reads
@@ -95,11 +95,11 @@ class Vault:
         if self.recovering is not None:
             raise VaultRecovering(
                 f"the vault is between revision {self.revision} and {self.recovering.target}, because a snapshot was "
-                "not finished: start the node in its cluster, it goes on with it"
+                "not finished: start the node in its cluster to finish it"
             )
 
     def entry(self, key: bytes) -> bytes | None:
-        """As it is kept, also while a snapshot is in the works."""
+        """The stored entry, also while a snapshot is being applied."""
         stored = stored_key(key)
         entry = self.backend.get(VaultTable.ENTRY, stored)
         if entry is not None and stored is not key and item_of(entry).key != key:
@@ -107,12 +107,12 @@ class Vault:
         return entry
 
     def entries(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """(key, entry) as they are kept, also while a snapshot is in the works."""
+        """(key, entry) as stored, also while a snapshot is being applied."""
         entries = self.backend.scan(VaultTable.ENTRY, stored_start(start), stored_end(end))
         return in_order(entries, start, end, opened=with_key)
 
     def key_pages(self, start: bytes, end: bytes | None, size: int) -> Iterator[list[bytes]]:
-        """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is in the works."""
+        """Every key with start <= key < end, nearly in order, unverified, also while a snapshot is being applied."""
         for page in self.backend.key_pages(VaultTable.ENTRY, stored_start(start), stored_end(end), size):
             keys = page if LONG_BYTES not in map(len, page) else [self._whole_key(stored) for stored in page]
             if stored_start(start) != start or stored_end(end) != end:
@@ -122,18 +122,18 @@ class Vault:
     def _whole_key(self, stored: bytes) -> bytes:
         return stored if len(stored) != LONG_BYTES else key_of(self.backend.get(VaultTable.ENTRY, stored) or b"")
 
-    # What the node keeps of its own
+    # The node's own data
 
     def config(self) -> dict[str, bytes]:
-        """The local configuration. Nothing of the cluster's is in it, and no snapshot changes it."""
+        """The local configuration. It has no data of the cluster, and no snapshot changes it."""
         return {name.decode(): value for name, value in self.backend.scan(VaultTable.CONFIG, b"", None)}
 
     def set_config(self, values: dict[str, bytes | None]) -> None:
-        """All of them in one commit; None forgets one."""
+        """Sets all values in one commit; None removes one."""
         self.backend.commit({VaultTable.CONFIG: {name.encode(): value for name, value in values.items()}})
 
     def claim(self, lineage: VaultLineage) -> None:
-        """Whose vault it is, said once. Raises VaultForeign if it is somebody else's."""
+        """Set the lineage, once. Raises VaultForeign if the vault has another one."""
         if self.lineage == lineage:
             return
         if self.lineage is not None:
@@ -142,15 +142,15 @@ class Vault:
         self.lineage = lineage
 
     def plan(self) -> tuple[bytes, int] | None:
-        """The plan of an eviction that is not finished, and how many of its steps are done; None: there is none.
+        """The plan of an unfinished eviction, and how many of its steps are done; None: there is none.
 
-        PLAN_DUE where it has still to be made: every snapshot leaves that behind, in the commit that moves LV.
+        PLAN_DUE if it is yet to be made: every snapshot leaves that, in the commit that moves LV.
         """
         plan = self.backend.get(META, PLAN)
         return None if plan is None else (plan, int.from_bytes(self.backend.get(META, PLAN_DONE) or b"", "big"))
 
     def store_plan(self, plan: bytes | None) -> None:
-        """None: it is finished."""
+        """None: the eviction is finished."""
         self.backend.commit({META: {PLAN: plan, PLAN_DONE: None}})
 
     def plan_step_done(self, done: int) -> None:
@@ -164,17 +164,17 @@ class Vault:
             self.adopt(self.prepare(revisions))
 
     def prepare(self, revisions: Sequence[Revision]) -> Projection:
-        """What `apply` would do. Who tells others of these revisions first knows that they fit. Raises as it does."""
+        """The effect of `apply`. A caller that passes revisions to listeners first verifies them with this. Same
+        errors.
+        """
         self._require_readable()
         done = project(revisions, self.position, self.sums, self._find)
         if done.position.keys < 0:
-            raise VaultDiverged(
-                f"more keys are deleted up to revision {done.position.revision} than there are: {RESET}"
-            )
+            raise VaultDiverged(f"up to revision {done.position.revision} more keys are deleted than exist: {RESET}")
         return done
 
     def adopt(self, done: Projection) -> None:
-        """What was prepared for the vault as it is now, in one commit. Raises VaultUngated, VaultUnusable."""
+        """Commit a projection that was prepared on the present state. Raises VaultUngated, VaultUnusable."""
         superseded = self.staging.superseded(done.position.revision)
         self.backend.commit(
             {
@@ -202,14 +202,14 @@ class Vault:
         sums: Sums,
         pause: Pause,
     ) -> None:
-        """To a later revision in one commit, in slices; reads see LV as it is until then.
+        """Move to a later revision in one commit, made in slices; reads see the old LV until then.
 
-        `entries`: in slices and by stored key, what every key that has changed since LV is at that revision; others may
-        be among them. `sums` and `position`: those of the cluster there. Raises VaultUngated, VaultUnusable.
+        `entries`: in slices and by stored key, the state at that revision of every key that has changed since LV; other
+        keys may be included. `sums` and `position`: those of the cluster there. Raises VaultUngated, VaultUnusable.
         """
         self._require_readable()
         if position.revision <= self.revision:
-            raise VaultGap(f"revision {position.revision} is not after revision {self.revision}, which the vault is at")
+            raise VaultGap(f"revision {position.revision} is not after revision {self.revision}, the vault's revision")
 
         superseded = self.staging.superseded(position.revision)
         position = replace(position, content=content_of(sums))
@@ -232,16 +232,16 @@ class Vault:
             self.staging.leap_ends()
 
     def commit(self, changes: Changes, cleared: Sequence[VaultTable] = ()) -> None:
-        """For the writers of this package; whoever calls it brings the attributes up to date afterwards."""
+        """For the writers of this package; the caller updates the attributes afterwards."""
         self.backend.commit(changes, cleared)
 
-    # What a difference has changed, for the listeners of a node that runs
+    # Changes made by a difference, for the listeners of a running node
 
     def difference(self, limit: int = 1000) -> tuple[list[VaultEvent], bytes | None]:
-        """Up to `limit` keys that a difference has changed, as events, and how far that is; None: it is all there is.
+        """Up to `limit` keys that a difference has changed, as events, and the position reached; None: no more follow.
 
-        Fewer where they are large. A key that came back to what it was is no event. `forget_difference` lets the next
-        ones come.
+        Fewer if they are large. A key with the same value as before is not an event. Call `forget_difference` to get
+        the next ones.
         """
         rows = self.backend.scan(VaultTable.DIFFERENCE, b"", None)
         events, seen, size, until = list[VaultEvent](), 0, 0, b""
@@ -263,16 +263,16 @@ class Vault:
         after = item_of(new) if new else None
         known = after or before
         if known is None:
-            raise VaultDiverged(f"the difference of the vault has a key that never was: {RESET}")
+            raise VaultDiverged(f"the difference of the vault has a key that never existed: {RESET}")
         return VaultEvent(known.key, after.mod_revision if after else self.revision, after, before)
 
     @property
     def has_difference(self) -> bool:
-        """Whether listeners have still to be told of one."""
+        """Whether listeners must still receive a difference."""
         return any(self.backend.key_pages(VaultTable.DIFFERENCE, b"", None, 1))
 
     def forget_difference(self, until: bytes | None = None) -> None:
-        """The listeners have been told so far, as `difference` said; None: of all of it."""
+        """The listeners have received it up to `until`, as returned by `difference`; None: all of it."""
         if until is not None:
             told = self.backend.key_pages(VaultTable.DIFFERENCE, b"", until + b"\0", 1_000)
             self.commit({VaultTable.DIFFERENCE: dict.fromkeys(chain.from_iterable(told))})
@@ -280,5 +280,5 @@ class Vault:
             self.commit({}, cleared=(VaultTable.DIFFERENCE,))
 
     def close(self) -> None:
-        """Everything is on the disk afterwards."""
+        """Everything is on the disk on return."""
         self.backend.close()

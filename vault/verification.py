@@ -1,10 +1,10 @@
-"""Whether a vault is sound as a whole: what the checks of single reads can't see (R1, M7).
+"""Verifies a vault as a whole, beyond the checks of single reads (R1, M7).
 
-A checksum tells that a value is right, not that one is missing. The sums of the buckets tell: they are added up again
-from every entry, and LV says what they come to: entries and sums that are both of an older moment add up as well. So a
-vault that passes is, bit for bit, the cluster's state at LV, if its digests are the cluster's.
-`verify` looks at one moment, in slices, while the vault goes on. `verify_at_rest` adds the structure of the pages, of a
-file that nobody has open.
+A checksum shows that a value is correct, not that one is missing. The bucket sums show that: they are recomputed from
+every entry. The record of LV contains the total of the sums, because entries and sums that are both of an older moment
+match each other as well. So a vault that passes is, bit for bit, the cluster's state at LV, if its digests are the
+cluster's. `verify` reads one moment, in slices, while the vault continues. `verify_at_rest` adds the structure of the
+pages, for a file that no process has open.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SLICE_ROWS = 500
 
 
 def verify(vault: Vault) -> Iterator[int]:
-    """How many entries were looked at so far, every `SLICE_ROWS` of them. Raises VaultDamaged at the first fault.
+    """Yields how many entries were verified, every `SLICE_ROWS` of them. Raises VaultDamaged at the first fault.
 
-    Of the moment of the first step; the sums of a moment are never changed afterwards, only replaced.
+    Of the moment of the first step: the sums of a moment are never changed afterwards, only replaced.
     """
     then, said, position = vault.sums, vault.key_count, vault.position
     highest = vault.revision if vault.recovering is None else vault.recovering.highest
@@ -44,16 +44,16 @@ def verify(vault: Vault) -> Iterator[int]:
     wrong = [number for number in range(BUCKETS) if sums[number] != then[number]]
     if wrong:
         raise VaultDamaged(
-            f"{len(wrong)} buckets of the vault do not add up, the first is {wrong[0]}: a key is lost, added or "
-            f"changed; {RESET}"
+            f"{len(wrong)} bucket sums of the vault do not match its entries, the first is {wrong[0]}: a key is lost, "
+            f"added or changed; {RESET}"
         )
     if position.content is not None and position.content != content_of(sums):
         raise VaultDamaged(
-            f"the entries of the vault are not those of revision {position.revision}: a part of it is of another "
+            f"the entries of the vault are not those of revision {position.revision}: some of them are of another "
             f"moment; {RESET}"
         )
     if keys != said:
-        raise VaultDamaged(f"the vault has {keys} keys and says {said}: {RESET}")
+        raise VaultDamaged(f"the vault has {keys} keys, its record states {said}: {RESET}")
     for stored, packed in vault.backend.scan(VaultTable.PENDING, b"", None):
         check_pending(stored, packed)
     yield keys
@@ -63,7 +63,7 @@ def check_entry(stored: bytes, entry: bytes, highest: int) -> None:
     """Raises VaultDamaged unless the entry is a live version of that key."""
     item = item_of(entry) if is_body(entry) else None
     if item is None or not item.version or stored_key(item.key) != stored:
-        raise VaultDamaged(f"the vault's entry of {stored[:64]!r} is not what was written: {RESET}")
+        raise VaultDamaged(f"the vault's entry of {stored[:64]!r} is damaged: {RESET}")
     if item.mod_revision > highest:
         raise VaultDamaged(
             f"the vault's entry of {stored[:64]!r} is later than the vault, which is at {highest}: {RESET}"
@@ -71,7 +71,7 @@ def check_entry(stored: bytes, entry: bytes, highest: int) -> None:
 
 
 def check_structure(path: Path) -> None:
-    """Every page reachable once or free, keys in order, counters right. Never hands the file to LMDB."""
+    """Every page is reachable once or free, keys are in order, counters match. LMDB never opens the file."""
     check_head(path)
     problem = problem_of(path)
     if problem is not None:
@@ -92,11 +92,11 @@ def check_lookups(backend: LmdbBackend) -> None:
 
 def _find_all(backend: LmdbBackend, table: VaultTable, keys: list[bytes]) -> None:
     if backend.finds(table, keys) != len(keys):
-        raise VaultDamaged(f"a key at or behind {keys[0][:64]!r} in table {table.name} can't be found: {RESET}")
+        raise VaultDamaged(f"a key at or after {keys[0][:64]!r} in table {table.name} can't be found: {RESET}")
 
 
 def verify_at_rest(path: Path, show: Callable[[int], None] = lambda _: None) -> int:
-    """The number of keys of a sound vault; `show` hears how far it is. Raises VaultDamaged, VaultForeign ..."""
+    """The number of keys of a sound vault; `show` receives the progress. Raises VaultDamaged, VaultForeign ..."""
     check_structure(path)
     backend = LmdbBackend(path, read_only=True)
     try:

@@ -1,1 +1,2 @@
-"""Fencing, wired: who may serve reads from its vault, and when a strict write is answered (F1 to F10)."""
+"""The wiring of fencing: which nodes may serve reads from their vaults, and when a strict write is acknowledged (F1 to
+F10)."""

@@ -1,4 +1,4 @@
-"""Where a node that is no member of the group finds the leader: any member that is there knows who that is."""
+"""How a node that is no member of the group finds the leader: every reachable member knows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FollowerRoute:
         return False
 
     def leader(self) -> str | None:
-        """Those that are asked say so."""
+        """The members know it."""
         return None
 
     def candidates(self) -> Sequence[str]:

@@ -1,9 +1,9 @@
-"""Who holds leases, remembered by the cluster: a system record for each holder, written before its first grant (F3).
+"""The registered lease holders of the cluster: a system record for each holder, written before its first grant (F3).
 
-`holder/<node>` holds vault, lease, whether it fences, and for how long its leases are counted; empty: nobody is
-registered under that name. Whoever comes to lead waits for all of them, also for those that the leader before it had
-granted something a moment ago. What takes a holder out holds only while the leader that decided it still leads: the
-record names its term.
+`holder/<node>` holds vault, lease, whether it fences, and how long its leases count; an empty record means that no
+holder is registered under that name. A new leader waits for all registered holders, including those that its
+predecessor granted a lease a moment ago. The removal of a holder is valid only while the leader that decided it still
+leads: the record names its term.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def value_of(registration: Registration) -> bytes:
 
 
 class ActiveNodes:
-    """Which nodes are in the logical topology, by incarnation; read again when the records have changed."""
+    """The nodes in the logical topology, by incarnation; read again when the records have changed."""
 
     def __init__(self, records: SystemRecords) -> None:
         self._records = records
@@ -89,7 +89,7 @@ class ActiveNodes:
 
 
 class HolderRegistry:
-    """Carries out what the grantor wants registered, and takes out who is gone and safe."""
+    """Writes the registrations that the lease server requests, and removes holders that have left and hold no lease."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class HolderRegistry:
                 log.debug("holders are registered later: %s", error)
 
     async def _look(self, core: Releases, term: int) -> None:
-        """Ends with the term: behind each write another node may lead, or this one anew, with other holders."""
+        """Ends with the term: after each write another node may lead, or this one again with other holders."""
         for hello, standing in list(self._grantor.wanted.values()):
             if not _leads(core, term):
                 return
@@ -127,25 +127,25 @@ class HolderRegistry:
             await self._tidy(core, term)
 
     async def _register(self, core: Releases, term: int, hello: Hello, standing: HolderStanding) -> None:
-        who = hello.holder
-        if not self._active.is_active(who.node, who.incarnation):
+        holder = hello.holder
+        if not self._active.is_active(holder.node, holder.incarnation):
             return
-        if standing is HolderStanding.OTHER and not core.registry.leave(who.node, self._now()).now:
+        if standing is HolderStanding.OTHER and not core.registry.leave(holder.node, self._now()).now:
             return
         registration = registration_of_hello(hello)
-        if await self._write(who.node, value_of(registration), term) and _leads(core, term):
+        if await self._write(holder.node, value_of(registration), term) and _leads(core, term):
             core.registry.register(registration, self._now())
-            log.info("%s is registered as a holder, lease %.3f s", who.node, hello.lease_s)
+            log.info("%s is registered as a holder, lease %.3f s", holder.node, hello.lease_s)
             if hello.proceed_s > self._grantor.timing.proceed_s():
                 log.warning(
                     "strict writes wait up to %.2f s for %s when it does not answer, and %.2f s for a node with the "
                     "times of this one: give all nodes the same --fence-s, --fence-drift and --fence-margin-s",
-                    hello.proceed_s, who.node, self._grantor.timing.proceed_s(),
+                    hello.proceed_s, holder.node, self._grantor.timing.proceed_s(),
                 )  # fmt: skip
             self._grantor.registered(hello)
 
     async def _tidy(self, core: Releases, term: int) -> None:
-        """Who is out of the topology, and certainly serves nobody any more, is waited for no longer."""
+        """A holder that has left the topology and certainly serves no more is removed, and no longer waited for."""
         for registration in registrations(self._records):
             node = registration.node
             if not _leads(core, term):

@@ -1,13 +1,13 @@
-"""Who may hold a lease of a history that was broken off: nobody knows, so it is waited for once.
+"""Leases from before a break of history, whose holders are unknown: the first leader waits for them once.
 
-A backup knows the holders that were registered when it was taken, and the survivor of a lost majority those that it has
-heard of. Another one may serve what is lost now, until its lease runs out. So the history that follows has one record
-more, under a name that no node has: whoever leads first takes it for a holder that was granted a lease a moment ago and
-does not answer, and releases nothing before that has run out (F3). No node goes by that name, so the record is taken
-away like that of any node that is gone.
+A backup contains the holders that were registered when it was taken, and the survivor of a lost majority those that it
+has records of. Another holder may serve lost changes until its lease expires. So the new history has one additional
+record, under a name that no node has: the first leader treats it as a holder that was granted a lease a moment ago and
+does not respond, and releases nothing before that lease has expired (F3). No node has that name, so the record is then
+removed like that of any node that has left.
 
-How long such a lease is nobody knows either. It counts as the longest of those that are on record, of the default, and
-of what the leader that waits was told, since all nodes are told the same. Pure.
+The length of such a lease is unknown, too. It counts as the longest of the recorded ones, of the default, and of the
+configuration of the waiting leader, since all nodes are configured alike. Pure.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ FORMER = "(before generation "
 
 
 def record_name(generation: int) -> str:
-    """Of all holders before `generation`."""
+    """The record for all holders before `generation`."""
     return f"{PREFIX}{FORMER}{generation})"
 
 
 def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
-    """What makes the first leader of `generation` wait, no shorter than for any lease that `records` know of.
+    """The record that makes the first leader of `generation` wait, at least as long as any lease in `records`.
 
-    Raises StoreCorrupt."""
+    Raises StoreCorrupt.
+    """
     known = [*registrations(records), Registration("", "", FenceTiming().fence_s)]
     name = record_name(generation)
     former = Registration(
@@ -47,7 +48,7 @@ def waiting_for_former(records: SystemRecords, generation: int) -> SystemWrite:
 
 
 def counted_by(timing: FenceTiming, registered: Iterable[Registration]) -> list[Registration]:
-    """Leases that nobody knows count no shorter than those of the leader itself."""
+    """Unknown leases count at least as long as those of the leader itself."""
     return [
         replace(each, lease_s=max(each.lease_s, timing.fence_s)) if each.node.startswith(FORMER) else each
         for each in registered

@@ -1,6 +1,6 @@
-"""The holder's connection to whoever leads: found, opened, kept, and opened again elsewhere at once when that changes.
+"""The holder's connection to the leader: found, opened, kept, and replaced at once when the leader changes.
 
-The leader's own node is a holder like the others, without a socket: there, messages go through the event loop.
+The leader's own node is a holder like the others, without a socket: its messages go through the event loop.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from palisade.wire.stream_frames import PROTOCOL, FrameKind
 log = logging.getLogger(__name__)
 
 TICK_S = 0.02
-"""How often it is looked what has become possible, while something is to come that nobody tells of."""
+"""How often it checks for possible steps, while it waits for events without notification."""
 LOOK_S = 0.05
-"""How often a connection that is well is compared with who is known to lead."""
+"""How often a working connection is compared with the known leader."""
 RETRY_S = 0.05
 CONNECT_S = 1.0
 SILENT_S = 1.5
-"""A leader from which a holder that asks for leases hears nothing for so long is asked for elsewhere."""
+"""After so long without messages for a holder that requests leases, the leader is searched again."""
 
 
 class LeaderRoute(Protocol):
-    """Where the leader is to be found."""
+    """How to find the leader."""
 
     def leads_here(self) -> bool: ...
 
     def leader(self) -> str | None:
-        """Its stream address, where that is known; None: it has to be asked for."""
+        """Its stream address if known; None: members have to be asked."""
         ...
 
     def candidates(self) -> Sequence[str]:
@@ -48,7 +48,7 @@ class LeaderRoute(Protocol):
 
 
 class LeaderLink:
-    """Runs until it is cancelled. `grantor`: of a member of the group, for when it leads itself."""
+    """Runs until cancelled. `grantor`: the lease server of a member of the group, for when it leads itself."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LeaderLink:
         self._hint: str | None = None
         self._turn = 0
         self.at: str | None = None
-        """Where the leader is that it is connected to; empty: in this process."""
+        """The address of the connected leader; empty: in this process."""
         self.trouble = "no leader has been found yet"
         self._close: Callable[[], None] | None = None
 
@@ -91,7 +91,7 @@ class LeaderLink:
             await asyncio.sleep(self._holder.calm_for(TICK_S))
 
     def _next_address(self) -> str | None:
-        """The leader, as this node or the last one that was asked knows it; else one after the other."""
+        """The leader according to this node or the last member that was asked; else one member after the other."""
         hint, self._hint = self._route.leader() or self._hint, None
         if hint is not None:
             return hint
@@ -163,7 +163,7 @@ class LeaderLink:
 
     @property
     def welcomed(self) -> bool:
-        """The leader that it is connected to has answered its Hello."""
+        """The connected leader has answered the Hello."""
         return self.at is not None and self._holder.welcomed
 
     def _begin(self, at: str, send: Callable[[FromHolder], None], close: Callable[[], None]) -> None:
@@ -256,6 +256,6 @@ class LeaderConnection(asyncio.Protocol):
 
 
 def _unstaged(node: str, error: VaultError) -> str:
-    """The connection is begun anew; if it stays so the lease runs out, and the node is fenced."""
+    """The connection is closed and opened again; if staging keeps failing the lease expires, and the node is fenced."""
     log.error("%s can't take what the leader stages: %s", node, error)
     return f"the vault takes no stages: {error}"

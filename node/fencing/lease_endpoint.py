@@ -1,4 +1,4 @@
-"""FENCE frames on the stream port: one holder's connection, on the side of the member that it has reached."""
+"""FENCE frames on the stream port: the connection of one lease holder, at the member that it has connected to."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from palisade.wire.fence_messages import FROM_HOLDER, BadMessage, Frames, FromLe
 from palisade.wire.stream_frames import FrameKind
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-"""A holder that does not read is let go of: its lease runs out by itself."""
+"""A holder that does not read is disconnected beyond this; its lease expires by itself."""
 
 
 class LeaseEndpoint:
-    """`open` for each connection that begins to speak of fencing."""
+    """`open` is called for each connection that sends a FENCE frame."""
 
     def __init__(self, grantor: LeaseServer) -> None:
         self.grantor = grantor
@@ -27,7 +27,7 @@ class LeaseEndpoint:
         close: Callable[[], None],
         abort: Callable[[], None],
     ) -> LeaseVisit:
-        """`close` lets what is unsent leave before, which to one that does not read it never would."""
+        """`close` flushes unsent bytes first, which never ends for a holder that does not read."""
 
         def send(message: FromLeader) -> None:
             write(self._frames.of(message))

@@ -1,6 +1,6 @@
-"""The gate of this node's vault: while it serves, no strict change enters before it is released.
+"""The gate of this node's vault: while the node serves, no strict change enters the vault before it is released.
 
-A member knows by its strict log which revisions those are; a follower looks at the keys of what it is about to enter.
+A member knows by its strict log which revisions those are; a follower checks the keys of each change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class VaultGate:
         self._holder, self._log = holder, log
         self._opened = asyncio.Event()
         self.busy = False
-        """Something is on its way in."""
+        """A change is entering the vault."""
 
     def enter(self, revisions: Sequence[Revision]) -> int:
         self._holder.settle()
@@ -63,7 +63,7 @@ class VaultGate:
         self._holder.settle()
 
     def wake(self) -> None:
-        """More may enter than did."""
+        """More changes may enter than before."""
         self._opened.set()
 
     async def changed(self, timeout_s: float) -> None:

@@ -1,6 +1,6 @@
-"""What a node says of fencing: its own lease, and, where it leads, every holder and every change that waits. Pure.
+"""The fencing state of a node: its own lease, and, on the leader, every holder and every pending change. Pure.
 
-Times are in milliseconds, and lengths of time: a point in time would be one of this node's own clock.
+Times are durations in milliseconds: a point in time would be one of this node's own clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from palisade.node.fencing.member_fencing import MemberFencing
 
 
 def fencing_view(part: FencingComponent, now: float, member: MemberFencing | None = None) -> dict[str, Any]:
-    """Shape `Fencing` of the API. `leader`: null on a node that does not lead, which knows nothing of the others."""
+    """Shape `Fencing` of the API. `leader`: null on a node that does not lead, which knows nothing of other holders."""
     holder = part.holder
     return {
         "node": part.node,
@@ -33,7 +33,7 @@ def fencing_view(part: FencingComponent, now: float, member: MemberFencing | Non
 
 
 def lease_view(holder: LeaseClient, now: float) -> dict[str, Any]:
-    """Its own lease. `why_not`: why it serves nothing, in words."""
+    """Its own lease. `why_not`: why it does not serve, as text."""
     core, vault = holder.core, holder.vault
     age, serves = core.lease_age(now), core.serves(now)
     state = core.state.value
@@ -61,7 +61,7 @@ def link_view(link: LeaderLink | None) -> dict[str, Any]:
 
 
 def member_view(member: MemberFencing) -> dict[str, Any]:
-    """`released`: up to where this member shows everything; `waiting`: answers that wait for a release here."""
+    """`released`: the revision up to which this member serves; `waiting`: responses that wait for a release here."""
     return {
         "latest": member.log.latest,
         "released": member.log.point,
@@ -82,8 +82,8 @@ def leader_view(core: Releases, now: float) -> dict[str, Any]:
 
 
 def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]:
-    """`proceed_ms`: for how long after a grant a strict change waits for it at most. `until_ms`: for how long it may
-    still serve by the leases that it was granted; null: nobody can say. `said`: the state that it told last."""
+    """`proceed_ms`: how long after a grant a strict change waits for it at most. `until_ms`: how long it may still
+    serve by its granted leases; null if unknown. `said`: the state that it reported last."""
     safe_at = held.safe_at(now)
     return {
         "node": held.registration.node,

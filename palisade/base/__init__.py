@@ -1,1 +1,3 @@
-"""What every room stands on: errors, files, locks, checksums, clocks, frames. It imports nothing else of Palisade."""
+"""Tools that several packages share: errors, files, locks, checksums, clocks, frames. Imports no other package of
+Palisade.
+"""

@@ -1,4 +1,4 @@
-"""host:port, valid from birth. IPv6 hosts are written in brackets: [::1]:7401."""
+"""host:port, validated at construction. IPv6 hosts are written in brackets: [::1]:7401."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOST = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
 
 
 class AddressError(PalisadeError, ValueError):
-    """Not host:port; the text says what is wrong with it."""
+    """Not a valid host:port; the text names the fault."""
 
     code = "bad-address"
 
@@ -45,7 +45,7 @@ def bracketed(host: str) -> str:
 
 
 def split_host(text: str) -> tuple[str, list[str]]:
-    """(host, what follows it between colons)."""
+    """(host, the parts after it, separated by colons)."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket:

@@ -1,7 +1,7 @@
-"""A checksum after every stored value, over table, key and value: what is read is what was written (M9, R1).
+"""A checksum after every stored value, over table, key and value: a read returns what was written, or fails (M9, R1).
 
-Pure. XXH3-64, seeded by the CRC of table and key, so a value that turns up in another's place is found out as well.
-Each file format has a prefix of its own for the seeds, which is part of the format.
+Pure. XXH3-64, seeded by the CRC of table and key, so a value stored under another key or table is detected as well.
+The prefix of the seeds is part of each file format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = tuple[bytes, bytes]
 
 
 class RowChecksums:
-    """The checksums of one file format. `tables` are numbered from 0; `refuse` makes the error of a damaged value."""
+    """The checksums of one file format. `tables` are numbered from 0; `refuse` creates the error of a damaged value."""
 
     __slots__ = ("_refuse", "_seeds")
 
@@ -26,11 +26,11 @@ class RowChecksums:
         self._refuse = refuse
 
     def seed_of(self, table: int) -> int:
-        """To be continued over the key: `crc32(key, seed)` is the seed of the checksum."""
+        """The seed of a table. `crc32(key, seed)` is the seed of the checksum."""
         return self._seeds[table]
 
     def seal(self, table: int, key: bytes, value: bytes) -> bytes:
-        """`value` as it is stored."""
+        """`value` with its checksum, as stored."""
         return value + xxh3_64_digest(value, crc32(key, self._seeds[table]))
 
     def seal_all(self, table: int, rows: Iterable[Row]) -> list[Row]:
@@ -39,7 +39,7 @@ class RowChecksums:
         return [(key, value + digest(value, crc(key, seed))) for key, value in rows]
 
     def unseal(self, table: int, key: bytes, sealed: bytes) -> bytes:
-        """Raises the error of `refuse` unless it is what was sealed."""
+        """The value without its checksum. Raises the error of `refuse` if the checksum does not match."""
         value = sealed[:-CHECKSUM_BYTES]
         if xxh3_64_digest(value, crc32(key, self._seeds[table])) != sealed[-CHECKSUM_BYTES:]:
             raise self._refuse(table, key)

@@ -1,4 +1,4 @@
-"""The clock of a real machine: CLOCK_BOOTTIME, which goes on while the machine is suspended, where there is one."""
+"""The clock of a real machine: CLOCK_BOOTTIME if available, which continues while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """Seconds since the machine was booted; wall time for labels only."""
+    """Seconds since the machine was booted; wall time only for labels."""
 
     def now(self) -> float:
         return time.clock_gettime(_CLOCK)

@@ -1,7 +1,7 @@
-"""How many clients a node has room for: its limit of open files, less what it needs for itself. Pure.
+"""How many client connections a node accepts: its limit of open files less the files that it needs itself. Pure.
 
-Each connection takes a file descriptor. A node that gave them all to clients could not reach its members, nor open its
-own files. So it stops in time: who comes then is told why, while those who are there are served.
+Each connection takes a file descriptor. A node without free descriptors could not reach its members or open its own
+files. It therefore refuses new clients in time, with a reason, and continues to serve the connected ones.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ log = logging.getLogger(__name__)
 FILES_MIN = 64
 OWN_FILES_MIN = 40
 OWN_FILES_MAX = 512
-"""For the node itself: its own files, the other members, strangers on the peer port, and who is just told to go."""
+"""Reserved for the node: its files, members, unknown peers on the peer port, and clients that are being refused."""
 LEAVING_MAX = 8
-"""As many may be told at a time why they can't stay; the connections of the rest are closed without a word."""
+"""At most so many clients are sent a reason at a time; further connections are closed at once."""
 LOG_PERIOD_S = 60.0
 
 
-class Admittance(enum.Enum):
-    """What becomes of a connection that has just been accepted."""
+class Admission(enum.Enum):
+    """The decision about a connection that has just been accepted."""
 
-    STAYS = "stays"
-    IS_TOLD = "is told why it can't stay"
-    IS_CLOSED = "is closed at once"
+    ACCEPT = "accept"
+    REFUSE_WITH_REASON = "refuse with reason"
+    CLOSE = "close"
 
 
 class ConnectionLimit:
     """Shared by the ports for clients, whose connections `metrics` counts.
 
-    `files_max`: of the process; None where nothing is known of a limit.
+    `files_max`: of the process; None if no limit is known.
     """
 
     def __init__(self, metrics: Metrics, files_max: int | None = None) -> None:
@@ -42,22 +42,22 @@ class ConnectionLimit:
         self._log_limit = LogLimit(at_once=1, period_s=LOG_PERIOD_S)
         self.connections_max = connections_for(files_max) if files_max is not None else None
         self.reason = (
-            f"this node has {self.connections_max} clients, as many as its limit of {files_max} open files allows: "
-            "ask another node, or close connections that are not needed, or raise the limit (ulimit -n, LimitNOFILE=)"
+            f"this node has {self.connections_max} clients, as many as its limit of {files_max} open files allows: use "
+            "another node, close unneeded connections, or raise the limit (ulimit -n, LimitNOFILE=)"
         )
 
-    def receive(self, now: float) -> Admittance:
-        """Of a connection that is counted already."""
+    def admit(self, now: float) -> Admission:
+        """Decide about a connection that is already counted."""
         taken = self._metrics.http_connections + self._metrics.stream_connections
         if self.connections_max is None or taken <= self.connections_max:
-            return Admittance.STAYS
+            return Admission.ACCEPT
         self._metrics.connections_refused += 1
         line = self._log_limit.admit(self.reason, now)
         if line is not None:
-            log.warning("a client is refused: %s", line)
-        return Admittance.IS_TOLD if taken <= self.connections_max + LEAVING_MAX else Admittance.IS_CLOSED
+            log.warning("client refused: %s", line)
+        return Admission.REFUSE_WITH_REASON if taken <= self.connections_max + LEAVING_MAX else Admission.CLOSE
 
 
 def connections_for(files_max: int) -> int:
-    """How many clients there may be where the process may have `files_max` open files."""
+    """How many clients a process may have whose limit is `files_max` open files."""
     return files_max - max(OWN_FILES_MIN, min(OWN_FILES_MAX, files_max // 4))

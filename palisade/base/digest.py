@@ -1,14 +1,14 @@
-"""The digests by which replicas of the meta storage, and vaults, compare in O(buckets) (M7). Pure.
+"""The digests by which replicas of the metadata store, and vaults, are compared in O(buckets) (M7). Pure.
 
 leaf(version) = H(body)                                                   H is XXH3-128
 chain(r)      = chain(r - 1) * odd factor + leaf, for the events of r in order, modulo 2^128
 bucket(b)     = sum of the leaves of the live keys of b, modulo 2^128       b = crc32(key) mod 4,096
 content       = sum of all buckets, modulo 2^128
 
-The body of a version is (mod revision, create revision, version, lease, key, value) as `metastore/record.py` and
-`vault/change.py` lay it out; tests/contracts/test_vault_digests.py checks that both have the same bytes. A leaf covers
-key, value and mod revision, so equal buckets mean equal live content, and a put or delete changes one sum by one
-subtraction and one addition. Physical removal by compaction touches neither chain nor sums. Times are no part of it.
+The body of a version is (mod revision, create revision, version, lease, key, value) in the layout of
+`metastore/record.py` and `vault/change.py`; tests/contracts/test_vault_digests.py checks that both produce the same
+bytes. A leaf covers key, value and mod revision, so equal buckets mean equal live content, and a put or delete changes
+one sum by one subtraction and one addition. Compaction changes neither chain nor sums. Times are not included.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def bucket_of(key: bytes) -> int:
 
 
 leaf_of = xxh3_128_intdigest
-"""XXH3-128 of a body. It finds faults, not forgers."""
+"""XXH3-128 of a body. It detects faults, not forgery."""
 
 
 def digest_bytes(number: int) -> bytes:
@@ -43,12 +43,12 @@ def digest_bytes(number: int) -> bytes:
 
 
 def next_chain(chain: int, leaf: int) -> int:
-    """The chain digest after one more event. The factor is odd: what differs once is never multiplied away."""
+    """The chain digest after one more event. The factor is odd, so a difference never vanishes by multiplication."""
     return (chain * CHAIN_FACTOR + leaf) & SUM_MASK
 
 
 def fingerprint_of(key: bytes) -> bytes:
-    """Tells whether a key is there, nearly surely: a bucket that it has misled about does not add up afterwards."""
+    """Whether a key is present, with high probability: after a collision the sum of the bucket does not match."""
     return xxh3_64_digest(key)[:FINGERPRINT_BYTES]
 
 
@@ -64,7 +64,7 @@ def unpack_sums(packed: bytes) -> Sums:
 
 
 def replace_leaf(sums: Sums, key: bytes, old: int, new: int) -> int:
-    """0 stands for no version. The bucket whose sum was changed."""
+    """Replace a leaf in `sums`; 0 means no version. Returns the bucket whose sum changed."""
     number = crc32(key) & (BUCKETS - 1)
     sums[number] = (sums[number] + new - old) & SUM_MASK
     return number
@@ -75,14 +75,14 @@ def content_of(sums: Sums) -> int:
 
 
 def content_after(content: int | None, before: Sums, after: Sums, buckets: Iterable[int]) -> int:
-    """`buckets`: whose sums differ. None: it is not known what it was before."""
+    """`buckets`: those whose sums differ. Returns None if `content` is None (unknown)."""
     if content is None:
         return content_of(after)
     return (content + sum(after[number] - before[number] for number in buckets)) & SUM_MASK
 
 
 def differing(one: Sums, other: Sums) -> tuple[int, ...]:
-    """The buckets whose live content is not the same. Both must be of one revision for that to mean anything."""
+    """The buckets whose live content differs. Meaningful only if both are of the same revision."""
     return tuple(number for number in range(BUCKETS) if one[number] != other[number])
 
 
@@ -95,7 +95,7 @@ def bitmap_of(buckets: tuple[int, ...]) -> bytes:
 
 
 def members_of(bitmap: bytes) -> bytes:
-    """4,096 bytes, 1 for a bucket that is in the bitmap: to be looked up quickly. Raises ValueError."""
+    """4,096 bytes, 1 for each bucket in the bitmap, for fast look-up. Raises ValueError."""
     if len(bitmap) != BITMAP_BYTES:
         raise ValueError(f"a set of buckets has {BITMAP_BYTES} bytes, not {len(bitmap)}")
     return bytes(_bits(bitmap))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class DirectoryLock:
-    """Makes the directory and holds `<directory>/<file>`.
+    """Creates the directory and holds a lock on `<directory>/<file>`.
 
-    Raises what `refuse` makes of a text when another process holds it, or it can't be written. `what` names the
-    directory in that text, `remedy` says what to do about the other process.
+    Raises the error that `refuse` creates from a text if another process holds the lock or the directory is not
+    writable. `what` names the directory in that text, `remedy` what to do about the other process.
     """
 
     def __init__(
@@ -42,5 +42,5 @@ class DirectoryLock:
 
 
 def lock_file(descriptor: int) -> None:
-    """For this process alone, until the file is closed. Raises OSError, at once, where another process has it."""
+    """Lock for this process until the file is closed. Raises OSError at once if another process holds the lock."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

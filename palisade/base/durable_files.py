@@ -1,10 +1,10 @@
-"""Files that survive the loss of power: synced, and replaced as a whole or not at all.
+"""Files that survive a power failure: synced, and replaced completely or not at all.
 
-A new content is written to a partial file in the same directory, synced, and renamed over the old one; then the
-directory is synced. A crash at any moment leaves the old content or the new one, and perhaps the partial file, which
-the next try writes over.
+New content is written to a partial file in the same directory, synced, and renamed over the old file; then the
+directory is synced. A crash leaves the old content or the new one, and possibly the partial file, which the next
+attempt overwrites.
 
-Everything here raises OSError.
+Every function raises OSError.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_file(file: BinaryIO) -> None:
-    """Everything written to it is on disk when this returns."""
+    """Everything written to the file is on disk when this returns."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_tree(directory: Path) -> None:
-    """Every file below, and every name."""
+    """Sync every file and directory below."""
     for folder, _, files in os.walk(directory, topdown=False):
         for each in files:
             with Path(folder, each).open("rb") as file:
@@ -41,23 +41,23 @@ def sync_tree(directory: Path) -> None:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write the file in place. Its name is durable once its directory is synced; a crash may leave a part of it."""
+    """Write the file in place. Its name is durable once its directory is synced; a crash may leave partial content."""
     with path.open("wb") as file:
         file.write(content)
         sync_file(file)
 
 
 def publish(partial: Path, path: Path) -> None:
-    """Give a synced file its final name, over what had that name; durable when this returns."""
+    """Rename a synced file to its final name, replacing the file of that name; durable on return."""
     partial.replace(path)
     sync_directory(path.absolute().parent)
 
 
 @contextmanager
 def replacing(path: Path, partial: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
-    """The file to write the new content of `path` to. The partial file is removed where writing it fails.
+    """The file to write the new content of `path` to. The partial file is removed if writing fails.
 
-    `exclusive`: a partial file that exists belongs to another writer (FileExistsError)."""
+    `exclusive`: an existing partial file belongs to another writer (FileExistsError)."""
     opened = partial.open("xb" if exclusive else "wb")
     try:
         with opened as file:
@@ -71,6 +71,6 @@ def replacing(path: Path, partial: Path, *, exclusive: bool = False) -> Iterator
 
 
 def replace_file(path: Path, content: bytes, partial: Path) -> None:
-    """Replace the whole content; durable when this returns."""
+    """Replace the complete content; durable on return."""
     with replacing(path, partial) as file:
         file.write(content)

@@ -1,6 +1,6 @@
-"""The root of every error of Palisade: what it is called on the wire, and whether a retry helps.
+"""The root of all errors of Palisade: the code of an error on the wire, and whether a retry helps.
 
-`code` is stable and kebab-case; clients and scripts may rely on it. `retry` says whether the same request may simply be
+`code` is stable and kebab-case; clients and scripts may rely on it. `retry` states whether the same request may be
 sent again. A class inherits both from its base, so a base states what holds for all of its errors.
 """
 
@@ -10,14 +10,14 @@ from typing import ClassVar, TypeVar
 
 
 class PalisadeError(Exception):
-    """Root. The text of an error names the key, revision, file or node, and says what to do."""
+    """Root. The text of an error names the key, revision, file or node, and the remedy."""
 
     code: ClassVar[str] = "internal"
     retry: ClassVar[bool] = False
 
 
 class ConfigError(PalisadeError):
-    """A value that cannot work: names the option, the value and what to do. Nothing was started."""
+    """An invalid value: the text names the option, the value and the remedy. Nothing was started."""
 
     code = "bad-configuration"
 

@@ -12,7 +12,9 @@ UNLIMITED = 1 << 20
 
 
 def raise_file_limit() -> int:
-    """As many open files as this user may have; returns how many. Raises ConfigError where no node can live with it."""
+    """Raise the limit to the maximum that this user may set, and return it. Raises ConfigError if it is too low for a
+    node.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

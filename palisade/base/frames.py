@@ -1,18 +1,17 @@
-"""Frames of msgpack: what members say to each other, and what clients of the stream say to a node.
+"""msgpack frames between members, and between clients of the stream and a node.
 
     length  u32, big-endian: how many bytes follow it
     kind    u8
     crc32   u32, big-endian: over kind and body
     body    one msgpack value
 
-What holds, whatever arrives: a frame that is longer than allowed is refused from its length alone, before anything
-of it is kept; what does not match its checksum, or is not exactly one msgpack value of plain types, is never handed
-on. So nobody makes a node keep more than one frame of the allowed size, and nothing nested, announced or truncated
-in a body does more harm than a refusal: every length in it is checked against the size of the frame, nesting is
-limited by msgpack, map keys are strings or bytes, and extension types are not known here.
+Guarantees for any input: a frame longer than allowed is refused on its length alone, before any of it is kept. A frame
+that does not match its checksum, or is not exactly one msgpack value of plain types, is never passed on. So a sender
+can make a node keep at most one frame of the allowed size, and a nested, oversized or truncated body causes only a
+refusal: every length in it is checked against the size of the frame, msgpack limits nesting, map keys are strings or
+bytes, and extension types are not accepted.
 
-After an error the parser is of no use any more, as nobody knows where the next frame would begin: close the
-connection.
+After an error the parser is unusable, because the start of the next frame is unknown: close the connection.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ _CRC_OF_KIND = tuple(zlib.crc32(bytes((kind,))) for kind in range(256))
 
 
 class FrameError(PalisadeError):
-    """Root: what arrived is not a frame that may be read. The connection is of no use any more."""
+    """Root: the received bytes are not a valid frame. Close the connection."""
 
     code = "bad-frame"
 
 
 class FrameTooLarge(FrameError):
-    """A frame announces more bytes than are allowed. Nothing of it was kept."""
+    """A frame announces more bytes than allowed. None of it was kept."""
 
     def __init__(self, announced_bytes: int, bytes_max: int) -> None:
         super().__init__(f"a frame announces {announced_bytes} bytes, {bytes_max} are allowed")
@@ -50,11 +49,11 @@ class FrameTooLarge(FrameError):
 
 
 class FrameCorrupt(FrameError):
-    """Not a frame, or not the bytes that were sent, or not one msgpack value of plain types."""
+    """Not a frame, altered on the way, or not one msgpack value of plain types."""
 
 
 class Encoder:
-    """Makes frames. Not for two threads at once: it keeps its buffer from frame to frame, for speed."""
+    """Creates frames. Not thread-safe: it reuses its buffer for speed."""
 
     __slots__ = ("_pack",)
 
@@ -62,9 +61,9 @@ class Encoder:
         self._pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
     def encode(self, kind: int, body: Any) -> bytes:
-        """One frame. `kind` is 0 to 255; `body` is made of msgpack types.
+        """One frame. `kind` is 0 to 255; `body` consists of msgpack types.
 
-        Raises TypeError, ValueError or OverflowError when it is not, which is a fault of the caller.
+        Raises TypeError, ValueError or OverflowError for any other body, which is an error of the caller.
         """
         packed: bytes = self._pack(body)
         return _HEADER.pack(len(packed) + _AFTER_LENGTH, kind, zlib.crc32(packed, _CRC_OF_KIND[kind])) + packed
@@ -76,7 +75,7 @@ def encode(kind: int, body: Any) -> bytes:
 
 
 class FrameParser:
-    """Bytes in, in pieces of any size; frames out, as (kind, body), in their order.
+    """Bytes in, in pieces of any size; frames out, as (kind, body), in order.
 
     `frame_bytes_max` counts what follows the length; it may be changed between two calls of `feed`.
     """
@@ -91,11 +90,11 @@ class FrameParser:
 
     @property
     def kept_bytes(self) -> int:
-        """How much of an unfinished frame is kept."""
+        """The size of the unfinished frame that is kept."""
         return len(self._rest)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
-        """The frames that are complete now. Raises FrameTooLarge, FrameCorrupt; what it had read is lost then."""
+        """The frames that are now complete. Raises FrameTooLarge, FrameCorrupt; frames of this call are lost then."""
         rest = self._rest
         if not rest:
             frames, end = self._parse(data)
@@ -112,7 +111,7 @@ class FrameParser:
         return frames
 
     def _parse(self, data: bytes | bytearray | memoryview) -> tuple[list[tuple[int, Any]], int]:
-        """The complete frames of `data`, and where the first incomplete one begins."""
+        """The complete frames of `data`, and the offset of the first incomplete one."""
         frames: list[tuple[int, Any]] = []
         append, unpack_header, crc32, crc_of_kind = frames.append, _HEADER.unpack_from, zlib.crc32, _CRC_OF_KIND
         unpackb, items_max, bytes_max = msgpack.unpackb, self._items_max, self.frame_bytes_max
@@ -152,5 +151,5 @@ def _refuse_extension(code: int, _data: bytes) -> Any:
 
 
 def _in_short(error: Exception) -> str:
-    """The text may quote hostile bytes at any length."""
+    """Shortened: the text may quote hostile bytes of any length."""
     return (str(error) or type(error).__name__)[:200]

@@ -1,7 +1,7 @@
-"""One HTTP request to a node: timeouts, headers, errors in words that are never empty, and which address is next.
+"""One HTTP request to a node: timeouts, headers, error texts that are never empty, and the order of addresses.
 
-Every way in which a node can fail to answer ends as `NoAnswer`: refused, silent, broken off, not readable. What a node
-answers, whatever its status, is for the caller to judge.
+Every failure of a node to answer raises `NoAnswer`: refused, timed out, broken off, unreadable. The caller judges the
+answer itself, whatever its status.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TIMEOUT_S = 5.0
 
 
 class NoAnswer(PalisadeError):
-    """No usable HTTP response from a node. `reason`: why, without the address. `unreachable`: no connection, or no
-    response in time."""
+    """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
+    no response in time."""
 
     code = "no-answer"
     retry = True
@@ -43,15 +43,15 @@ class Answer:
 
     @property
     def detail(self) -> str:
-        """What a problem (RFC 9457) says; of anything else its status."""
+        """The detail of a problem (RFC 9457); otherwise the status."""
         return problem_text(self.status, self.content)
 
 
 class HttpRequests:
-    """Shares connections between its requests. The first request opens it; `close` it, or use `async with`.
+    """Shares connections between its requests. The first request opens the session; `close` it, or use `async with`.
 
-    `headers`: of every request, such as the token by which nodes know each other. `timeout_s`: of a whole request;
-    None where only `connect_s` and `silent_s` (no byte arrives) limit it.
+    `headers`: sent with every request, such as the token that identifies nodes. `timeout_s`: of a whole request; None
+    if only `connect_s` and `silent_s` (time without a byte) limit it.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class HttpRequests:
     async def json(
         self, address: str, path: str, method: str = "GET", body: Any = None, params: Mapping[str, Any] | None = None
     ) -> Answer:
-        """Raises NoAnswer, also for content that is no JSON."""
+        """Raises NoAnswer, also if the content is not JSON."""
         given = {} if body is None else {"json": body}
         async with self.open(address, path, method, params=params, **given) as response:
             try:
@@ -95,7 +95,7 @@ class HttpRequests:
     async def open(
         self, address: str, path: str, method: str = "GET", **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer, to be read inside. `options`: those of aiohttp. Raises NoAnswer, inside too."""
+        """The response as a context manager. `options`: those of aiohttp. Raises NoAnswer, also inside the context."""
         import aiohttp
 
         try:
@@ -118,7 +118,7 @@ class HttpRequests:
 
 
 class Addresses:
-    """In which order to ask nodes: the one that answered last first, the others as `known` has them."""
+    """The order in which to ask nodes: the last one that answered first, the others in the order of `known`."""
 
     def __init__(self, known: Callable[[], Sequence[str]]) -> None:
         self._known = known
@@ -132,12 +132,12 @@ class Addresses:
 
 
 def error_text(error: BaseException) -> str:
-    """The reason, never empty: many errors of the network have no text."""
+    """The reason, never empty: many network errors have no text."""
     return reason_of(error)
 
 
 def problem_text(status: int, content: Any) -> str:
-    """The words of a problem (RFC 9457); the status where it has none."""
+    """The text of a problem (RFC 9457), or the status if it has none."""
     if not isinstance(content, dict):
         return f"HTTP {status}"
     return str(content.get("detail") or content.get("title") or content or f"HTTP {status}")

@@ -1,6 +1,6 @@
-"""Invariants that are checked in production: a broken one raises, and the node stops (style 7).
+"""Invariants checked in production: a violated one raises, and the node stops (style 7).
 
-Not a refusal: it is never turned into a result, because the other replicas do not see what this one sees.
+A violation is never turned into a result, because other replicas do not have it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from palisade.base.errors import PalisadeError
 
 
 class InvariantViolated(PalisadeError):
-    """This replica can't trust its own state. Stop the node, compare digests with another replica, restore it."""
+    """This replica cannot trust its state. Stop the node, compare digests with another replica, restore it."""
 
     code = "invariant-violated"
 

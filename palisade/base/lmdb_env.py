@@ -1,13 +1,12 @@
-"""What journal, store and vault have in common as users of LMDB: which errors mean damage, growing, judging a file.
+"""LMDB functions shared by journal, store and vault: errors that mean damage, growth, verification of a file.
 
-LMDB follows the pointers of a damaged page out of the file and aborts the process; py-lmdb's own checks catch most of
-that, not all (seen: SIGBUS, a failed C assertion). So the structure of every page is walked first, in Python, by the
-walker that comes with py-lmdb: about 5 s per GiB.
+LMDB follows pointers of a damaged page beyond the file and aborts the process; py-lmdb's own checks detect most
+such damage, but not all (seen: SIGBUS, a failed C assertion). So the structure of every page is verified first, in
+Python, by the walker that comes with py-lmdb: about 10 s per GiB (docs/performance.md).
 
-The newer of LMDB's two meta pages is told by a transaction number, which carries no checksum: a flipped bit in it
-would silently bring back an older state, such as an older vote. The two numbers always follow each other, and that is
-checked as well. One bit of the file stays in doubt, the second of that number: half of the time the wrong number could
-stand there.
+The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
+silently restore an older state, such as an older vote. The two numbers are always consecutive, and this is checked as
+well. One bit remains undetected in half of the cases: the second bit of that number.
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from lmdb import verify as walker
 
 DATA = "data.mdb"
 DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.VersionMismatchError)
-"""The errors that mean that the bytes are not what was written; any other lmdb.Error is of the disk or the system."""
+"""The errors that mean damaged bytes; any other lmdb.Error comes from the disk or the system."""
 _PAGE_SIZE = Struct("=40xI")
 _TRANSACTION = Struct("=144xQ")
 
 
 def double_room(env: Any) -> None:
-    """The file takes only what is used of the map. No transaction of this process may be under way."""
+    """The file occupies only the used part of the map. Requires that no transaction of this process is open."""
     env.set_mapsize(env.info()["map_size"] * 2)
 
 
 def used_bytes(env: Any) -> int:
-    """What the file has grown to, free pages included."""
+    """The size that the file has reached, free pages included."""
     pages: int = env.info()["last_pgno"] + 1
     return pages * int(env.stat()["psize"])
 
 
 def room_for(directory: Path, map_bytes_min: int) -> int:
-    """How much address space to open the file with: twice its size, but so much at least."""
+    """The map size for opening the file: twice its size, at least `map_bytes_min`."""
     data = directory / DATA
     return max(map_bytes_min, 2 * data.stat().st_size if data.exists() else 0)
 
 
 def problem_of(directory: Path, walked_bytes_max: int | None = None) -> str | None:
-    """What is wrong with the file at rest in this directory; None when it is sound, or new.
+    """The fault of the file at rest in this directory; None if it is sound or new.
 
-    A file beyond `walked_bytes_max` is not walked. LMDB never sees the file.
+    A file larger than `walked_bytes_max` is not walked. LMDB does not open the file.
     """
     data = directory / DATA
     size = data.stat().st_size if data.exists() else 0

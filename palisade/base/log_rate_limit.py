@@ -1,10 +1,10 @@
-"""How often one may write a line about somebody else's mistakes: whoever hammers a port must not fill the disk."""
+"""Limits log lines about errors of remote peers, so that a flood of bad requests does not fill the disk."""
 
 from __future__ import annotations
 
 
 class LogLimit:
-    """A few lines at once, then one per `period_s`; the next line that passes says how many did not.
+    """A burst of lines, then one per `period_s`; the next line that passes states how many were suppressed.
 
     Times are seconds of any clock that does not go back.
     """

@@ -1,14 +1,14 @@
-"""Keys that are longer than LMDB takes (511 bytes), kept in almost their order.
+"""Storage of keys beyond LMDB's limit of 511 bytes, almost in key order.
 
-A key of up to `PREFIX_BYTES` is stored as it is. A longer one is stored as its first `PREFIX_BYTES` and a hash of the
-whole, `LONG_BYTES` together, and its value contains the whole key: in front of the value (`stored_value`), or wherever
-the caller's own format has it. So:
+A key of up to `PREFIX_BYTES` is stored unchanged. A longer key is stored as its first `PREFIX_BYTES` and a hash of the
+whole key, `LONG_BYTES` in total. Its value contains the whole key: before the value (`stored_value`), or wherever the
+caller's format has it. Therefore:
 
-- the length alone tells the two apart;
-- all long keys with the same prefix, a *group*, lie next to each other, and nothing else lies among them: a shorter
-  key that sorts between two of them would have to begin with their prefix and be longer than it;
-- between groups and short keys the order is that of the keys; within a group it is that of the hashes, so who scans
-  collects a group and sorts it.
+- the length distinguishes the two forms;
+- all long keys with the same prefix, a *group*, are adjacent, with no other keys among them: a shorter key that sorts
+  between two of them would have to begin with their prefix and be longer than it;
+- groups and short keys are in key order; keys within a group are in the order of their hashes, so a scan collects a
+  group and sorts it.
 
 Pure.
 """
@@ -33,7 +33,7 @@ def stored_key(key: bytes) -> bytes:
 
 
 def stored_value(key: bytes, value: bytes) -> bytes:
-    """The value as it is stored under `stored_key(key)`."""
+    """The value as stored under `stored_key(key)`."""
     if len(key) <= PREFIX_BYTES:
         return value
     return _LENGTH.pack(len(key)) + key + value
@@ -44,18 +44,20 @@ def is_long(stored: bytes) -> bool:
 
 
 def split(value: bytes) -> tuple[bytes, bytes]:
-    """(key, value) of what is stored under a long key."""
+    """(key, value) of a value stored under a long key."""
     stop = _LENGTH.size + int(_LENGTH.unpack_from(value)[0])
     return value[_LENGTH.size : stop], value[stop:]
 
 
 def stored_start(start: bytes) -> bytes:
-    """No key at or after `start` is stored before this. Some that are before `start` may follow it, in one group."""
+    """A lower bound: no key at or after `start` is stored before it. Some keys before `start` may follow it, in one
+    group.
+    """
     return start[:PREFIX_BYTES]
 
 
 def stored_end(end: bytes | None) -> bytes | None:
-    """No key before `end` is stored at or after this. Some of the group of `end` that are not before it, are."""
+    """An upper bound: every key before `end` is stored before it. Some later keys may be as well, in one group."""
     if end is None or len(end) <= PREFIX_BYTES:
         return end
     return end[:PREFIX_BYTES] + _AFTER_GROUP
@@ -68,9 +70,9 @@ def in_order(
     reverse: bool = False,
     opened: Callable[[bytes], tuple[bytes, bytes]] = split,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The items of a scan between the stored bounds, with their own keys, in their order, between the true bounds.
+    """The items of a scan between stored bounds, with their original keys, in key order, between the original bounds.
 
-    `opened` gives (key, value) of what is stored under a long key.
+    `opened` returns (key, value) of a value stored under a long key.
     """
     group: list[tuple[bytes, bytes]] = []
     prefix = b""

@@ -58,7 +58,7 @@ class Metrics:
         """Of the journal."""
 
     def failed(self, error: PalisadeError) -> None:
-        """A write that was not applied, or whose outcome is unknown."""
+        """A write that the group did not execute, or whose outcome is unknown."""
         if error.code == OUTCOME_UNKNOWN:
             self.unknown += 1
         else:

@@ -1,4 +1,4 @@
-"""Whether an address is free to listen on, and if not, which process has it."""
+"""Whether an address is free to listen on, and if not, which process occupies it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BOUND = "07"
 
 
 class PortUnavailable(PalisadeError):
-    """Nothing can listen there: which address, why (with the process where it can be seen), and what to do."""
+    """Cannot listen on an address: the text has the address, the cause (with the process if visible) and the remedy."""
 
     code = "port-unavailable"
 
 
 def check_free(address: Address, purpose: str, remedy: str, *, udp: bool = False) -> None:
-    """Raise PortUnavailable when `address` can't be bound. `purpose` is such as 'HTTP of n1'."""
+    """Raise PortUnavailable if `address` cannot be bound. `purpose` is such as 'HTTP of n1'."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address.host,
@@ -49,7 +49,7 @@ def check_free(address: Address, purpose: str, remedy: str, *, udp: bool = False
 
 
 def listener_of(port: int, *, udp: bool = False) -> str | None:
-    """'process 123 (etcd)', as far as this user may see it (Linux); else None."""
+    """'process 123 (etcd)' if visible to this user (Linux only); else None."""
     inodes = _listening_inodes(port, udp)
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

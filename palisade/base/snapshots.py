@@ -1,4 +1,4 @@
-"""What a snapshot is to those who make, send and receive one: its name, its reader, its writer, its errors."""
+"""Snapshots for their creator, sender and receiver: name, reader, writer, errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from palisade.base.errors import PalisadeError
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMeta:
-    """What a snapshot stands for. `id` names one byte-exact stream of pieces; `size_bytes` is an estimate."""
+    """Describes a snapshot. `id` identifies one byte-exact stream of pieces; `size_bytes` is an estimate."""
 
     id: str
     index: int
@@ -19,12 +19,12 @@ class SnapshotMeta:
 
 
 class SnapshotReader(Protocol):
-    """A consistent state of the machine, read piece by piece while the machine goes on."""
+    """A consistent state of the machine, read in pieces while the machine continues."""
 
     @property
     def meta(self) -> SnapshotMeta: ...
     def chunk(self, number: int) -> bytes | None:
-        """The piece with this number (0-based; about 1 MiB), None past the end. The last one may be asked again.
+        """The piece with this number (0-based; about 1 MiB), None past the end. The last piece can be read again.
 
         Raises SnapshotGone.
         """
@@ -34,18 +34,18 @@ class SnapshotReader(Protocol):
 
 
 class SnapshotWriter(Protocol):
-    """Where a received snapshot is put together. Nothing of it is visible before `finish`."""
+    """Assembles a received snapshot. Nothing is visible before `finish`."""
 
     @property
     def next_chunk(self) -> int:
-        """The number of the piece that is needed next (greater than 0 when an earlier transfer is resumed)."""
+        """The number of the piece needed next (above 0 when an earlier transfer is resumed)."""
         ...
 
     def write(self, number: int, data: bytes) -> None: ...
     async def finish(self) -> None:
-        """Check the whole, make it durable, and make it the state of the machine: `applied` is meta's afterwards.
+        """Verify the snapshot, make it durable, and make it the state of the machine: `applied` is then that of `meta`.
 
-        Raises SnapshotInvalid, and the machine is as it was, when the pieces do not make up a whole.
+        Raises SnapshotInvalid, with the machine unchanged, if the pieces are not a complete snapshot.
         """
         ...
 
@@ -53,12 +53,12 @@ class SnapshotWriter(Protocol):
 
 
 class SnapshotInvalid(PalisadeError):
-    """A received snapshot is not whole or not of this format; it is thrown away and asked for again."""
+    """A received snapshot is incomplete or of an unknown format. It is discarded and requested again."""
 
     code = "snapshot-invalid"
 
 
 class SnapshotGone(PalisadeError):
-    """A snapshot that is being sent had to be given up: open a new one and send that from its beginning."""
+    """A snapshot that is being sent is no longer available: open a new one and send it from the beginning."""
 
     code = "snapshot-gone"

@@ -1,7 +1,7 @@
-"""In which order components start: each one behind everything that it needs. Pure.
+"""The order in which components start: each one after everything that it needs. Pure.
 
-The order is a function of the declarations alone: among those that could come next, the one that was declared first
-does. So two starts of a node never differ, and neither do their logs.
+The order depends only on the declarations: of the components that could start next, the one declared first does. So all
+starts of a node have the same order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class ComponentError(PalisadeError):
 
 
 class WiringError(ComponentError):
-    """The declarations can't be put into an order. A fault of the program: no retry helps."""
+    """The declarations have no valid order. A fault of the program: no retry helps."""
 
 
 def start_order(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Names, what is needed first. `needs`: component -> the components that it depends on. Raises WiringError."""
+    """Names in start order. `needs`: component -> the components that it depends on. Raises WiringError."""
     for name, wanted in needs.items():
         for other in wanted:
             if other not in needs:

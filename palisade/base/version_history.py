@@ -1,8 +1,7 @@
-"""A value by revision: what it was as of each revision that is still remembered. Pure.
+"""A value by revision, for each revision that is still remembered. Pure.
 
-The revision is the *causality token*: who handles the change of revision r may ask for the value of another
-component as of r, and never gets an older or a newer one. Between two changes a value stays what it was, so only the
-changes are kept.
+The revision is the *causality token*: a component that handles the change of revision r can read the value of another
+component as of exactly r. A value is constant between two changes, so only the changes are stored.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from palisade.base.start_order import ComponentError
 T = TypeVar("T")
 
 REVISIONS_KEPT = 1_000
-"""How far behind the newest revision a token may be. Who handles a revision asks for that one, so few are needed."""
+"""How far a token may trail the newest revision. A component that handles a revision reads that one, so few suffice."""
 
 
 class TokenOutdated(ComponentError):
-    """The value as of that revision is forgotten. Ask with the token of what is being handled now."""
+    """The value as of that revision is forgotten. Use the token of the revision that is being handled."""
 
 
 class TokenNotReached(ComponentError):
@@ -27,7 +26,7 @@ class TokenNotReached(ComponentError):
 
 
 class Versions(Generic[T]):
-    """`completed` is the newest revision as of which the value is certain; nothing later can be read."""
+    """`completed` is the newest revision whose value is final; later revisions cannot be read."""
 
     __slots__ = ("_changed_at", "_kept", "_oldest", "_values", "completed")
 
@@ -43,11 +42,11 @@ class Versions(Generic[T]):
         return self._values[-1]
 
     def set(self, revision: int, value: T) -> None:
-        """The value from `revision` on, which is not completed yet. The last one that is set for it counts."""
+        """Set the value from `revision` on, which is not completed yet. The last value set for a revision counts."""
         if revision <= self.completed:
             raise ValueError(f"revision {revision} is completed (the newest is {self.completed}): it never changes")
         if self._changed_at[-1] > revision:
-            raise ValueError(f"revision {revision} comes behind {self._changed_at[-1]}: revisions are handled in order")
+            raise ValueError(f"revision {revision} was set after {self._changed_at[-1]}: set revisions in order")
         if self._changed_at[-1] == revision:
             self._values[-1] = value
         else:
@@ -55,7 +54,7 @@ class Versions(Generic[T]):
             self._values.append(value)
 
     def complete(self, revision: int) -> None:
-        """Everything up to `revision` is certain now."""
+        """Everything up to `revision` is final."""
         if revision < self.completed:
             raise ValueError(f"revision {revision} is completed already, {self.completed} is: revisions never go back")
         self.completed = revision

@@ -1,7 +1,7 @@
-"""A versioned value that can be waited for: `await value.at(revision)` returns it as of that revision.
+"""A versioned value with waiting: `await value.at(revision)` returns it as of that revision.
 
-What holds: who waits gets the value as of exactly the revision that was asked for, or the error that kept its owner
-from getting there; nobody waits for an owner that has failed or stopped.
+A waiter gets the value as of exactly the requested revision, or the error that kept the owner from reaching it. No
+waiter waits for an owner that has failed or stopped.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class VersionedValue(Generic[T]):
 
     @property
     def latest(self) -> T:
-        """For who asks outside of any revision; may change with the next one."""
+        """For readers without a revision; may change with the next revision."""
         return self._versions.latest
 
     def set(self, revision: int, value: T) -> None:
-        """From within the owner's listener of `revision`."""
+        """Called within the owner's listener of `revision`."""
         self._versions.set(revision, value)
 
     def complete(self, revision: int) -> None:
@@ -50,7 +50,7 @@ class VersionedValue(Generic[T]):
                         future.set_result(None)
 
     def fail(self, reason: str) -> None:
-        """No further revision will be reached. Nothing happens when that was said before."""
+        """No further revision will be reached. A second call has no effect."""
         if self._failure is not None:
             return
         self._failure = ValueFailed(f"{self.owner} stays at revision {self.completed}: {reason}")
@@ -61,7 +61,7 @@ class VersionedValue(Generic[T]):
         self._waiting.clear()
 
     async def at(self, revision: int) -> T:
-        """The value as of `revision`, once its owner is there. Raises TokenOutdated, ValueFailed."""
+        """The value as of `revision`, once its owner has reached it. Raises TokenOutdated, ValueFailed."""
         if revision > self._versions.completed:
             if self._failure is not None:
                 raise ValueFailed(str(self._failure))

@@ -20,6 +20,7 @@ from palisade.cli.init import init
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
+from palisade.cli.lock import elect, lock
 from palisade.cli.login import login
 from palisade.cli.ls import ls
 from palisade.cli.man import man
@@ -56,7 +57,7 @@ def main() -> None:
 
 for command in (
     up, node, init,
-    put, get, delete, ls, range_, txn, watch, lease, compact, load,
+    put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
     login, user, role, catalog, partitions, scenario,

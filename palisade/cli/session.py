@@ -42,6 +42,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     """The failure for an error of the client; None for one that is a bug. `source`: where the endpoints come from."""
     from palisade.catalog.errors import CatalogError
     from palisade.cli.cluster_check import OtherCluster
+    from palisade.client.claims import NotAcquired
+    from palisade.client.lease import LeaseLost
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
     from palisade.wire.auth_errors import AuthorizationError
@@ -62,6 +64,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         row = refusal_of(error)
         text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)
         return Failure(UNAVAILABLE if error.retry else REFUSED, row.code, text, error.retry)
+    if isinstance(error, NotAcquired | LeaseLost):
+        return Failure(REFUSED if error.retry else UNAVAILABLE, error.code, str(error), error.retry)
     if isinstance(error, RaftError):
         return Failure(REFUSED, refusal_of(error).code, str(error), False)
     if isinstance(error, OtherCluster):

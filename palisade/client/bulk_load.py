@@ -1,7 +1,7 @@
-"""Loads many entries through the client API: pipelined, and again at any time. What is there already is not written.
+"""Loads many entries through the client API, pipelined. Entries that already have the value are skipped.
 
-A load that broke off goes on where it stopped; a second one writes nothing. Puts of fixed values may be repeated, so
-nothing can go wrong by that.
+An interrupted load continues where it stopped; a second load writes nothing. Repeating it is safe because every key has
+a fixed value.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class BulkStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """`entries` are there now; `written` of them were missing or different before."""
+    """`entries` exist now; `written` of them were missing or had another value before."""
 
     entries: int
     written: int
 
 
 def read_demo(folder: Path | None = None) -> list[CatalogEntry]:
-    """The whole demo catalog, the mark of completeness last. Raises DataSetError."""
+    """The whole demo catalog; the entry that marks it as complete comes last. Raises DataSetError."""
     source = source_name()
     entries = list(demo_entries(partial(read_rows, find_data(folder)), source))
     return [*entries, done_entry(len(entries), source)]
 
 
 async def load_demo(store: BulkStore, read: Callable[[], list[CatalogEntry]], progress: Progress) -> LoadReport | None:
-    """Make the demo catalog complete; None when its mark says that it is. Raises what the store and `read` raise."""
+    """Complete the demo catalog; None if it is marked as complete. Raises the errors of the store and of `read`."""
     if (await store.range(DONE_KEY)).kvs:
         return None
     entries = await asyncio.to_thread(read)
@@ -55,9 +55,9 @@ async def load_demo(store: BulkStore, read: Callable[[], list[CatalogEntry]], pr
 async def load_entries(
     store: BulkStore, entries: Sequence[CatalogEntry], progress: Progress, prefix: bytes | None = None
 ) -> LoadReport:
-    """Write those entries that are not in the store with the same value; the last one after all others.
+    """Write the entries that the store does not have with the same value; the last one after all others.
 
-    `prefix`, where given, is one that every key has: what lies below it is read first, and not written again.
+    `prefix`: a prefix of every key. The keys below it are read first, and equal entries are not written again.
     """
     present = await read_prefix(store, prefix) if prefix is not None else {}
     missing = [entry for entry in entries if present.get(entry.key) != entry.value]
@@ -74,5 +74,5 @@ async def load_entries(
 
 
 async def read_prefix(store: BulkStore, prefix: bytes) -> dict[bytes, bytes]:
-    """Key -> value of everything below the prefix."""
+    """Key -> value of every key with the prefix."""
     return {kv.key: kv.value for kv in (await store.range(prefix, prefix=True)).kvs}

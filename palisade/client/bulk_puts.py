@@ -1,7 +1,7 @@
-"""Many puts under way that one caller waits for: counted, without a task or a future for each of them.
+"""Counts many outstanding puts of one caller without a task or a future for each.
 
-It stands in for the future of every one of these operations (`operation.Slot`). Answers come by frames of hundreds; the
-caller is woken once for a frame, when there is room for more.
+`Many` takes the place of the future of each operation (`pending_request.Slot`). Results arrive in frames of hundreds;
+the caller is woken once per frame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.metastore.result_codec import PUT, refusal_in
 
 
 class Many:
-    """At most `outstanding` under way. `progress` hears how many are done, once per frame of answers."""
+    """At most `outstanding` puts at a time. `progress` is called with the number of completed puts, once per frame."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, outstanding: int, progress: Callable[[int], None] | None
@@ -27,25 +27,25 @@ class Many:
         self._closed = False
         self._begun = 0
         self.ended = 0
-        """How many were acknowledged."""
+        """The number of acknowledged puts."""
 
-    # What the caller does.
+    # Called by the caller.
 
     def begin(self) -> bool:
-        """One more is on its way. Whether there is room for yet another."""
+        """Count one more put; returns whether another one may be sent."""
         self._begun += 1
         return self._begun - self.ended < self._outstanding
 
     async def room(self) -> None:
-        """Wait until there is some. Raises the first error."""
+        """Wait until another put may be sent. Raises the first error."""
         await self._until(self._outstanding - 1)
 
     async def all_done(self) -> None:
-        """Raises the first error."""
+        """Wait until every put is acknowledged. Raises the first error."""
         await self._until(0)
 
     def close(self) -> None:
-        """Whatever is answered from now on is nobody's business."""
+        """Ignore later results."""
         self._closed = True
 
     async def _until(self, under_way: int) -> None:
@@ -57,7 +57,7 @@ class Many:
         if self._error is not None:
             raise self._error
 
-    # What the session does with it, as with a future.
+    # Called by the session, as on a future.
 
     def done(self) -> bool:
         return self._closed or self._error is not None

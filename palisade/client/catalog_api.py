@@ -1,4 +1,4 @@
-"""What users of a store can do with its catalog: the part of `client.store_api` that needs a cluster."""
+"""The operations of the catalog: the part of `client.store_api` that needs a cluster."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 class CatalogApi(ABC):
     @abstractmethod
     async def _call(self, name: str, *arguments: Any) -> Any:
-        """One of `api.stream.calls`."""
+        """Execute one of `api.stream.calls`."""
 
     async def catalog_do(
         self, operation: str, fields: dict[str, Any], *, procedure: str, wait_s: float = 0.0
     ) -> dict[str, Any]:
-        """Begin an operation (docs/catalog.md), or find the one that was begun under this id, and wait for its end.
+        """Begin an operation (docs/catalog.md), or find the one with this id, and wait up to `wait_s` for its end.
 
-        The answer is the procedure; it is done where `ended` and `released` are true. Raises what it failed with.
+        Returns the procedure, which is complete if `ended` and `released` are true. Raises the error it failed with.
         """
         view: dict[str, Any] = await self._call("catalog_do", operation, fields, procedure, wait_s)
         return view
 
     async def catalog_objects(self, collection: str, *, below: str = "") -> list[dict[str, Any]]:
-        """Every object of a collection, or those at and below a path."""
+        """Every object of a collection, or the objects at and below a path."""
         found: list[dict[str, Any]] = []
         page: dict[str, Any] = {"more": True, "last": ""}
         while page["more"]:
@@ -39,7 +39,7 @@ class CatalogApi(ABC):
         return found
 
     async def procedure(self, procedure: str, *, wait_s: float = 0.0) -> dict[str, Any]:
-        """As it is; with `wait_s` once it has ended and its end is released, or the time is over."""
+        """Its current state; with `wait_s`, waits up to that long until it has ended and is released."""
         found: dict[str, Any] = await self._call("procedure", procedure, wait_s)
         return found
 

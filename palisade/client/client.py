@@ -1,4 +1,4 @@
-"""The client of a cluster, over the pipelined stream."""
+"""The asyncio client of a cluster, over the pipelined stream."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import secrets
 from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
+from palisade.base.content import Content, as_bytes
 from palisade.client.bulk_puts import Many
-from palisade.client.endpoints import Endpoints
-from palisade.client.operations import Content, as_bytes
+from palisade.client.call_kinds import CALL_KINDS
+from palisade.client.endpoints import Endpoints, EndpointsLike
 from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch
@@ -24,20 +25,21 @@ CLIENT_ID_BYTES = 8
 
 
 class Client(StoreApi):
-    """Use it with `async with`. Any number of requests may be under way at a time; each is retried, safely, over
-    reconnects and changes of leader, until its deadline.
+    """Use it with `async with`. Any number of requests may be in flight. Each is retried safely until its deadline,
+    across reconnections and changes of leader.
 
-    `endpoints`: 'host:port' of the streams of one or more nodes, as a list or with commas between them.
-    `timeout_s`: the deadline of requests that name none.
-    `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
-    either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
-    `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
-    `credentials`: `Password(user, password)` or `Token(text)`, for nodes that ask who somebody is.
+    `endpoints`: 'host:port' of the streams of one or more nodes: a text with commas, or an iterable of texts or
+    (host, port) pairs. Raises ValueError if one is not an address.
+    `timeout_s`: the deadline of requests without one of their own.
+    `client_id`: identifies this client in request ids; must never be used twice. Random by default.
+    `exactly_once` False omits request ids; then a write whose connection breaks ends as OutcomeUnknown.
+    `follow_leader` False stays with the given endpoints instead of moving to the leader.
+    `credentials`: `Password(user, password)` or `Token(text)`, for nodes with authorization.
     """
 
     def __init__(
         self,
-        endpoints: str | Iterable[str],
+        endpoints: EndpointsLike,
         *,
         timeout_s: float = 5.0,
         client_id: str | None = None,
@@ -51,7 +53,7 @@ class Client(StoreApi):
         self._sequence = 0
 
     async def __aenter__(self) -> Client:
-        """The id is drawn here: of a client made before a fork, parent and child would else have the same one."""
+        """The id is chosen here, so that a client created before a fork has different ids in parent and child."""
         self._id = self._id or secrets.token_hex(CLIENT_ID_BYTES)
         self._session.open()
         return self
@@ -60,7 +62,7 @@ class Client(StoreApi):
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way, and the connection."""
+        """End the pending requests and the connection."""
         await self._session.close()
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
@@ -74,12 +76,14 @@ class Client(StoreApi):
             await self._session.admit()
         once = self._exactly_once
         content = (self._next_request_id(), key, value)
-        answer = self._session.send(FrameKind.WRITES, content, 0, timeout_s, repeatable=once, writes=True)
+        answer = self._session.send(
+            FrameKind.WRITES, content, len(key) + len(value), timeout_s, repeatable=once, writes=True
+        )
         result: PutResult = decode_result(await answer)
         return result
 
     def _next_request_id(self) -> tuple[str, int] | None:
-        """(client, sequence). Nothing may be awaited before it is sent: a node remembers the newest ones only."""
+        """(client, sequence). Must be sent without awaiting anything first: a node remembers only the newest ones."""
         if not self._exactly_once:
             return None
         self._sequence += 1
@@ -99,10 +103,10 @@ class Client(StoreApi):
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         await self._session.admit()
-        changes = name.startswith(("member_", "transfer", "procedure_cancel", "region_"))
-        writes = changes or name == "catalog_do"  # which has an id of its own, and is found when it is sent again
-        content = (name, list(arguments))
-        return await self._session.send(FrameKind.CALL, content, 64, None, repeatable=not changes, writes=writes)
+        kind, content = CALL_KINDS[name], (name, list(arguments))
+        return await self._session.send(
+            FrameKind.CALL, content, 0, None, repeatable=kind.repeatable, writes=kind.writes
+        )
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         return self._session.watch(request, progress_s)
@@ -114,13 +118,13 @@ class Client(StoreApi):
         outstanding: int = 1024,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Put every pair, at most `outstanding` at a time; returns how many. The first error ends it.
+        """Put every pair, at most `outstanding` at a time; returns their number. Raises the first error.
 
-        The quickest way to write much. `progress` hears now and then how many puts are done, and how many it were in
-        the end. Pairs of one key are written in their order, unless a connection breaks or the leader changes.
+        This is the fastest way to write many keys. `progress` is called with the number of completed puts from time to
+        time and at the end. Pairs of one key are written in order unless a connection breaks or the leader changes.
         """
         if outstanding < 1:
-            raise ValueError(f"outstanding: at least 1 put has to be under way, not {outstanding}")
+            raise ValueError(f"outstanding must be at least 1, not {outstanding}")
         many = Many(asyncio.get_running_loop(), outstanding, progress)
         try:
             await self._room_for(many)
@@ -138,10 +142,11 @@ class Client(StoreApi):
         return many.ended
 
     def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
-        """Whether there is room for another one."""
+        """Whether another put may be sent."""
         session, once = self._session, self._exactly_once
         content = (self._next_request_id(), as_bytes(key), as_bytes(value))
-        session.send_for(many, FrameKind.WRITES, content, 0, None, repeatable=once, writes=True)
+        size = len(content[1]) + len(content[2])
+        session.send_for(many, FrameKind.WRITES, content, size, None, repeatable=once, writes=True)
         return many.begin() and not session.is_full()
 
     async def _room_for(self, many: Many) -> None:

@@ -1,4 +1,4 @@
-"""One connection to a node: greets, gathers what is sent in one turn of the loop into few frames, hands on frames."""
+"""One connection to a node: sends the requests of one turn of the event loop in few frames, passes on what arrives."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 from palisade.base.frames import Encoder, FrameError, FrameParser, FrameTooLarge
 from palisade.base.version import VERSION
 from palisade.metastore.command_codec import encode_plain_put
+from palisade.metastore.errors import RequestTooLarge
 from palisade.metastore.put_series import SERIES_PUTS_MAX, encode_series
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.credentials import Credentials, to_hello
@@ -24,18 +25,20 @@ OnFrame = Callable[[int, Any], None]
 
 
 SPEAKS_HTTP = (
-    "the address is one of HTTP, and a stream is needed. A node that is no member has none: palisade status, topology "
-    "and recovery ask it with --at"
+    "this is an HTTP address; the client needs the address of a stream. A node that is not a member has no stream: "
+    "palisade status, topology and recovery ask it with --at"
 )
+UNENCODED_BYTES = 64 * 1024
+"""A request may exceed the limit by this much in its encoded form: the node counts keys and values."""
 
 
 def is_http(error: FrameError) -> bool:
-    """Whether the first bytes of an answer, taken for a length, are those of HTTP."""
+    """Whether the bytes read as the length of a frame are the beginning of an HTTP response."""
     return isinstance(error, FrameTooLarge) and error.announced_bytes == int.from_bytes(b"HTTP")
 
 
 def refusal_in(body: Any) -> tuple[str, Exception | None]:
-    """(what is told, the error) of a REFUSED frame; None where it has no code of its own."""
+    """(message, error) of a REFUSED frame; the error is None if the frame has no code."""
     if type(body) is not dict:
         return f"the node refused: {body}", None
     code, reason = body.get("code"), str(body.get("reason"))
@@ -43,7 +46,7 @@ def refusal_in(body: Any) -> tuple[str, Exception | None]:
 
 
 class ClientConnection(asyncio.Protocol):
-    """`closed` is done when the connection has ended, with the reason as its result."""
+    """`closed` is done when the connection has ended; its result is the reason."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_frame: OnFrame) -> None:
         self._loop = loop
@@ -55,6 +58,7 @@ class ClientConnection(asyncio.Protocol):
         self._gathered: dict[FrameKind, list[Any]] = {FrameKind.WRITES: [], FrameKind.READS: []}
         self._gathered_bytes = 0
         self._contents: list[bytes] = []
+        self._limits: dict[str, int] | None = None
         self._series_number, self._series_id = 0, _NO_ID
         self._next_number = self._next_sequence = -1
         self._flushing = False
@@ -62,9 +66,9 @@ class ClientConnection(asyncio.Protocol):
         self.last_heard = loop.time()
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
-        """The node's WELCOME. `timeout_s`: how long this client waits. `shown`: who it is.
+        """The node's WELCOME. `timeout_s`: the deadline of this client's requests.
 
-        Raises Unavailable when the node refuses, AuthorizationError when that is because of who asks."""
+        Raises Unavailable if the node refuses, AuthorizationError if it refuses the credentials `shown`."""
         hello: dict[str, Any] = {
             "protocol": PROTOCOL,
             "client": f"palisade-python/{VERSION}",
@@ -74,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
 
-    # What the transport tells.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -94,21 +98,39 @@ class ClientConnection(asyncio.Protocol):
         try:
             for kind, body in self._parser.feed(data):
                 if kind == FrameKind.WELCOME:
-                    if not self._welcome.done():  # else nobody waits for it any more
-                        self._welcome.set_result(body)
+                    self._welcomed(body)
                 elif kind == FrameKind.REFUSED:
                     self._end(*refusal_in(body))
                     self.abort()
                 else:
                     self._on_frame(kind, body)
         except FrameError as error:
-            self._end(SPEAKS_HTTP if is_http(error) else f"the node sent what is not of the protocol: {error}")
+            self._end(SPEAKS_HTTP if is_http(error) else f"the node sent an invalid frame: {error}")
             self.abort()
+
+    def _welcomed(self, body: dict[str, Any]) -> None:
+        limits = body.get("limits")
+        if type(limits) is dict and type(limits.get("request_bytes")) is int:
+            self._limits = limits
+        if not self._welcome.done():  # else the greeting has timed out
+            self._welcome.set_result(body)
 
     # Sending.
 
+    def refusal_of_size(self, size: int) -> RequestTooLarge | None:
+        """The error of a request of `size` bytes; None if the node accepts that size, or has not announced a limit.
+
+        A node closes the connection when a frame exceeds its limit: that would delay every request in flight.
+        """
+        if self._limits is None or size <= self._limits["request_bytes"] + UNENCODED_BYTES:
+            return None
+        return RequestTooLarge(
+            f"the request has {size} bytes; the cluster accepts {self._limits['request_bytes']} per request and "
+            f"{self._limits.get('value_bytes')} per value. It was not sent; split it"
+        )
+
     def gather(self, kind: FrameKind, number: int, content: Any, size: int) -> None:
-        """Send one of many (WRITES, READS) with the others of this turn of the loop."""
+        """Send a request (WRITES, READS) in one frame with the others of this turn of the event loop."""
         if kind is FrameKind.WRITES:
             self._close_series()
         items = self._gathered[kind]
@@ -122,7 +144,7 @@ class ClientConnection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     def gather_put(self, number: int, request_id: tuple[str, int] | None, key: bytes, value: bytes) -> None:
-        """As `gather`, for a plain put: those that follow each other travel as a series."""
+        """As `gather`, for a plain put: consecutive ones are sent as a series."""
         sequence = request_id[1] if request_id is not None else 0
         if number != self._next_number or sequence != self._next_sequence or len(self._contents) >= CONTENTS_MAX:
             self._close_series()
@@ -138,7 +160,7 @@ class ClientConnection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     def _close_series(self) -> None:
-        """The next put begins another one."""
+        """Finish the series; the next put begins a new one."""
         contents, self._contents = self._contents, []
         self._next_number = -1
         if len(contents) == 2:
@@ -150,7 +172,7 @@ class ClientConnection(asyncio.Protocol):
             self._gathered[FrameKind.WRITES] += (self._series_number, encode_series(self._series_id, contents))
 
     def _flush(self) -> None:
-        """What a node does not read waits in the transport; the session bounds how much that can be."""
+        """Data that the node does not read is buffered in the transport; the session bounds its size."""
         self._flushing = False
         self._gathered_bytes = 0
         self._close_series()

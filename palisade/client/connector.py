@@ -1,5 +1,7 @@
-"""Which node a client is connected with: the leader where it is known and can be had, else whoever answers; and never
-for long one that knows no leader while another one does."""
+"""Chooses the node to connect to: the leader if it is known and reachable, else any node that responds.
+
+A node that knows no leader is left when another node knows one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from palisade.base.address import Address
 from palisade.client.connection import ClientConnection
 from palisade.client.endpoints import Endpoints
 from palisade.raftgroup.errors import RaftError
@@ -16,12 +19,13 @@ from palisade.wire.credentials import Credentials
 
 CONNECT_S = 2.0
 
-FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError)
+FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
+"""ValueError: an address that the cluster announced is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """What `member`, reached at `address`, says of who leads. `streams`: member -> 'host:port'."""
+    """The leader as announced by `member`, which is reached at `address`. `streams`: member -> 'host:port'."""
 
     address: str
     member: object
@@ -30,7 +34,7 @@ class Whereabouts:
 
 
 class Connector:
-    """Opens connections for one session. `on_frame` hears what comes on all of them. `shown`: who it is."""
+    """Opens connections for one session. `on_frame` gets the frames of all of them. `shown`: the credentials."""
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Connector:
         self._timeout_s = timeout_s
 
     async def connect(self) -> tuple[ClientConnection, Whereabouts]:
-        """To the leader, if the current address of the route names one. Raises what that address comes to."""
+        """To the leader if the node at the current address knows it. Raises the error of connecting to that address."""
         link, found = await self._greet(self._route.current())
         try:
             better = await self.better(found) if found.leader is not None else None
@@ -58,13 +62,13 @@ class Connector:
         return better
 
     def wants_better(self, now: Whereabouts) -> bool:
-        """Whether somebody else would be better to be connected with, also if that one is to be avoided for a while."""
+        """Whether another node would be better, even if that node is currently avoided."""
         if now.leader is None:
             return bool(self._route.others(now.address))
         return self._route.follows_leader and now.leader != now.member
 
     async def better(self, now: Whereabouts) -> tuple[ClientConnection, Whereabouts] | None:
-        """A connection with the leader; or, from a node that knows none, with one that does."""
+        """A connection to the leader or, if this node knows none, to a node that does; None if there is none."""
         for address in self._better_addresses(now):
             try:
                 link, found = await self._greet(address)
@@ -84,10 +88,10 @@ class Connector:
 
     async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
         loop = asyncio.get_running_loop()
-        host, _, port = address.rpartition(":")
+        parsed = Address.parse(address)
         async with asyncio.timeout(CONNECT_S):
             _, link = await loop.create_connection(
-                lambda: ClientConnection(loop, self._on_frame), host.strip("[]"), int(port)
+                lambda: ClientConnection(loop, self._on_frame), parsed.host, parsed.port
             )
             try:
                 welcome = await link.greet(self._timeout_s, self._shown)
@@ -103,6 +107,6 @@ class Connector:
 
 
 def whereabouts(address: str, member: object, leader: object, streams: object) -> Whereabouts:
-    """Of what a node has said, whatever it was."""
+    """From the fields of a WELCOME or LEADER frame, whatever their types."""
     known = {str(name): str(stream) for name, stream in streams.items()} if type(streams) is dict else {}
     return Whereabouts(address, member, leader if isinstance(leader, str) else None, known)

@@ -1,4 +1,5 @@
-"""Which node to try next: the given ones first, then those that the cluster has named; the leader where it is known.
+"""The addresses of a cluster's nodes, and which of them to try next: the given ones first, then those that the cluster
+has announced; the leader if it is known.
 
 Pure: addresses in, an address out.
 """
@@ -7,19 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from palisade.base.address import Address
+
+EndpointsLike = str | Iterable[str | tuple[str, int]]
 AVOID_S = 10.0
-"""How long a leader is not tried again that could not be reached."""
+"""How long an unreachable leader is not tried again."""
+
+
+def read_endpoints(endpoints: EndpointsLike) -> list[str]:
+    """Each address as 'host:port', without duplicates. Raises ValueError, naming the address that is not one.
+
+    `endpoints`: 'host:port', several of them separated by commas, or an iterable of such texts or (host, port) pairs.
+    """
+    found: list[str] = []
+    for each in (endpoints,) if isinstance(endpoints, str) else endpoints:
+        if isinstance(each, str):
+            found += [str(Address.parse(part.strip())) for part in each.split(",") if part.strip()]
+        elif isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], int):
+            found.append(str(Address(each[0].strip("[]"), each[1])))
+        else:
+            raise TypeError(f"endpoints: {each!r} is not an address; give 'host:port' or (host, port)")
+    if not found:
+        raise ValueError("endpoints: give host:port of at least one node")
+    return list(dict.fromkeys(found))
 
 
 class Endpoints:
-    """Goes round the known addresses. Times are the caller's clock, in seconds."""
+    """Cycles through the known addresses. Times are the caller's clock, in seconds."""
 
-    def __init__(self, endpoints: str | Iterable[str], *, follow_leader: bool = True) -> None:
-        """`endpoints`: addresses, or one text with commas between them."""
-        several = endpoints.split(",") if isinstance(endpoints, str) else endpoints
-        self._given = list(dict.fromkeys(each.strip() for each in several if each.strip()))
-        if not self._given:
-            raise ValueError("endpoints: give host:port of at least one node")
+    def __init__(self, endpoints: EndpointsLike, *, follow_leader: bool = True) -> None:
+        """`endpoints` as `read_endpoints` takes them. Raises ValueError."""
+        self._given = read_endpoints(endpoints)
         self._known = list(self._given)
         self._position = 0
         self._follow_leader = follow_leader
@@ -37,18 +56,18 @@ class Endpoints:
         return self._known[self._position % len(self._known)]
 
     def advance(self) -> None:
-        """The current one did not work: the next."""
+        """Select the next address after the current one failed."""
         self._position = (self._position + 1) % len(self._known)
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """Addresses that the cluster has named, as they are now; they come after the given ones."""
+        """Replace the announced addresses by these. They come after the given ones."""
         if self._follow_leader:
             current = self.current()
             self._known = list(dict.fromkeys([*self._given, *addresses]))
             self._position = self._known.index(current) if current in self._known else 0
 
     def better(self, member: object, leader: object, streams: Mapping[str, str], now: float) -> str | None:
-        """The address of the leader, if `member`, which was reached, is not the leader and following is wanted."""
+        """The leader's address if the connected `member` is not the leader and the client follows the leader."""
         if not self._follow_leader or leader is None or leader == member or not isinstance(leader, str):
             return None
         address = streams.get(leader)
@@ -57,7 +76,7 @@ class Endpoints:
         return address
 
     def others(self, address: str) -> list[str]:
-        """All known addresses but this one, in their order."""
+        """All known addresses except this one, in order."""
         return [other for other in self._known if other != address]
 
     def avoid(self, address: str, now: float) -> None:

@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, for blocking callers of coroutines.
+"""An event loop in its own thread, for blocking callers of coroutines.
 
-Every call ends: with its result, with its error, or, if the thread ends first, with `ClientClosed`. A call whose caller
-is interrupted (Ctrl-C) is cancelled. Not usable after a fork: the child has no such thread.
+Every call ends: with its result, with its error, or with `ClientClosed` if the thread ends first. Interrupting the
+caller (Ctrl-C) cancels the call. Not usable after a fork, because the child does not have the thread.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from palisade.raftgroup.errors import Unavailable
 
 T = TypeVar("T")
 LAST_CALLS_S = 1.0
-"""How long calls may take to end after the client was closed."""
+"""How long calls may take to end after the client is closed."""
 EXIT_S = 3.0
 """How long the exit of the process waits for the thread."""
 
 
 class ClientClosed(Unavailable):
-    """The client is closed: nothing was sent."""
+    """The client is closed; nothing was sent."""
 
     retry = False
 
 
 class LoopThread:
-    """`on_start` and `on_stop` run in the thread, before the first call and after the last one was accepted."""
+    """`on_start` runs in the thread before the first call, `on_stop` after the last accepted one."""
 
     def __init__(
         self, on_start: Callable[[], Awaitable[object]], on_stop: Callable[[], Awaitable[object]], name: str
     ) -> None:
         self._on_start, self._on_stop = on_start, on_stop
         self._process = os.getpid()
-        self._lock = threading.RLock()  # A collected client is stopped in whichever thread collects it.
+        self._lock = threading.RLock()  # A garbage-collected client is stopped by the collecting thread.
         self._accepts = True
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -47,45 +47,45 @@ class LoopThread:
         _open_threads.add(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of the coroutine. Raises what it raises, and ClientClosed."""
+        """The result of the coroutine. Raises its errors, and ClientClosed."""
         return self.result(self.begin(coroutine))
 
     def result(self, future: Future[T]) -> T:
-        """Wait for a call that has begun; an interrupted wait cancels it."""
+        """Wait for a call that has begun; interrupting the wait cancels the call."""
         try:
             return future.result()
         except CancelledError:
             raise ClientClosed("the client was closed during the call") from None
         finally:
             future.cancel()
-            del future  # It holds the error, whose traceback holds this frame.
+            del future  # It refers to the error, whose traceback refers to this frame.
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """The coroutine's result to be. Raises ClientClosed; RuntimeError where waiting for it would never end."""
+        """A future of the coroutine's result. Raises ClientClosed; RuntimeError if waiting for it would never end."""
         refusal = self._refusal()
         if refusal is None:
             with self._lock:
                 if self._accepts:
                     return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            refusal = ClientClosed("the client is closed: make a new one")
+            refusal = ClientClosed("the client is closed; create a new one")
         coroutine.close()
         raise refusal
 
     def call(self, function: Callable[[T], object], argument: T) -> None:
-        """Call it in the thread, soon; not at all once the client is closed."""
+        """Call the function in the thread, unless the client is closed."""
         with self._lock:
             if self._accepts:
                 self._loop.call_soon_threadsafe(function, argument)
 
     def _refusal(self) -> Exception | None:
         if os.getpid() != self._process:
-            return RuntimeError("this client was used before a fork: make a new one in the child process")
+            return RuntimeError("this client was used before a fork; create a new one in the child process")
         if threading.current_thread() is self._thread:
-            return RuntimeError("a callback of the client must not call the client: it would wait for itself")
+            return RuntimeError("a callback of the client must not call the client, because it would wait for itself")
         return None
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """End the thread and wait for it. Does nothing in a child process, whose copy has no thread."""
+        """End the thread and wait for it. Does nothing in a forked child, which does not have the thread."""
         if os.getpid() != self._process:
             return
         with self._lock:
@@ -111,7 +111,7 @@ class LoopThread:
         await self._on_stop()
 
     async def _end_calls(self) -> None:
-        """What `on_stop` has ended gets its turn; what is left is cancelled."""
+        """Let the calls that `on_stop` ended return, then cancel the rest."""
         await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         if rest:
@@ -127,6 +127,6 @@ _open_threads: WeakSet[LoopThread] = WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Connections are closed in order before the interpreter goes."""
+    """Close connections in order before the interpreter exits."""
     for each in list(_open_threads):
         each.stop(EXIT_S)

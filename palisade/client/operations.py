@@ -1,6 +1,7 @@
-"""The operations of a transaction as a program writes them: keys and values are text or bytes.
+"""The operations of a transaction as programs write them: keys and values are text or bytes.
 
-Each class is one of `metastore.requests` with another constructor; `plain` makes the one that is encoded and sent.
+Each class derives from one of `metastore.requests` and only changes its constructor; `plain` converts it into that
+class, which the codec encodes.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from palisade.base.content import Content, as_bytes
 from palisade.metastore import requests
 from palisade.metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget, prefix_end
 
-Content = bytes | bytearray | memoryview | str
 Operation = requests.Put | requests.DeleteRange | requests.Range | requests.Txn
 T = TypeVar("T")
 
 
 class Put(requests.Put):
-    """Write `key`. `prev_kv` returns what it replaces; `lease` 0 means none."""
+    """Write `key`. `prev_kv` returns the replaced key and value; `lease` 0 means none."""
 
     __slots__ = ()
 
@@ -70,7 +71,7 @@ class Get(requests.Range):
 
 
 class Compare(requests.Compare):
-    """A condition on one key, or with `range_end` on every key of a range. `operand`: a value is text or bytes.
+    """A condition on one key, or with `range_end` on every key of a range. An `operand` for a value is text or bytes.
 
     An absent key has version, revisions and lease 0, and no value.
     """
@@ -103,8 +104,13 @@ class Compare(requests.Compare):
 
     @classmethod
     def revision_is(cls, key: Content, mod_revision: int) -> Compare:
-        """The key was last written at `mod_revision`, as a read returned it: it is unchanged since then."""
+        """The key was last written at `mod_revision`, which a read returned: it has not changed since."""
         return cls(key, CompareTarget.MOD, CompareResult.EQUAL, mod_revision)
+
+    @classmethod
+    def created_at(cls, key: Content, create_revision: int) -> Compare:
+        """The key exists and was created at `create_revision`: it has not been deleted since, but may have changed."""
+        return cls(key, CompareTarget.CREATE, CompareResult.EQUAL, create_revision)
 
 
 class Txn(requests.Txn):
@@ -124,12 +130,12 @@ class Txn(requests.Txn):
 def plain_txn(
     compare: Iterable[requests.Compare], success: Iterable[Operation], failure: Iterable[Operation]
 ) -> requests.Txn:
-    """The request of a transaction, made of the classes that the codec knows."""
+    """The request of a transaction, in the classes that the codec encodes."""
     return requests.Txn(tuple(map(_plain_compare, compare)), tuple(map(plain, success)), tuple(map(plain, failure)))
 
 
 def plain(operation: Operation) -> Operation:
-    """Raises TypeError for what is no operation."""
+    """Raises TypeError for anything that is not an operation."""
     if isinstance(operation, requests.Txn):
         return plain_txn(operation.compare, operation.success, operation.failure)
     if isinstance(operation, requests.Put):
@@ -138,7 +144,7 @@ def plain(operation: Operation) -> Operation:
         return _copied(requests.DeleteRange, operation, requests.DeleteRange.__slots__)
     if isinstance(operation, requests.Range):
         return _copied(requests.Range, operation, requests.Range.__slots__)
-    raise TypeError(f"an operation is a Put, Get, Delete or Txn, not {type(operation).__name__}")
+    raise TypeError(f"an operation must be a Put, Get, Delete or Txn, not {type(operation).__name__}")
 
 
 def _plain_compare(compare: requests.Compare) -> requests.Compare:
@@ -146,26 +152,15 @@ def _plain_compare(compare: requests.Compare) -> requests.Compare:
 
 
 def _copied(kind: Callable[..., T], of: T, fields: Iterable[str]) -> T:
-    """The same fields in the class that the codec knows."""
+    """The same fields in the class that the codec encodes."""
     return of if type(of) is kind else kind(*(getattr(of, name) for name in fields))
 
 
-def as_bytes(content: Content) -> bytes:
-    """Raises TypeError for what is neither bytes nor text."""
-    if type(content) is bytes:
-        return content
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"a key or value is bytes or text, not {type(content).__name__}")
-
-
 def interval(key: Content, range_end: Content, prefix: bool) -> tuple[bytes, bytes]:
-    """(key, range_end) of the request. The prefix b"" stands for every key."""
+    """(key, range_end) of the request. The prefix b"" means every key."""
     start, end = as_bytes(key), as_bytes(range_end)
     if not prefix:
         return start, end
     if end:
-        raise ValueError("give either prefix or range_end")
+        raise ValueError("give prefix or range_end, not both")
     return start or b"\0", prefix_end(start)

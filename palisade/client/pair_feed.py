@@ -1,7 +1,7 @@
-"""Hands the pairs of a blocking caller to a coroutine in another thread, in order and in batches.
+"""Passes the pairs of a blocking caller to a coroutine in another thread, in order and in batches.
 
-The caller's iterator runs in the caller's thread, as does `progress`: neither has to be safe for other threads, and
-neither holds up the event loop. At most `BATCHES` batches are handed over ahead of the coroutine.
+The caller's iterator and `progress` run in the caller's thread: they need not be thread-safe, and they do not block the
+event loop. At most `BATCHES` batches are buffered for the coroutine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
+from palisade.base.content import Content
 from palisade.client.loop_thread import LoopThread
-from palisade.client.operations import Content
 
 Pair = tuple[Content, Content]
 Counted = Callable[[int], None]
@@ -37,7 +37,7 @@ class PairFeed:
     def run(
         self, consume: Callable[[AsyncIterator[Pair], Counted], Coroutine[Any, Any, int]], items: Iterable[Pair]
     ) -> int:
-        """What `consume` returns. Raises its error, and what `items` raises."""
+        """The result of `consume`. Raises its errors and those of `items`."""
         future = self._thread.begin(consume(self._pairs(), self._note))
         future.add_done_callback(lambda _: self._room.release())
         try:
@@ -66,7 +66,7 @@ class PairFeed:
             self._reported = count
             self._progress(count)
 
-    # In the thread of the loop.
+    # In the thread of the event loop.
 
     def _note(self, count: int) -> None:
         self._count = count
@@ -76,7 +76,7 @@ class PairFeed:
         self._arrived.set()
 
     async def _pairs(self) -> AsyncIterator[Pair]:
-        """An empty batch is the end."""
+        """An empty batch marks the end."""
         while True:
             while not self._batches:
                 self._arrived.clear()

@@ -1,4 +1,4 @@
-"""A request on its way: what it is, until when it matters, and whether it may be sent again."""
+"""A pending request: its content, its deadline, and whether it may be sent again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from palisade.wire.stream_frames import FrameKind
 
 
 class Slot(Protocol):
-    """Where an answer goes: a future, or what stands in for many (`bulk_puts.py`)."""
+    """Receives the result: a future, or a counter of many requests (`bulk_puts.py`)."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -16,11 +16,11 @@ class Slot(Protocol):
 
 
 class Operation:
-    """`repeatable`: sending it twice does no harm (a read, or a write with a request id).
+    """`repeatable`: sending it twice is harmless (a read, or a write with a request id).
 
-    `sent`: it is under way, or ended without a certain answer. `unsure`: so did a try before this one, and what this
-    one comes to says nothing of that: only a result of the store does. `content` is what its frame has beside the
-    number; of a plain put (request id, key, value).
+    `sent`: the latest attempt is in flight, or ended without a definite result. `unsure`: an earlier attempt ended so;
+    only a result of the store tells what became of it, a refusal of the latest attempt does not. `content` is the
+    content of its frame besides the number; of a plain put (request id, key, value).
     """
 
     __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "unsure", "writes")
@@ -50,6 +50,7 @@ class Operation:
         return self.writes and (self.sent or self.unsure)
 
     def leaves(self) -> None:
+        """Note an attempt."""
         self.sent, self.unsure = True, self.unsure or self.sent
 
     def succeed(self, value: Any) -> None:
@@ -59,3 +60,14 @@ class Operation:
     def fail(self, error: Exception) -> None:
         if not self.slot.done():
             self.slot.set_exception(error)
+
+
+def content_bytes(content: Any) -> int:
+    """About how many bytes the content of a request takes in its frame."""
+    if isinstance(content, bytes | str):
+        return len(content)
+    if isinstance(content, list | tuple):
+        return sum(map(content_bytes, content))
+    if isinstance(content, dict):
+        return sum(content_bytes(key) + content_bytes(value) for key, value in content.items())
+    return 8

@@ -1,9 +1,9 @@
-"""Keeps requests going over connections that come and go.
+"""Carries requests and watches across connections.
 
-What holds: every request comes to exactly one end until its deadline. A request that may be repeated is sent again
-over the next connection; one that may not, and was under way when its connection broke, ends as OutcomeUnknown. The
-newest request is never more than `NUMBERS_MAX` ahead of the oldest, so that the node still remembers the result of
-every write that may be repeated (`Limits.client_results_max`).
+Every request ends exactly once, at its deadline at the latest. A repeatable request is sent again over the next
+connection; a request that is not repeatable ends as OutcomeUnknown if its connection breaks while it is in flight. The
+newest request is at most `NUMBERS_MAX` ahead of the oldest, so the node still remembers the result of every repeatable
+write (`Limits.client_results_max`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
-from palisade.client.pending_request import Operation, Slot
+from palisade.client.pending_request import Operation, Slot, content_bytes
 from palisade.client.watch import Watch
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.put_series import results_in
@@ -33,25 +33,24 @@ NUMBERS_MAX = 3500
 SWEEP_S = 0.05
 RETRY_S = 0.05
 LAST_TRY = 0.25
-"""A request that was refused with less than this part of the usual deadline left is not tried again: it could not
-come to a certain end in time."""
+"""A refused request is not retried if less than this part of the default timeout is left: it could not reach a definite
+end in time."""
 PING_AFTER_S = 2.0
 DEAF_AFTER_S = 5.0
 BACKOFF_S = (0.02, 0.5)
 _FIRST = asyncio.FIRST_COMPLETED
 MOVE_S = 1.0
-"""How often somebody better to be connected with is looked for while there may be one."""
+"""How often the session looks for a better node while there may be one."""
 _CERTAIN = (MetastoreError, ReleasePending, OutcomeUnknown)
-_UNKNOWN = "it may be applied or not; read before you go on"
+_UNKNOWN = "it may or may not have been applied; read before you continue"
 CALM_S = 0.3
 CALM_LOOK_S = 0.005
 
 
 class StreamSession:
-    """One logical connection to the cluster. `open` it before use, `close` it after."""
+    """One logical connection to the cluster. Call `open` before use and `close` after."""
 
     def __init__(self, route: Endpoints, timeout_s: float, shown: Credentials | None = None) -> None:
-        """`shown`: who asks, to nodes that want to know."""
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
@@ -64,7 +63,7 @@ class StreamSession:
         self._leaving: ClientConnection | None = None
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
-        self._hearsay: dict[object, tuple[object, object]] = {}
+        self._announced: dict[object, tuple[object, object]] = {}
         self._trouble = "no connection yet"
         self._closing = False
         self._pinged = False
@@ -77,7 +76,7 @@ class StreamSession:
         self._sweep()
 
     async def close(self) -> None:
-        """End every request that is under way, and the connection."""
+        """End every pending request and the connection."""
         self._closing = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -94,20 +93,20 @@ class StreamSession:
             self._link = None
         for turn in self._admission:
             if not turn.done():
-                turn.set_exception(Unavailable("the client was closed, nothing was done"))
+                turn.set_exception(Unavailable("the client was closed; nothing was sent"))
         self._admission.clear()
 
     # Requests.
 
     async def admit(self) -> None:
-        """Wait until there is room for another request."""
+        """Wait until another request may be sent."""
         while self.is_full():
             turn: asyncio.Future[None] = self._loop.create_future()
             self._admission.append(turn)
             await turn
 
     def is_full(self) -> bool:
-        """Whether the next request has to wait (`admit`)."""
+        """Whether the next request must wait (`admit`)."""
         if len(self._pending) >= PENDING_MAX:
             return True
         while self._oldest <= self._numbers and self._oldest not in self._pending:
@@ -117,7 +116,7 @@ class StreamSession:
     def send(
         self, kind: FrameKind, content: Any, size: int, timeout_s: float | None, *, repeatable: bool, writes: bool
     ) -> asyncio.Future[Any]:
-        """The answer, in its wire form. Call `admit` before."""
+        """The result, in its wire form. Call `admit` first."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.send_for(future, kind, content, size, timeout_s, repeatable=repeatable, writes=writes)
         return future
@@ -133,9 +132,9 @@ class StreamSession:
         repeatable: bool,
         writes: bool,
     ) -> None:
-        """As `send`; the answer goes to `slot`."""
+        """As `send`; the result goes to `slot`."""
         if self._closing or self._runner is None:
-            raise Unavailable("the client is not open: use it inside of its 'async with'")
+            raise Unavailable("the client is not open; use it inside its 'async with'")
         self._numbers = number = self._numbers + 1
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes)
@@ -144,6 +143,11 @@ class StreamSession:
             self._transmit(operation, self._link, size)
 
     def _transmit(self, operation: Operation, link: ClientConnection, size: int = 0) -> None:
+        if not operation.may_be_applied:
+            too_large = link.refusal_of_size(size or content_bytes(operation.content))
+            if too_large is not None:
+                self._refused(operation, too_large)
+                return
         operation.leaves()
         if operation.kind is FrameKind.CALL:
             link.send(FrameKind.CALL, [operation.number, *operation.content])
@@ -151,9 +155,9 @@ class StreamSession:
             link.gather_put(operation.number, *operation.content)
         else:
             content = operation.content
-            link.gather(operation.kind, operation.number, content, size or len(content))
+            link.gather(operation.kind, operation.number, content, size or content_bytes(content))
 
-    # Answers.
+    # Results.
 
     def _on_frame(self, kind: int, body: Any) -> None:
         if kind == FrameKind.RESULTS:
@@ -175,7 +179,7 @@ class StreamSession:
                 operation.succeed(body[1])
             self._admit_more()
         elif kind == FrameKind.LEADER:
-            self._told_of_leader(*body)
+            self._leader_changed(*body)
         else:
             watch = self._watches.get(body[0])
             if watch is not None:
@@ -207,15 +211,15 @@ class StreamSession:
             self._refused(operation, error)
 
     def _refused(self, operation: Operation, error: Exception) -> None:
-        """What the store says counts for all tries: it knows the request by its id. Whoever refuses in front of it
-        knows of this try alone."""
+        """Only a refusal of the store covers all attempts, because the store knows the request by its id. Any other
+        refusal covers the latest attempt only."""
         del self._pending[operation.number]
         if operation.writes and operation.unsure and not isinstance(error, _CERTAIN):
-            error = OutcomeUnknown(f"{_UNKNOWN} (a try before was not answered; the last one: {error})")
+            error = OutcomeUnknown(f"{_UNKNOWN} (an earlier attempt was not answered; the latest: {error})")
         operation.fail(error)
 
     def _again(self, number: int) -> None:
-        """Unless it has left meanwhile over another connection, and must not leave twice."""
+        """Send it again, unless it was sent over another connection meanwhile and is not repeatable."""
         operation = self._pending.get(number)
         if operation is not None and self._link is not None and (operation.repeatable or not operation.sent):
             self._transmit(operation, self._link)
@@ -244,12 +248,12 @@ class StreamSession:
     def _give_up(self, operation: Operation, why: str) -> None:
         self._pending.pop(operation.number, None)
         if operation.may_be_applied:
-            operation.fail(OutcomeUnknown(f"{why} without an answer ({self._trouble}): {_UNKNOWN}"))
+            operation.fail(OutcomeUnknown(f"{why} without a response ({self._trouble}): {_UNKNOWN}"))
         else:
-            operation.fail(Unavailable(f"{why}, nothing was done: {self._trouble}"))
+            operation.fail(Unavailable(f"{why}; nothing was done: {self._trouble}"))
 
     def _check_hearing(self, now: float) -> None:
-        """A node that is silent while something is expected of it may be gone: ask it, then leave it."""
+        """Ping a node that is silent although requests or watches are pending; disconnect if it stays silent."""
         link = self._link
         if link is None or not (self._pending or self._watches):
             self._pinged = False
@@ -258,7 +262,7 @@ class StreamSession:
         if silence_s < PING_AFTER_S:
             self._pinged = False
         elif silence_s > DEAF_AFTER_S and self._pinged:
-            self._trouble = f"{self._route.current()} does not answer"
+            self._trouble = f"{self._route.current()} does not respond"
             link.abort()
         elif not self._pinged:
             self._pinged = True
@@ -270,14 +274,14 @@ class StreamSession:
         backoff_s = BACKOFF_S[0]
         while True:
             try:
-                self._hearsay.clear()
+                self._announced.clear()
                 link, found = await self._connector.connect()
-                self._found = self._as_last_heard(found)
+                self._found = self._as_announced(found)
             except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
-                    self._nobody(error)
+                    self._unauthenticated(error)
                     while not self._wanted:  # noqa: ASYNC110
                         await asyncio.sleep(SWEEP_S)
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
@@ -286,7 +290,7 @@ class StreamSession:
             backoff_s = BACKOFF_S[0]
             self._begin(link)
             while not link.closed.done():
-                await self._news(link)
+                await self._until_news(link)
                 found = self._found
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
@@ -294,11 +298,11 @@ class StreamSession:
 
     @property
     def _wanted(self) -> bool:
-        """Somebody waits for something: else a wrong password is not shown again."""
+        """Whether anything is pending. If not, refused credentials are not sent again."""
         return bool(self._pending) or any(not watch.ended for watch in self._watches.values())
 
-    def _nobody(self, error: Unauthenticated) -> None:
-        """Nothing that is asked for can be had as this user; what was under way may have been done all the same."""
+    def _unauthenticated(self, error: Unauthenticated) -> None:
+        """End everything that is pending. A write that was in flight may have been applied."""
         for operation in list(self._pending.values()):
             if operation.may_be_applied:
                 self._give_up(operation, str(error))
@@ -309,37 +313,37 @@ class StreamSession:
             watch.end(error)
         self._admit_more()
 
-    async def _news(self, link: ClientConnection) -> None:
-        """Wait for the end of this connection, for word of another leader, or until it is time to look again."""
-        told = asyncio.ensure_future(self._found_anew.wait())
+    async def _until_news(self, link: ClientConnection) -> None:
+        """Wait until this connection ends, another leader is announced, or it is time to look for a better node."""
+        announced = asyncio.ensure_future(self._found_anew.wait())
         look_again = self._found is not None and self._connector.wants_better(self._found)
         try:
-            ends: set[asyncio.Future[Any]] = {link.closed, told}
+            ends: set[asyncio.Future[Any]] = {link.closed, announced}
             await asyncio.wait(ends, timeout=MOVE_S if look_again else None, return_when=_FIRST)
         finally:
-            told.cancel()
+            announced.cancel()
             self._found_anew.clear()
 
-    def _told_of_leader(self, member: object, leader: object, streams: object) -> None:
-        """By the node that this client is connected with, or by one whose connection is still in the making."""
-        self._hearsay[member] = (leader, streams)
+    def _leader_changed(self, member: object, leader: object, streams: object) -> None:
+        """Announced by `member`: the connected node, or one that this client is connecting to."""
+        self._announced[member] = (leader, streams)
         if self._found is not None and self._found.member == member:
-            self._found = self._as_last_heard(self._found)
+            self._found = self._as_announced(self._found)
             self._route.learn(self._found.streams.values())
             self._found_anew.set()
 
-    def _as_last_heard(self, found: Whereabouts) -> Whereabouts:
-        """What a node said at its welcome may be outdated before its connection comes into use."""
-        told = self._hearsay.get(found.member)
-        return found if told is None else whereabouts(found.address, found.member, *told)
+    def _as_announced(self, found: Whereabouts) -> Whereabouts:
+        """The WELCOME of a node may be outdated before its connection is used."""
+        newer = self._announced.get(found.member)
+        return found if newer is None else whereabouts(found.address, found.member, *newer)
 
     async def _move(self, link: ClientConnection, found: Whereabouts) -> ClientConnection:
-        """To a better node, if there is one: returns the connection that is used from now on.
+        """Move to a better node if there is one; returns the connection to use.
 
-        What is under way may come to its end first. What has not after a moment is sent again over the new connection
-        if that does no harm; if it does, the client stays, for now.
+        Waits `CALM_S` for the requests in flight. Then repeatable ones are sent again over the new connection; if any
+        is not repeatable, the session stays with this node for now.
         """
-        self._hearsay.clear()
+        self._announced.clear()
         better = await self._connector.better(found)
         if better is None:
             return link
@@ -359,12 +363,12 @@ class StreamSession:
         if link.closed.done():
             self._lost(link.closed.result())
         link.close()
-        link, self._found = better[0], self._as_last_heard(better[1])
+        link, self._found = better[0], self._as_announced(better[1])
         self._begin(link)
         return link
 
     async def _calm(self, link: ClientConnection) -> bool:
-        """Wait a moment for what is under way; False when something is left that must not be sent twice."""
+        """Wait up to `CALM_S` for the requests in flight; False if one is left that is not repeatable."""
         end = self._loop.time() + CALM_S
         while not link.closed.done() and any(operation.sent for operation in self._pending.values()):
             if self._loop.time() >= end:
@@ -373,9 +377,9 @@ class StreamSession:
         return True
 
     def _resume(self, link: ClientConnection) -> None:
-        """Go on over the connection that was about to be left."""
+        """Continue over the connection that the session was about to leave."""
         self._link = link
-        for operation in self._pending.values():
+        for operation in list(self._pending.values()):
             if operation.repeatable or not operation.sent:
                 self._transmit(operation, link)
         for watch in self._watches.values():
@@ -384,18 +388,18 @@ class StreamSession:
     def _begin(self, link: ClientConnection) -> None:
         self._link = link
         self._pinged = False
-        for operation in self._pending.values():
+        for operation in list(self._pending.values()):
             self._transmit(operation, link)
         for watch in self._watches.values():
             watch.begin(link)
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing new can come at the moment; None where all is well."""
+        """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
-            return f"there is no connection with a node ({self._trouble})"
+            return f"no connection to a node ({self._trouble})"
         if self._found.leader is None:
-            return f"{self._found.member} knows no leader, and no node that does has been found yet"
+            return f"{self._found.member} knows no leader, and no other node that knows one has been found"
         return None
 
     def _lost(self, reason: str) -> None:
@@ -411,7 +415,7 @@ class StreamSession:
 
     def watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         if self._closing or self._runner is None:
-            raise Unavailable("the client is not open: use it inside of its 'async with'")
+            raise Unavailable("the client is not open; use it inside its 'async with'")
         self._numbers = number = self._numbers + 1
         watch = Watch(number, request, progress_s, self)
         self._watches[number] = watch

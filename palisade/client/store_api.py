@@ -1,8 +1,8 @@
-"""What users of a store can do with it, whether it is reached over the network or runs in their own process.
+"""The operations of a store, whether it is reached over the network or runs in the same process.
 
-`client.Client` and `node.embedded.LocalStore` provide four ways to reach a store; everything else is the same for
-both and written here. Keys and values are bytes; text is taken as UTF-8. Writes are exactly-once. Refusals are those
-of `metastore.errors`; Unavailable (nothing was done) and OutcomeUnknown are those of `raftgroup.errors`.
+`client.Client` and `node.embedded.LocalStore` implement the abstract methods; everything else is written here once.
+Keys and values are bytes; text is encoded as UTF-8. Writes are executed exactly once. Refusals are errors of
+`metastore.errors`; Unavailable (nothing was done) and OutcomeUnknown are errors of `raftgroup.errors`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Unpack
 
+from palisade.base.content import Content, as_bytes
 from palisade.client.catalog_api import CatalogApi
-from palisade.client.operations import Content, Operation, as_bytes, interval, plain_txn
+from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
+from palisade.client.lease import Lease
+from palisade.client.operations import Operation, interval, plain_txn
+from palisade.client.range_options import RangeOptions
+from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
     Command,
@@ -26,8 +31,6 @@ from palisade.metastore.requests import (
     LeaseRevoke,
     Put,
     Range,
-    SortOrder,
-    SortTarget,
     WatchRequest,
 )
 from palisade.metastore.results import (
@@ -39,68 +42,25 @@ from palisade.metastore.results import (
     LeaseResult,
     PutResult,
     RangeResult,
-    RevisionEvents,
     TxnResult,
 )
 
 
-class RangeOptions(TypedDict, total=False):
-    """The options of `range`.
-
-    `limit`: return so many keys at most; 0 (the default) is all. `revision`: read at it; 0 (the default) is the newest.
-    `sort_order`, `sort_target`: by default in the order of the keys. `serializable`: read what the asked node has,
-    without asking the leader. `keys_only`: leave the values out. `count_only`: only count the keys.
-    `min_mod_revision`, `max_mod_revision`, `min_create_revision`, `max_create_revision`: leave out keys that were
-    changed or created outside these bounds; 0 (the default) is no bound.
-    """
-
-    limit: int
-    revision: int
-    sort_order: SortOrder
-    sort_target: SortTarget
-    serializable: bool
-    keys_only: bool
-    count_only: bool
-    min_mod_revision: int
-    max_mod_revision: int
-    min_create_revision: int
-    max_create_revision: int
-
-
-class WatchHandle(Protocol):
-    """Iterate it with `async for`; close it, or leave its `async with`, when it is not needed any more.
-
-    Each item holds all events of one revision that the watch asks for. An item without events is a progress
-    notification: everything up to its revision was delivered. Raises Compacted when compaction overtakes it.
-    """
-
-    @property
-    def next_revision(self) -> int:
-        """Where another watch has to start to go on after what was delivered."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[RevisionEvents]: ...
-    async def __anext__(self) -> RevisionEvents: ...
-    async def __aenter__(self) -> WatchHandle: ...
-    async def __aexit__(self, *_: object) -> None: ...
-    async def aclose(self) -> None: ...
-
-
 class StoreApi(CatalogApi):
-    """`timeout_s` of a call: its deadline; None for the one of the store."""
+    """`timeout_s` of a call: its deadline; None for the default of the store."""
 
     @abstractmethod
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         """The result of a command, executed exactly once."""
 
     async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
-        """The put without options, which most are: who can do it in a shorter way than `_write` does so."""
+        """A put without options. Implementations may use a shorter way than `_write`."""
         result: PutResult = await self._write(Put(key, value), timeout_s)
         return result
 
     @abstractmethod
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
-        """A range, linearizable unless it says otherwise; may end early, with `more`."""
+        """A range, linearizable unless it is serializable; may end early, with `more`."""
 
     @abstractmethod
     def _watch(self, request: WatchRequest, progress_s: float | None) -> WatchHandle: ...
@@ -125,7 +85,7 @@ class StoreApi(CatalogApi):
         return result
 
     async def get(self, key: Content, *, revision: int = 0, serializable: bool = False) -> KeyValue | None:
-        """The key at `revision` (0: now); None where it does not exist."""
+        """The key at `revision` (0: now); None if it does not exist."""
         found = await self._read(Range(as_bytes(key), revision=revision, serializable=serializable))
         return found.kvs[0] if found.kvs else None
 
@@ -138,7 +98,7 @@ class StoreApi(CatalogApi):
         timeout_s: float | None = None,
         **options: Unpack[RangeOptions],
     ) -> RangeResult:
-        """[key, range_end), or all keys with the prefix `key`; all of one revision, however large it is.
+        """[key, range_end), or all keys with the prefix `key`; all of one revision, whatever the size.
 
         `options`: limit, revision, sort_order, sort_target, serializable, keys_only, count_only, min_mod_revision,
         max_mod_revision, min_create_revision, max_create_revision; see `RangeOptions`.
@@ -149,7 +109,7 @@ class StoreApi(CatalogApi):
         return await self._whole(request, await self._read(request, timeout_s), timeout_s)
 
     async def _whole(self, request: Range, first: RangeResult, timeout_s: float | None) -> RangeResult:
-        """The store ends a long answer early; what is missing is read at the same revision."""
+        """The store ends a long response early; the rest is read at the same revision."""
         kvs, page = list(first.kvs), first
         while page.more and page.kvs and not (0 < request.limit <= len(kvs)):
             rest = replace(
@@ -189,7 +149,7 @@ class StoreApi(CatalogApi):
         return result
 
     async def compact(self, revision: int) -> CompactResult:
-        """Forget the history below `revision`."""
+        """Discard the history below `revision`."""
         result: CompactResult = await self._write(Compact(revision))
         return result
 
@@ -204,9 +164,9 @@ class StoreApi(CatalogApi):
         filters: Iterable[str] = (),
         progress_s: float | None = None,
     ) -> WatchHandle:
-        """Every change from `start_revision` on (0: from now), in order, none missing, none twice.
+        """Every change from `start_revision` on (0: from now), in order, without gaps or duplicates.
 
-        `filters`: "put" and/or "delete" events are left out. `progress_s`: how often to say that nothing happened.
+        `filters`: "put" and/or "delete" events are omitted. `progress_s`: the interval of progress notifications.
         """
         start, end = interval(key, range_end, prefix)
         request = WatchRequest(start, end, start_revision, prev_kv, progress_s is not None, frozenset(filters))
@@ -215,7 +175,10 @@ class StoreApi(CatalogApi):
     # Leases.
 
     async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult:  # noqa: A002
-        """A lease that ends `ttl_s` seconds after its last keep-alive; its keys vanish with it."""
+        """A lease that expires `ttl_s` seconds after its last keep-alive; its keys are deleted with it.
+
+        `lease` keeps one alive by itself.
+        """
         result: LeaseResult = await self._write(LeaseGrant(ttl_s, id))
         return result
 
@@ -234,14 +197,42 @@ class StoreApi(CatalogApi):
     async def leases(self) -> tuple[int, ...]:
         return tuple(await self._call("leases"))
 
+    def lease(self, ttl_s: int) -> Lease:
+        """A lease that renews itself: `async with store.lease(10) as lease: await store.put(k, v, lease=lease.id)`."""
+        return Lease(self, ttl_s)
+
+    # Locks and elections (docs/locks.md).
+
+    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> Lock:
+        """A lock that at most one claimant holds: `async with store.lock("/locks/compaction") as lock: ...`.
+
+        `ttl_s`: when its holder dies, the lock is free after this time. `timeout_s`: how long to wait for it; 0 does
+        not wait. Entering it raises NotAcquired if it was not released in time.
+        """
+        return Lock(self, name, ttl_s=ttl_s, timeout_s=timeout_s)
+
+    def campaign(
+        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+    ) -> Leadership:
+        """A candidacy for the leadership `name`, as `lock`; the leader announces `value`, for example its address."""
+        return Leadership(self, name, value, ttl_s=ttl_s, timeout_s=timeout_s)
+
+    async def leader(self, name: Content) -> KeyValue | None:
+        """The leader of an election or the holder of a lock; None if there is none. `create_revision` is its token."""
+        return await leader_of(self, prefix_of(name))
+
+    def observe(self, name: Content) -> AsyncIterator[KeyValue | None]:
+        """The leader now and after each change, as `leader`; intermediate leaders may be skipped."""
+        return observe(self, prefix_of(name))
+
     # The cluster.
 
     async def ping(self) -> None:
-        """Return when a node has answered."""
+        """Return once a node has responded."""
         await self._call("ping")
 
     async def status(self) -> dict[str, Any]:
-        """Of the node that is asked, its group, and its store (docs/http-api.md has the shape)."""
+        """Of the contacted node, its group, and its store; the shape is in docs/http-api.md."""
         status: dict[str, Any] = await self._call("status")
         return status
 
@@ -250,33 +241,34 @@ class StoreApi(CatalogApi):
         return members
 
     async def topology(self) -> dict[str, Any]:
-        """Physical and logical topology, as the node that is asked sees them (docs/http-api.md has the shape)."""
+        """Physical and logical topology, as the contacted node sees them; the shape is in docs/http-api.md."""
         topology: dict[str, Any] = await self._call("topology")
         return topology
 
     async def fencing(self) -> dict[str, Any]:
-        """Who may serve from its vault, as the node that is asked knows it (docs/http-api.md has the shape)."""
+        """Which nodes may serve their vault, as the contacted node knows it; the shape is in docs/http-api.md."""
         fencing: dict[str, Any] = await self._call("fencing")
         return fencing
 
     async def regions(self) -> dict[str, Any]:
-        """What is strict, and what a reader does that must not answer (docs/http-api.md has the shape)."""
+        """The regions with their modes and policies; the shape is in docs/http-api.md."""
         regions: dict[str, Any] = await self._call("regions")
         return regions
 
     async def region_set(self, name: str, packed: bytes) -> int:
-        """Make or change a region, as `vault.regions.pack_region` has it; the revision, once every node knows."""
+        """Create or replace a region, encoded by `vault.regions.pack_region`. Returns its revision once every node
+        applies it."""
         revision: int = await self._call("region_set", name, packed)
         return revision
 
     async def region_change(self, name: str, fields: dict[str, bytes | str]) -> int:
-        """Change what is given of `prefix`, `mode`, `policy` and `default`; the revision, once every node knows. Raises
-        KeyNotFound."""
+        """Change the given ones of `prefix`, `mode`, `policy` and `default`. Returns the revision once every node
+        applies it. Raises KeyNotFound."""
         revision: int = await self._call("region_change", name, fields)
         return revision
 
     async def region_delete(self, name: str) -> int:
-        """The revision, once every node knows. Raises KeyNotFound."""
+        """Returns the revision once every node applies it. Raises KeyNotFound."""
         revision: int = await self._call("region_delete", name)
         return revision
 
@@ -291,12 +283,12 @@ class StoreApi(CatalogApi):
         await self._call("member_remove", member)
 
     async def transfer(self, target: str | None = None) -> str:
-        """Hand leadership over; returns who leads then."""
+        """Transfer the leadership; returns the new leader."""
         leader: str = await self._call("transfer", target)
         return leader
 
     async def digest(self) -> StoreDigest:
-        """Of the replica that is asked."""
+        """Of the contacted replica."""
         revision, chain, buckets = await self._call("digest")
         return StoreDigest(revision, chain, buckets)
 

@@ -1,8 +1,7 @@
-"""The client of a cluster for programs that do not use asyncio: `Client` with calls that block.
+"""The client of a cluster for programs that do not use asyncio: `Client` with blocking calls.
 
-It is the same client, run by an event loop in a thread of its own, one per `SyncClient`: a slow callback or a close of
-one client cannot hold up another, and nothing is shared between them. Requests of all threads travel pipelined over the
-one connection.
+Each `SyncClient` runs a `Client` in an event loop in its own thread, so a slow callback or the close of one client does
+not delay another. The requests of all threads are pipelined on one connection.
 """
 
 from __future__ import annotations
@@ -10,15 +9,19 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from palisade.base.content import Content
+from palisade.client.claims import TTL_S, Lock
 from palisade.client.client import Client
+from palisade.client.endpoints import EndpointsLike
 from palisade.client.loop_thread import ClientClosed, LoopThread
-from palisade.client.operations import Content
 from palisade.client.pair_feed import Pair, PairFeed
+from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
 from palisade.client.sync_watch import SyncWatch
 from palisade.client.watch import Watch
+from palisade.metastore.results import KeyValue
 from palisade.wire.credentials import Credentials
 
 P = ParamSpec("P")
@@ -39,7 +42,7 @@ def documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
 def blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
-    """The method of `Client`, with its parameters, docstring and errors, as one that waits for the result."""
+    """The method of `Client`, with its parameters, docstring and errors, as a blocking method."""
 
     @functools.wraps(method)
     def call(self: SyncClient, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -49,24 +52,19 @@ def blocking(
 
 
 class SyncClient:
-    """Threads may share it; any number of requests may be under way at a time. Each is retried, safely, over reconnects
-    and changes of leader, until its deadline. Ctrl-C ends a waiting call; a write that it ends may still be applied.
+    """Threads may share it, and any number of requests may be in flight. Each is retried safely until its deadline,
+    across reconnections and changes of leader. Ctrl-C ends a waiting call; the write that it interrupts may
+    still be applied.
 
-    It connects at its first call, or when its `with` is entered; `close` it, or leave its `with`, when it is not needed
-    any more. A process that forks may make one before: it is the child's own if nobody has used it yet; else its calls
-    raise RuntimeError in the child.
+    It connects at its first call, or when its `with` is entered. Call `close`, or leave its `with`, after use. A client
+    created before a fork belongs to the child if it was not used before; else calls in the child raise RuntimeError.
 
-    `endpoints`: 'host:port' of the streams of one or more nodes, as a list or with commas between them.
-    `timeout_s`: the deadline of requests that name none.
-    `client_id`: names this client in request ids; never give the same one to two clients, not one after the other
-    either. `exactly_once` False leaves request ids out: then a write whose connection breaks ends as OutcomeUnknown.
-    `follow_leader` False stays with the endpoints as they are given, and never goes to the leader by itself.
-    `credentials`: `Password(user, password)` or `Token(text)`, for nodes with authorization.
+    The parameters are those of `Client`.
     """
 
     def __init__(
         self,
-        endpoints: str | Iterable[str],
+        endpoints: EndpointsLike,
         *,
         timeout_s: float = 5.0,
         client_id: str | None = None,
@@ -87,11 +85,11 @@ class SyncClient:
         self._closed = False
 
     def open(self) -> None:
-        """Start to connect. The first call does it too."""
+        """Start to connect. The first call does this as well."""
         self._running()
 
     def close(self) -> None:
-        """End the calls that wait, as Unavailable or OutcomeUnknown, and the connection. Safe to call again."""
+        """End waiting calls with Unavailable or OutcomeUnknown, and the connection. May be called again."""
         with self._opening:
             self._closed = True
             thread = self._thread
@@ -106,13 +104,13 @@ class SyncClient:
         self.close()
 
     def _running(self) -> LoopThread:
-        """The thread of this client, started by the first call."""
+        """The thread of this client; the first call starts it."""
         return self._thread or self._started()
 
     def _started(self) -> LoopThread:
         with self._opening:
             if self._closed:
-                raise ClientClosed("the client is closed: make a new one")
+                raise ClientClosed("the client is closed; create a new one")
             if self._thread is None:
                 thread = LoopThread(self._client.__aenter__, self._client.close, "palisade-client")
                 weakref.finalize(self, thread.stop, 0.0).atexit = False
@@ -177,6 +175,36 @@ class SyncClient:
     lease_info = blocking(Client.lease_info)
     leases = blocking(Client.leases)
 
+    @documented_as(Client.lease)
+    def lease(self, ttl_s: int) -> SyncLease:
+        return SyncLease(self._client.lease(ttl_s), self._running())
+
+    # Locks and elections (docs/locks.md).
+
+    @documented_as(Client.lock)
+    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> SyncClaim[Lock]:
+        claim = self._client.lock(name, ttl_s=ttl_s, timeout_s=timeout_s)
+        return SyncClaim(claim, self._running())
+
+    @documented_as(Client.campaign)
+    def campaign(
+        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+    ) -> SyncLeadership:
+        claim = self._client.campaign(name, value, ttl_s=ttl_s, timeout_s=timeout_s)
+        return SyncLeadership(claim, self._running())
+
+    leader = blocking(Client.leader)
+
+    @documented_as(Client.observe)
+    def observe(self, name: Content) -> Iterator[KeyValue | None]:
+        thread, holders = self._running(), self._client.observe(name)
+
+        async def following() -> KeyValue | None:
+            return await anext(holders)
+
+        while True:
+            yield thread.run(following())
+
     # The cluster.
 
     ping = blocking(Client.ping)
@@ -206,7 +234,7 @@ class SyncClient:
 
 
 def connect(
-    endpoints: str | Iterable[str],
+    endpoints: EndpointsLike,
     *,
     timeout_s: float = 5.0,
     client_id: str | None = None,
@@ -214,11 +242,11 @@ def connect(
     follow_leader: bool = True,
     credentials: Credentials | None = None,
 ) -> SyncClient:
-    """A `SyncClient` that has reached a node: `connect("127.0.0.1:7601")`, or several addresses, in any order.
+    """A `SyncClient` that has reached a node: `connect("127.0.0.1:7601")`, or several addresses in any order.
 
-    It blocks and returns the blocking client, as `connect` of sqlite3 or psycopg does; asyncio programs use
-    `async with Client(...)`. A wrong address or password is therefore an error of this call, not of a later one: raises
-    Unavailable when no node answers within `timeout_s`, Unauthenticated when it refuses the credentials.
+    It blocks, like `connect` of sqlite3 or psycopg; asyncio programs use `async with Client(...)`. Raises ValueError
+    for an endpoint that is not an address, Unavailable if no node responds within `timeout_s`, Unauthenticated if the
+    credentials are refused.
     """
     client = SyncClient(
         endpoints,

@@ -1,6 +1,6 @@
 """A watch as a blocking iterator.
 
-No event is lost or repeated when a wait ends by a timeout or by Ctrl-C: the next call returns what came meanwhile.
+No event is lost or repeated when a timeout or Ctrl-C ends a wait: the next call returns it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from palisade.metastore.results import RevisionEvents
 
 
 class SyncWatch:
-    """Iterate it with `for`; close it, or leave its `with`, when it is not needed any more.
+    """Iterate it with `for`. Close it, or leave its `with`, after use.
 
-    Each item holds all events of one revision that the watch asks for. An item without events is a progress
-    notification: everything up to its revision was delivered. Raises Compacted when compaction overtakes it.
-    Threads may share it: each item goes to one of them. `close` from any thread ends the iteration of all.
+    Each item holds all events of one revision that match the watch. An item without events is a progress notification:
+    everything up to its revision was delivered. Raises Compacted when compaction overtakes it. Threads may share it:
+    each item goes to one of them. `close` from any thread ends the iteration in all.
     """
 
     def __init__(self, watch: Watch, thread: LoopThread, client: object) -> None:
-        """`client`: stays open for as long as its watch is in use."""
+        """`client`: kept alive as long as its watch is in use."""
         self._client = client
         self._watch = watch
         self._thread = thread
@@ -36,7 +36,7 @@ class SyncWatch:
 
     @property
     def next_revision(self) -> int:
-        """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
+        """The `start_revision` of another watch that continues after the delivered events; 0 if none is known yet."""
         if self._delivered:
             return self._delivered
         taken = next(iter(self._taken), None)
@@ -44,8 +44,8 @@ class SyncWatch:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing new can come at the moment (no connection, no leader); None where silence means no change. The
-        watch goes on by itself when that is over."""
+        """Why no events can arrive at the moment (no connection, no leader); None if silence means no change. The
+        watch continues by itself."""
         return self._thread.run(self._look())
 
     def __iter__(self) -> Iterator[RevisionEvents]:
@@ -55,10 +55,10 @@ class SyncWatch:
         return self.next()
 
     def next(self, timeout_s: float | None = None) -> RevisionEvents:
-        """The next item. Raises TimeoutError when none has come in time; StopIteration when the watch is closed."""
+        """The next item. Raises TimeoutError after `timeout_s`, StopIteration if the watch is closed."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
-            raise TimeoutError("no event in time")
+            raise TimeoutError("no event arrived in time")
         try:
             if not self._taken and not self._closed:
                 self._wait(timeout_s if end is None else max(0.0, end - time.monotonic()))
@@ -74,13 +74,13 @@ class SyncWatch:
         try:
             self._thread.run(self._take(timeout_s))
         except TimeoutError:
-            raise TimeoutError("no event in time") from None
+            raise TimeoutError("no event arrived in time") from None
         except ClientClosed:
             if not self._closed:
                 raise
 
     async def _take(self, timeout_s: float | None) -> None:
-        """Nothing is awaited between the arrival of an item and its place in `_taken`: so none can be lost."""
+        """Nothing is awaited between the arrival of an item and its append, so none can be lost."""
         try:
             async with asyncio.timeout(timeout_s):
                 self._taken.append(await anext(self._watch))
@@ -91,7 +91,7 @@ class SyncWatch:
         return self._watch.trouble
 
     def close(self) -> None:
-        """End it, also for threads that wait in `next`. Safe to call again, and after the client was closed."""
+        """End the watch, also for threads that wait in `next`. May be called again, and after closing the client."""
         if self._closed:
             return
         self._closed = True

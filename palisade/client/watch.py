@@ -1,6 +1,6 @@
-"""A watch that outlives connections: it goes on behind the last revision that has arrived.
+"""A watch that survives reconnections: it continues after the last revision received, on any node (M4).
 
-So nothing is missed and nothing repeated, whichever node it is connected to (M4).
+No event is missed or repeated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class HistoryBroken(Compacted):
-    """The cluster was restored from a backup, or forced out of a minority: the revisions behind that are others. As
-    with any Compacted, whoever watches has to read anew; `minimal_revision` is the first there is."""
+    """The cluster was restored from a backup or recovered without a quorum: revisions since then have other content.
+    As with any Compacted, read the current state and watch from there; `minimal_revision` is the oldest revision."""
 
 
 class WatchingSession(Protocol):
-    """What a watch needs of the session that it belongs to."""
+    """The part of its session that a watch uses."""
 
     @property
     def trouble(self) -> str | None: ...
@@ -34,7 +34,7 @@ class WatchingSession(Protocol):
 
 
 class Watch:
-    """`next_revision` is where the next connection goes on; what has arrived and was not taken yet is kept.
+    """Events that have arrived are buffered until the consumer takes them.
 
     The node sends at most `WATCH_CREDIT` batches ahead of the consumer, so a slow consumer costs neither side memory.
     """
@@ -52,23 +52,23 @@ class Watch:
         self._link: ClientConnection | None = None
         self._closed = False
         self._history: object = None
-        """Cluster id and generation, as the first node said that knew."""
+        """Cluster id and generation, as the first node that knew them announced them."""
 
     @property
     def next_revision(self) -> int:
-        """Where another watch has to start to go on after what was delivered; 0 before anything is known."""
+        """The `start_revision` of another watch that continues after the delivered events; 0 if none is known yet."""
         return self._delivered or self._arriving
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing new can come at the moment (no connection, no leader); None where silence means no change. The
-        watch goes on by itself when that is over."""
+        """Why no events can arrive at the moment (no connection, no leader); None if silence means no change. The
+        watch continues by itself."""
         return self._session.trouble
 
-    # What the session tells.
+    # Called by the session.
 
     def begin(self, link: ClientConnection) -> None:
-        """Start, or go on, over this connection."""
+        """Start or continue over this connection."""
         if self._error is not None:
             return
         self._link = link
@@ -90,7 +90,7 @@ class Watch:
         )
 
     def begin_where_none(self, link: ClientConnection) -> None:
-        """Unless it has begun already, over the connection that is used again."""
+        """Start over this connection unless it has started there already."""
         if self._link is None:
             self.begin(link)
 
@@ -107,7 +107,7 @@ class Watch:
                 return
         elif kind == FrameKind.PROGRESS:
             if body[1] + 1 < self._arriving:
-                return  # Of a node that is behind what another one has sent.
+                return  # From a node that is behind the previous one.
             self._arriving = max(self._arriving, body[1] + 1)
             if self._batches:
                 return
@@ -117,28 +117,29 @@ class Watch:
         self._news.set()
 
     def _ends_with_its_history(self, its: Any) -> bool:
-        """`its`: of the node that it goes on at, where that one knows."""
+        """`its`: the history of the node at which the watch continues, None if unknown."""
         own: Any = self._history or its
         self._history = own
         if its is None or its == own:
             return False
         self._error = HistoryBroken(
-            f"the cluster is of generation {its[1]} now, and this watch of generation {own[1]}: a backup was restored, "
-            "or a new cluster forced, and revisions since then are others. Read what is there, and watch from there on",
+            f"the cluster is of generation {its[1]}, this watch of generation {own[1]}: a backup was restored, or "
+            "recover-quorum was used, and revisions since then have other content. Read the current state and watch "
+            "from there",
             1,
         )
         return True
 
     @property
     def ended(self) -> bool:
-        """With an error, which its consumer hears behind what has arrived."""
+        """Whether it ended with an error, which is raised after the buffered events."""
         return self._error is not None
 
     def end(self, error: Exception) -> None:
         self._error = self._error or error
         self._news.set()
 
-    # What the consumer does.
+    # Called by the consumer.
 
     def __aiter__(self) -> AsyncIterator[RevisionEvents]:
         return self

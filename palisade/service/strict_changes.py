@@ -1,11 +1,11 @@
-"""What a replica knows of strict changes: which it has applied, and which of them are not released yet. Pure.
+"""The strict changes that a replica knows: which it has applied, and which of them are not released yet. Pure.
 
-Every member keeps one, so whoever comes to lead can stage at once what a holder lacks, and every member can tell
-which of the keys that it reads wait for a release. Of an entry it keeps where it ends and which keys it changed: a
-holder is staged the latest version of a key, which is in the store, and only who stages has to read it there.
+Every member keeps one, so a new leader can stage at once what a holder lacks, and every member can tell which of the
+keys that it reads wait for a release. For each entry of the log it keeps the last revision and the changed keys: a
+holder is staged the latest version of a key, which the leader reads from the store.
 
-What was applied before the log began counts as unreleased until RR is known to have passed it: a node that starts
-knows nothing of RR, and "unknown" must never look like "released".
+Changes applied before this log began count as unreleased until RR is known to have passed them: a starting node does
+not know RR, and "unknown" must never look like "released".
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from palisade.vault.regions import REGIONS_PREFIX, Regions
 
 _REVISION = itemgetter(0)
 KEPT_CHANGES_MAX = 50_000
-"""Beyond that the oldest are forgotten: a holder that is further behind recovers first."""
+"""Beyond this the oldest are dropped: a holder that is further behind recovers first."""
 
 
 class StrictBatch(NamedTuple):
-    """What one entry of the log has changed: the strict keys of after < revision <= upto, each once."""
+    """The changes of one log entry: the strict keys of after < revision <= upto, each once."""
 
     after: int
     upto: int
@@ -33,12 +33,12 @@ class StrictBatch(NamedTuple):
 
     @property
     def strict(self) -> tuple[int, int] | None:
-        """The first and the last revision that may be strict: which of the entry's are is not worth a look at each."""
+        """The first and the last revision that may be strict; which of the entry's revisions are is not determined."""
         return (self.after + 1, self.upto) if self.keys else None
 
 
 class StrictLog:
-    """`bodies` reads the latest changes of keys from the store, `load` the regions as they are there."""
+    """`bodies` reads the latest changes of keys from the store, `load` the regions."""
 
     def __init__(
         self, bodies: Callable[[Sequence[bytes]], list[Row]], load: Callable[[], Regions], revision: int
@@ -46,21 +46,21 @@ class StrictLog:
         self._bodies, self._load = bodies, load
         self._regions = load()
         self.prefixes: Prefixes = ()
-        """Whatever is strict begins with one of them."""
+        """Every strict key begins with one of these prefixes."""
         self.latest = self._began = self._floor = revision
         self.released: int | None = None
         """RR, as far as it is known here."""
         self._kept: deque[StrictBatch] = deque()
         self._kept_changes = 0
         self._pending: dict[bytes, int] = {}
-        """Where the last entry that changed the key ends."""
+        """The last revision of the entry that changed the key."""
         self._unreleased: deque[StrictBatch] = deque()
         self._former: list[tuple[int, Regions]] = []
-        """Regions as they were before a change that is not released: strict is what one of them says."""
+        """Earlier versions of regions whose change is not released: a key is strict if any version says so."""
         self._union()
 
     def reset(self, revision: int) -> None:
-        """The state was replaced as a whole: nobody knows what has changed."""
+        """The state was replaced as a whole: the changes are unknown."""
         self._regions = self._load()
         self.latest = self._began = self._floor = revision
         self._kept.clear()
@@ -100,7 +100,7 @@ class StrictLog:
         return batch
 
     def _keep(self, batch: StrictBatch) -> None:
-        """A member that catches up with the log applies what was released long ago."""
+        """A member that catches up with the log applies changes that were released long ago."""
         self._kept.append(batch)
         self._kept_changes += len(batch.keys)
         if self.released is None or batch.upto > self.released:
@@ -116,7 +116,7 @@ class StrictLog:
     # What is released
 
     def release(self, revision: int) -> bool:
-        """RR is `revision` at least. Whether that is news."""
+        """RR is at least `revision`. Returns whether RR has grown."""
         if self.released is not None and revision <= self.released:
             return False
         self.released = revision
@@ -141,7 +141,7 @@ class StrictLog:
 
     @property
     def settled(self) -> bool:
-        """Nothing that is applied here waits for a release."""
+        """No change that is applied here waits for a release."""
         return not self._unreleased and self.released is not None and self.released >= self._began
 
     def is_pending(self, start: bytes, range_end: bytes) -> bool:
@@ -157,7 +157,7 @@ class StrictLog:
     # What a holder lacks
 
     def since(self, after: int) -> list[Row] | None:
-        """The strict changes in (after, LM], the latest of each key; None: that is not known here any more."""
+        """The strict changes in (after, LM], the latest of each key; None if this log does not reach back that far."""
         if after < self._floor:
             return None
         keys: set[bytes] = set()
@@ -171,5 +171,5 @@ class StrictLog:
 
 
 def _covered(prefix: bytes, by: set[bytes]) -> bool:
-    """Whether a shorter one says it already: every key that is written is compared with all of them."""
+    """Whether a shorter prefix covers it: every written key is compared with all of them."""
     return any(prefix != other and prefix.startswith(other) for other in by)

@@ -1,7 +1,8 @@
-"""Which requests touch strict regions, and which touch what is the cluster's own. Pure.
+"""Which requests touch strict regions, and which touch the cluster's own keys. Pure.
 
 Whether a write has to wait for its release is decided from its request, before it is proposed: so a node that only
-forwards knows it too. A lease revoke counts as strict wherever it may delete a strict key, which no request shows.
+forwards it knows it, too. A lease revoke counts as strict if it may delete a strict key, since the request does not
+name its keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from palisade.metastore.requests import FROM_KEY, DeleteRange, LeaseExpire, Leas
 
 Prefixes = tuple[bytes, ...]
 OWN = b"palisade/"
-"""What the cluster keeps for itself."""
+"""The prefix of the cluster's own keys."""
 
 
 def touches(start: bytes, range_end: bytes, prefixes: Prefixes) -> bool:
@@ -27,7 +28,7 @@ def touches(start: bytes, range_end: bytes, prefixes: Prefixes) -> bool:
 
 
 def is_strict(request: Any, prefixes: Prefixes) -> bool:
-    """Whether its answer has to wait until what it wrote or saw is released."""
+    """Whether its response has to wait until the changes that it made or saw are released."""
     if isinstance(request, Put):
         return request.key.startswith(prefixes)
     if isinstance(request, DeleteRange | Range):
@@ -43,7 +44,7 @@ def any_strict(keys: Iterable[bytes], prefixes: Prefixes) -> bool:
 
 
 def fields_are_strict(fields: Any, prefixes: Prefixes, decode: Callable[[Any], Any]) -> bool:
-    """Of a command that was checked, as its msgpack value: a series, or what `decode` makes of it."""
+    """Of a checked command, as its msgpack value: a series, or the result of `decode`."""
     if is_series(fields):
         return any_strict(fields[2][::2], prefixes)
     return is_strict(decode(fields), prefixes)
@@ -52,7 +53,7 @@ def fields_are_strict(fields: Any, prefixes: Prefixes, decode: Callable[[Any], A
 def writes_own(request: Any, has_own: Callable[[], bool]) -> bytes | None:
     """The first key of the cluster's own that it would write. `has_own`: whether there are any.
 
-    A wide delete passes over nothing where there is nothing: whoever empties a store need not leave a hole.
+    A wide delete of a range without such keys is permitted: a client that empties the store need not exclude them.
     """
     if isinstance(request, Put):
         return request.key if request.key.startswith(OWN) else None

@@ -1,8 +1,4 @@
-"""Who asks to be a member of the group, read from what came over HTTP or the stream. Pure.
-
-What is let through here becomes an entry of the log, which every node keeps and goes by: so an id, a storage and the
-addresses are looked at before anything is proposed, whichever way they came.
-"""
+"""Parses a request to add a member, from HTTP or the stream. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What crosses the wire: frames, codes of errors, shapes of results, credentials."""
+"""Definitions shared by both ends of a connection: frames, error codes, shapes of results, credentials."""

@@ -1,6 +1,6 @@
-"""Why authorization refuses a request. One tree; nothing was done of a request that ended so.
+"""Reasons why authorization refuses a request. One tree; a refused request was not executed.
 
-The texts go to clients: they name what is missing, never whether a user exists, and never a secret.
+The texts go to clients: they name the missing right, and never a secret or whether a user exists.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ class AuthorizationError(PalisadeError):
 
 
 class Unauthenticated(AuthorizationError):
-    """Who asks is not known, or not any more: sign in (again)."""
+    """The sender is unknown, or its sign-in has expired: sign in (again)."""
 
     code = "unauthenticated"
 
 
 class NoCredentials(Unauthenticated):
-    """Nothing was shown at all."""
+    """The request has no credentials."""
 
 
 class WrongPassword(Unauthenticated):
-    """User and password do not belong together; whether there is such a user is not said."""
+    """Wrong user name or password; does not disclose whether the user exists."""
 
 
 class PermissionDenied(AuthorizationError):
-    """Who asks is known, and may not do this. Somebody with ADMIN can grant it."""
+    """The user is known and lacks a right for the request. A user with ADMIN can grant it."""
 
     code = "permission-denied"
 
 
 class PermissionsUnknown(AuthorizationError):
-    """The permissions as they are now can't be known here, so everything is refused (policy `deny`, F7)."""
+    """This node cannot verify the current permissions, so it refuses everything (policy `deny`, F7)."""
 
     code = "permissions-unknown"
     retry = True
 
 
 class TooManyLogins(AuthorizationError):
-    """Passwords were wrong too often, or too many are being checked: later."""
+    """Too many wrong passwords, or too many checks in progress: retry later."""
 
     code = "too-many-logins"
     retry = True
 
 
 class AuthorizationOff(AuthorizationError):
-    """Somebody signs in at a node that asks nobody who they are: not needed."""
+    """A sign-in at a node whose authorization is off: not needed."""
 
     code = "authorization-off"

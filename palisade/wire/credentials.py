@@ -1,6 +1,6 @@
-"""What a client shows to be known, and how it travels: in the header Authorization, in HELLO of the stream. Pure.
+"""Credentials of a client and their encoding: in the header Authorization, and in HELLO of the stream. Pure.
 
-Nodes show each other something that is made of the join token: who hears it can't join by it.
+Nodes authenticate with a proof derived from the join token; the proof does not allow joining.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def node_proof(join_token: str) -> NodeProof:
 
 
 def header_of(shown: Credentials | None) -> dict[str, str]:
-    """For every request to a node that checks."""
+    """For every request to a node with authorization."""
     if shown is None:
         return {}
     if isinstance(shown, Password):
@@ -62,7 +62,7 @@ def header_of(shown: Credentials | None) -> dict[str, str]:
 
 
 def from_header(text: str | None) -> Credentials | None:
-    """None where there is nothing. Raises Unauthenticated. A token may stand alone, as etcd's clients send it."""
+    """None without credentials. Raises Unauthenticated. A token may stand alone, as etcd's clients send it."""
     if text is None or not text.strip():
         return None
     scheme, _, rest = text.strip().partition(" ")
@@ -91,7 +91,7 @@ def _password(text: str) -> Password:
 
 
 def to_hello(shown: Credentials | None) -> dict[str, Any]:
-    """What HELLO has besides."""
+    """The fields to add to HELLO."""
     if isinstance(shown, Password):
         return {"user": shown.user, "password": shown.password}
     if isinstance(shown, Token):

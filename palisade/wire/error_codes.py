@@ -1,8 +1,8 @@
-"""How each refusal is told: one table for HTTP, for etcd's JSON paths and for the stream.
+"""The representation of each error: one table for HTTP, etcd's JSON paths and the stream.
 
-Pure. The error itself has its stable code (the problem type of RFC 9457, and what travels on the stream) and says
-whether a retry helps. A row adds the HTTP status and title of /v1, and the gRPC code with etcd's own words of /v3
-(etcd 3.4, etcdserver/api/v3rpc/rpctypes/error.go).
+Pure. The error itself has its stable code (the problem type of RFC 9457, also sent on the stream) and its retry flag. A
+row adds the HTTP status and title of /v1, and for /v3 the gRPC code with etcd's text (etcd 3.4,
+etcdserver/api/v3rpc/rpctypes/error.go).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ HTTP_OF_GRPC = {
     Grpc.PERMISSION_DENIED: 403,
     Grpc.UNAUTHENTICATED: 401,
 }
-"""What grpc-gateway 1.9 makes of a gRPC code."""
+"""The HTTP status that grpc-gateway 1.9 assigns to a gRPC code."""
 
 
 class BadRequest(PalisadeError):
-    """What was sent can't be read: the text names the field and what is wrong with it."""
+    """An unreadable request: the text names the field and its fault."""
 
     code = "bad-request"
 
@@ -69,21 +69,21 @@ class PreconditionFailed(PalisadeError):
 
 
 class WithoutCluster(PalisadeError):
-    """A node that runs alone, from its vault, was asked for what only a cluster can do. Nothing was changed."""
+    """The node runs without its cluster, from its vault, and the request needs the cluster. Nothing was changed."""
 
     code = "standalone"
     retry = False
 
 
 class NoMember(PalisadeError):
-    """A node that is no member of the Raft group was asked for what only members serve. Nothing was changed."""
+    """The node is not a member of the Raft group, and the request needs a member. Nothing was changed."""
 
     code = "not-a-member"
     retry = False
 
 
 class ErrorRow(NamedTuple):
-    """`etcd` None: the text of the error itself, because etcd has no words for it."""
+    """`etcd` None: the text of the error itself, because etcd has no such error."""
 
     status: int
     title: str
@@ -110,16 +110,16 @@ _COMPACTED = "etcdserver: mvcc: required revision has been compacted"
 _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
 SHOWN: dict[type[PalisadeError], ErrorRow] = {
-    # Before BadRequest, which its code stands for on the stream.
-    partitions.BadPartition: ErrorRow(400, "The request can't be read", _INVALID, None),
-    BadRequest: ErrorRow(400, "The request can't be read", _INVALID, None),
-    PreconditionFailed: ErrorRow(412, "The key is not as it was expected", _INVALID, None),
+    # Before BadRequest, whose code it shares: on the stream the code means BadRequest.
+    partitions.BadPartition: ErrorRow(400, "Malformed request", _INVALID, None),
+    BadRequest: ErrorRow(400, "Malformed request", _INVALID, None),
+    PreconditionFailed: ErrorRow(412, "Precondition failed", _INVALID, None),
     WithoutCluster: ErrorRow(503, "This node runs without its cluster", _DOWN, None),
-    NoMember: ErrorRow(421, "This node is no member of the cluster", Grpc.FAILED_PRECONDITION, None),
-    authorization.NoCredentials: ErrorRow(401, "Nobody has signed in", _INVALID, "etcdserver: user name is empty"),
+    NoMember: ErrorRow(421, "This node is not a member", Grpc.FAILED_PRECONDITION, None),
+    authorization.NoCredentials: ErrorRow(401, "Sign-in required", _INVALID, "etcdserver: user name is empty"),
     authorization.WrongPassword: ErrorRow(
         401,
-        "Wrong user or password",
+        "Wrong user name or password",
         _INVALID,
         "etcdserver: authentication failed, invalid user ID or password",
     ),
@@ -127,13 +127,13 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
         401, "Sign in again", Grpc.UNAUTHENTICATED, "etcdserver: invalid auth token"
     ),
     authorization.PermissionDenied: ErrorRow(
-        403, "You may not", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
+        403, "Permission denied", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
     ),
-    authorization.PermissionsUnknown: ErrorRow(503, "Who may what can't be known", _DOWN, None),
+    authorization.PermissionsUnknown: ErrorRow(503, "Permissions cannot be verified", _DOWN, None),
     authorization.TooManyLogins: ErrorRow(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
     authorization.AuthorizationOff: ErrorRow(
         409,
-        "Nobody has to sign in here",
+        "Authorization is off",
         Grpc.FAILED_PRECONDITION,
         "etcdserver: authentication is not enabled",
     ),
@@ -145,7 +145,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     store.DuplicateKey: ErrorRow(
         400, "A key is written twice", _INVALID, "etcdserver: duplicate key given in txn request"
     ),
-    store.InvalidRequest: ErrorRow(400, "The request makes no sense", _INVALID, None),
+    store.InvalidRequest: ErrorRow(400, "Invalid request", _INVALID, None),
     store.KeyNotFound: ErrorRow(404, "No such key", _INVALID, "etcdserver: key not found"),
     store.Compacted: ErrorRow(410, "The revision is compacted", _RANGE, _COMPACTED),
     store.FutureRevision: ErrorRow(400, "The revision does not exist yet", _RANGE, _FUTURE),
@@ -156,16 +156,16 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     store.LeaseTtlInvalid: ErrorRow(400, "The time to live is out of range", _RANGE, "etcdserver: too large lease TTL"),
     store.QuotaExceeded: ErrorRow(507, "The store is full", Grpc.RESOURCE_EXHAUSTED, _NO_SPACE),
     store.TooManyPins: ErrorRow(503, "Too many pins", Grpc.RESOURCE_EXHAUSTED, None),
-    store.ResultEvicted: ErrorRow(409, "The first result is forgotten", _INVALID, None),
+    store.ResultEvicted: ErrorRow(409, "The first result is no longer stored", _INVALID, None),
     vault.VaultDamaged: ErrorRow(500, "Stored data is damaged", Grpc.DATA_LOSS, None),
-    vault.VaultError: ErrorRow(503, "The vault of this node can't be read", _DOWN, None),
+    vault.VaultError: ErrorRow(503, "The vault of this node is unavailable", _DOWN, None),
     vault.Fenced: ErrorRow(503, "This node is fenced", _DOWN, None),
     vault.Pending: ErrorRow(503, "A change is not released yet", _DOWN, None),
-    vault.Denied: ErrorRow(403, "What can't be known is refused", Grpc.PERMISSION_DENIED, None),
-    vault.NotReached: ErrorRow(503, "The vault is not at that revision yet", _DOWN, None),
+    vault.Denied: ErrorRow(403, "Denied while the node is fenced", Grpc.PERMISSION_DENIED, None),
+    vault.NotReached: ErrorRow(503, "The vault has not reached the revision", _DOWN, None),
     store.StoreCorrupt: ErrorRow(500, "Stored data is damaged", Grpc.DATA_LOSS, "etcdserver: corrupt cluster"),
     store.MetastoreError: ErrorRow(400, "The request was refused", _INVALID, None),
-    group.NotLeader: ErrorRow(503, "This node does not lead", _DOWN, "etcdserver: not leader"),
+    group.NotLeader: ErrorRow(503, "This node is not the leader", _DOWN, "etcdserver: not leader"),
     group.Unavailable: ErrorRow(503, "No leader with a majority", _DOWN, "etcdserver: no leader"),
     group.OutcomeUnknown: ErrorRow(
         504, "The outcome is unknown", Grpc.DEADLINE_EXCEEDED, "etcdserver: request timed out"
@@ -173,33 +173,33 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     fencing.ReleasePending: ErrorRow(504, "Committed, and not released yet", Grpc.DEADLINE_EXCEEDED, None),
     fencing.ReadPending: ErrorRow(503, "A change is not released yet", _DOWN, None),
     fencing.ReservedKey: ErrorRow(403, "The key belongs to the cluster", _INVALID, None),
-    group.MembershipRefused: ErrorRow(409, "The membership can't change so now", Grpc.FAILED_PRECONDITION, None),
-    topology.JoinRejected: ErrorRow(403, "The node may not join", Grpc.FAILED_PRECONDITION, None),
-    topology.AlreadyInitialized: ErrorRow(409, "The cluster is initialized", Grpc.FAILED_PRECONDITION, None),
-    topology.JoinLater: ErrorRow(503, "The node can't join yet", _DOWN, None),
-    partitions.NoSuchPartition: ErrorRow(404, "Not held here", Grpc.NOT_FOUND, None),
+    group.MembershipRefused: ErrorRow(409, "Membership change refused", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinRejected: ErrorRow(403, "The node is rejected", Grpc.FAILED_PRECONDITION, None),
+    topology.AlreadyInitialized: ErrorRow(409, "The cluster is already initialized", Grpc.FAILED_PRECONDITION, None),
+    topology.JoinLater: ErrorRow(503, "The node cannot join yet", _DOWN, None),
+    partitions.NoSuchPartition: ErrorRow(404, "Partition not on this node", Grpc.NOT_FOUND, None),
     scenarios.NoSuchScenario: ErrorRow(404, "No such scenario", Grpc.NOT_FOUND, None),
-    scenarios.ScenarioRuns: ErrorRow(409, "A scenario is under way", Grpc.FAILED_PRECONDITION, None),
-    scenarios.ScenariosOff: ErrorRow(403, "It plays no scenarios", Grpc.FAILED_PRECONDITION, None),
-    catalog.BadField: ErrorRow(400, "A field can't be so", _INVALID, None),
+    scenarios.ScenarioRuns: ErrorRow(409, "Another scenario is running", Grpc.FAILED_PRECONDITION, None),
+    scenarios.ScenariosOff: ErrorRow(403, "Scenarios are off", Grpc.FAILED_PRECONDITION, None),
+    catalog.BadField: ErrorRow(400, "Invalid field", _INVALID, None),
     catalog.NotThere: ErrorRow(404, "No such object", Grpc.NOT_FOUND, None),
-    catalog.AlreadyThere: ErrorRow(409, "It is there already", _STATE, None),
-    catalog.NotAllowed: ErrorRow(409, "The object can't be changed so now", _STATE, None),
-    catalog.Busy: ErrorRow(409, "Another procedure works on it", _DOWN, None),
-    catalog.RolledBack: ErrorRow(409, "The change was taken back", _STATE, None),
+    catalog.AlreadyThere: ErrorRow(409, "The object already exists", _STATE, None),
+    catalog.NotAllowed: ErrorRow(409, "The object does not allow this change now", _STATE, None),
+    catalog.Busy: ErrorRow(409, "Another procedure is changing the object", _DOWN, None),
+    catalog.RolledBack: ErrorRow(409, "The change was rolled back", _STATE, None),
     catalog.DamagedRow: ErrorRow(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
     catalog.NoSuchProcedure: ErrorRow(404, "No such procedure", Grpc.NOT_FOUND, None),
     catalog.ProcedureDiffers: ErrorRow(409, "The id belongs to another operation", _STATE, None),
-    catalog.NotCancellable: ErrorRow(409, "The procedure can't be taken back", _STATE, None),
-    catalog.CatalogError: ErrorRow(409, "The catalog refuses it", _STATE, None),
+    catalog.NotCancellable: ErrorRow(409, "The procedure cannot be cancelled", _STATE, None),
+    catalog.CatalogError: ErrorRow(409, "Refused by the catalog", _STATE, None),
     group.NodeFailed: ErrorRow(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}
-INTERNAL = Refusal("internal", 500, "The node has a fault", Grpc.INTERNAL, "the node has a fault; its log says more")
+INTERNAL = Refusal("internal", 500, "Internal error", Grpc.INTERNAL, "unexpected error; see the log of the node")
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The row of an error, or of the nearest class that it derives from; INTERNAL for what nobody foresaw."""
+    """The row of an error, or of its nearest base class; INTERNAL for unexpected errors."""
     for kind in type(error).__mro__:
         row = REFUSALS.get(kind)
         if row is not None:
@@ -216,14 +216,14 @@ def etcd_words(error: Exception) -> tuple[str, Grpc, int]:
 
 
 def named_revision(error: Exception) -> int:
-    """MM where it was compacted, that of the write where it is committed and pending; 0 for other errors."""
+    """MM for a compacted revision, the revision of a write that is committed and pending; 0 for other errors."""
     if isinstance(error, store.Compacted):
         return error.minimal_revision
     return error.revision if isinstance(error, fencing.ReleasePending) else 0
 
 
 def error_of(code: str, message: str, revision: int = 0) -> Exception:
-    """The error that a code on the stream stands for; an unknown one becomes a MetastoreError with its text.
+    """The error of a code on the stream; for an unknown code a MetastoreError with its text.
 
     `revision`: `named_revision` of the error."""
     kind = _BY_CODE.get(code)

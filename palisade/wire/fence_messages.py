@@ -1,9 +1,9 @@
-"""What a holder and the leader say to each other, as msgpack values: the bodies of FENCE frames. Pure.
+"""The messages between lease holder and leader as msgpack values: the bodies of FENCE frames. Pure.
 
     [code, field, ...]: the fields of `fencing.messages`, in their order
 
-What arrives is checked for its shape here and for its sense by the messages themselves. The connection is ordered;
-whoever gets a message that it does not understand ends it, since what came before can't be told from what is missing.
+This module checks the shape of received messages; the messages check their own meaning. The connection is ordered. The
+receiver of an invalid message closes it, because a lost message cannot be recognized otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FROM_LEADER = (WelcomeMessage, Elsewhere, RefusedMessage, StageMessage, Behind, 
 
 
 class BadMessage(ValueError):
-    """What arrived is no message of fencing."""
+    """The received value is not a valid fencing message."""
 
 
 def _hello(message: Hello) -> list[Any]:
@@ -72,7 +72,7 @@ _PACK: dict[type, Callable[[Any], list[Any]]] = {
 
 
 class SameRows:
-    """Rows that are the same object: to compare what is in them would cost more than to encode it again."""
+    """Rows compared by identity: comparing their content would cost more than encoding it again."""
 
     __slots__ = ("rows",)
 
@@ -93,7 +93,7 @@ def _packed(same: SameRows) -> bytes:
 
 
 def pack_rows(rows: tuple[Row, ...]) -> bytes:
-    """One msgpack value within another: what goes to many holders, each in a chain of its own, is encoded once."""
+    """Rows as one msgpack value within another: rows sent to many holders, each in its own chain, are encoded once."""
     return _packed(SameRows(rows))
 
 
@@ -165,7 +165,7 @@ def unpack(body: Any) -> Message:
 
 
 class Frames:
-    """Messages as frames of one kind. What goes to many, one after the other, is encoded once."""
+    """Messages as frames of one kind. A message sent to several receivers in succession is encoded once."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind

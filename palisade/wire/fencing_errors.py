@@ -1,4 +1,6 @@
-"""What fencing answers instead of a result: each says whether the change is committed and whether a retry helps."""
+"""Errors that fencing returns instead of a result: each states whether the change is committed and whether a retry
+helps.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,17 @@ from palisade.metastore.errors import InvalidRequest
 
 
 class ReleaseError(FencingError):
-    """Something committed is not released yet: it becomes visible by itself, and the same request may be sent again."""
+    """A committed change is not released yet: it becomes visible without intervention, and the request may be sent
+    again.
+    """
 
     retry = True
 
 
 class ReleasePending(ReleaseError):
-    """The write is committed at `revision` and stays so; not every node has stopped showing what it replaces (F8).
+    """The write is committed at `revision`; some nodes may still serve the old value (F8).
 
-    It becomes visible by itself, at most T_proceed after the commit. A retry with the same request id is harmless.
+    It becomes visible at most T_proceed after the commit. A retry with the same request id is harmless.
     """
 
     code = "release-pending"
@@ -27,14 +31,14 @@ class ReleasePending(ReleaseError):
     @staticmethod
     def of(revision: int, waits_for: str) -> ReleasePending:
         return ReleasePending(
-            f"the write is committed at revision {revision}, and not released yet{waits_for}: it stays, and becomes "
-            "visible by itself. Read it, or ask with a longer deadline; do not write it again without a request id",
+            f"the write is committed at revision {revision} and not released yet{waits_for}: it becomes visible "
+            "without intervention. Read it, or use a longer deadline; do not repeat it without a request id",
             revision,
         )
 
 
 class ReadPending(ReleaseError):
-    """What was read has a strict change that is not released yet, and was not in time. Nothing was answered; retry."""
+    """The read data has a strict change that was not released within the deadline. Nothing was returned; retry."""
 
     code = "read-pending"
 

@@ -1,7 +1,7 @@
-"""The results as JSON, for the commands (--json) and for HTTP (/v1). Pure; stable, and documented in docs/cli.md.
+"""Results as JSON, for the commands (--json) and HTTP (/v1). Pure; stable, documented in docs/cli.md.
 
-Bytes are text where they are clean UTF-8, else a field with `_base64` after its name. Numbers of leases are
-strings, since many readers of JSON lose the end of 64-bit numbers.
+Bytes are text if they are valid UTF-8, else base64 in a field named `..._base64`. Lease ids are strings, because many
+JSON readers lose the low bits of 64-bit numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from palisade.vault.change import Item
 
 
 def text_field(name: str, value: bytes) -> dict[str, str]:
-    """{"value": "..."}, or {"value_base64": "..."} for bytes that are no text."""
+    """{"value": "..."}, or {"value_base64": "..."} for bytes that are not text."""
     try:
         return {name: value.decode("utf-8")}
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Why a scenario is not started over HTTP. One tree; nothing was started."""
+"""Reasons why a scenario is not started over HTTP. One tree; nothing was started."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class ScenarioError(PalisadeError):
 
 
 class NoSuchScenario(ScenarioError):
-    """There is none of that name; the text has those that there are."""
+    """No scenario has that name; the text lists the existing ones."""
 
     code = "no-such-scenario"
 
 
 class ScenarioRuns(ScenarioError):
-    """One is under way, and one at a time is all that a node plays."""
+    """Another scenario is running; a node runs one at a time."""
 
     code = "scenario-runs"
     retry = True
 
 
 class ScenariosOff(ScenarioError):
-    """This node plays none for strangers: it listens beyond loopback, and was not told to."""
+    """Scenarios are off: this node listens beyond loopback and was not configured to run them."""
 
     code = "scenarios-off"

@@ -1,11 +1,11 @@
-"""What a client and a node say to each other on the stream.
+"""The frames between a client and a node on the stream.
 
-Frames are those of `base.frames`: length, kind, checksum, one msgpack value. The client opens with HELLO and hears
-WELCOME or REFUSED. After that it numbers its requests as it likes (0 to 2^63 - 1, none twice at a time), and answers
-come in any order. What is frequent travels many to a frame, as a flat list [number, content, number, content, ...].
+Frames are those of `base.frames`: length, kind, checksum, one msgpack value. The client opens with HELLO and receives
+WELCOME or REFUSED. Then it numbers its requests freely (0 to 2^63 - 1, unique among the open ones), and answers arrive
+in any order. Frequent messages share a frame, as a flat list [number, content, number, content, ...].
 
-Flow control: a node reads no further while `IN_FLIGHT_MAX` requests of a connection are not answered, or while the
-client does not read. A watch sends no more batches than the client has granted it (`MORE`).
+Flow control: a node reads no further while `IN_FLIGHT_MAX` requests of a connection are unanswered, or while the client
+does not read. A watch sends only as many batches as the client has granted (`MORE`).
 """
 
 from __future__ import annotations
@@ -13,60 +13,62 @@ from __future__ import annotations
 import enum
 
 PROTOCOL = 2
-"""Raised when a frame changes its meaning. A node refuses what it does not speak, and says what it does."""
+"""Incremented when a frame changes its meaning. A node refuses other versions, and names its own."""
 
 FRAME_BYTES_EXTRA = 1024 * 1024
-"""A frame may be this much larger than the largest request: a client gathers 256 KiB of keys and values, and what
-belongs to them comes on top (numbers, request ids), before it sends them; however small the limit of a request is."""
+"""A frame may exceed the largest request by this much: a client gathers up to 256 KiB of keys and values into a frame,
+and numbers and request ids add to that, however small the limit of a request is."""
 ITEMS_MAX = 4096
-"""Most requests or answers in one frame."""
+"""Maximum requests or answers in one frame."""
 IN_FLIGHT_MAX = 4096
 WATCH_CREDIT = 8
-"""Batches that a watch may have under way at first."""
+"""Initial credit of a watch: batches sent and not yet acknowledged."""
 
 
 class FrameKind(enum.IntEnum):
     """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
 
     HELLO = 1
-    """C {"protocol": int, "client": str, "timeout_ms": int, "follows": bool}: the node gives up before such a client
-    does, so that the client hears what became of its request. `follows`: it wants to hear of changes of leader."""
+    """C {"protocol": int, "client": str, "timeout_ms": int, "follows": bool}: the node's deadline ends before the
+    client's, so that the client receives the outcome of its request. `follows`: report changes of leader."""
     WELCOME = 2
-    """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}}. After a HELLO with
-    "identify": true, which carries no credentials: {"protocol", "cluster", "cluster_id"}, and the node closes."""
+    """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}, "limits":
+    {"request_bytes", "value_bytes"}}: a client refuses a larger request itself, because a frame above the limit ends
+    the connection. After a HELLO with "identify": true, which carries no credentials: {"protocol", "cluster",
+    "cluster_id"}, and the node closes."""
     REFUSED = 3
-    """N {"reason": str}: the connection ends."""
+    """N {"reason": str}: the node closes the connection."""
     WRITES = 4
     """C [number, command, ...]: commands in the encoding of `metastore.command_codec`. A series
-    (`metastore.put_series`) takes as many successive numbers as it has puts, and each of these may fail for itself. A
-    frame has at most ITEMS_MAX puts, those in series included."""
+    (`metastore.put_series`) takes one of consecutive numbers per put, and each put may fail separately. A frame has at
+    most ITEMS_MAX puts, those in series included."""
     READS = 5
-    """C [number, range, ...]: ranges as lists, as `metastore.command_codec` writes them inside of transactions."""
+    """C [number, range, ...]: ranges as lists, encoded as inside a transaction (`metastore.command_codec`)."""
     RESULTS = 6
-    """N [number, result, ...]: results as `metastore.result_codec` writes them, refusals of the store included."""
+    """N [number, result, ...]: results encoded by `metastore.result_codec`, refusals of the store included."""
     FAILURES = 7
     """N [number, [code, text, revision], ...]: codes of `wire.error_codes`, and its `named_revision`."""
     CALL = 8
-    """C [number, method, [argument, ...]]: everything that is rare."""
+    """C [number, method, [argument, ...]]: all infrequent requests."""
     ANSWER = 9
     """N [number, value]"""
     WATCH = 10
     """C [number, key, range_end, start_revision, prev_kv, [filter, ...], progress_ms, credit]"""
     WATCHING = 11
-    """N [number, next_revision, [cluster id, generation] or nil]: the watch has begun; nothing below next_revision is
-    missing. Again, in front of the next events or progress, when the node is of another history than it said. A client
-    that was told of another one before does not go on: its revisions mean something else here."""
+    """N [number, next_revision, [cluster id, generation] or nil]: the watch has begun; nothing at or above
+    next_revision is skipped. Sent again before the next events or progress if the history of the node has changed. A
+    client that knows another history stops the watch: its revisions mean something else here."""
     EVENTS = 12
     """N [number, [[revision, [[delete, kv, prev_kv or nil], ...]], ...]]"""
     PROGRESS = 13
-    """N [number, revision]: every event up to it was sent."""
+    """N [number, revision]: every event up to the revision was sent."""
     MORE = 14
-    """C [number, batches]: the client has room for so many more."""
+    """C [number, batches]: grants the node so many more batches."""
     UNWATCH = 15
     """C [number]"""
     WATCH_ENDED = 16
     """N [number, code, text, minimal_revision]"""
     LEADER = 17
-    """N [member, leader or nil, {member: "host:port"}]: what this member knows of who leads has changed."""
+    """N [member, leader or nil, {member: "host:port"}]: this member's knowledge of the leader has changed."""
     FENCE = 18
-    """Both ways, between lease holders and the leader (`fence_messages.py`). Other clients never send it."""
+    """Both ways, between lease holders and the leader (`fence_messages.py`). Not used by other clients."""

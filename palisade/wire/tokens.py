@@ -1,10 +1,10 @@
-"""Tokens: what a login gives, so that the password need not be shown each time. Pure; key and time are handed in.
+"""Tokens: the result of a login, so that the password need not be sent each time. Pure; key and time are parameters.
 
-A token says who, with which password (by the revision of its row), and until when, under an HMAC with a key that is
-itself a row of the permissions. So any node can check one in microseconds, without a session to be written for each
-login; and with a dropped user or another password all of its tokens end at once on every node, since that row is read
-through the fence each time. What a token may do is looked up when it is used. *Price*: one token can't be taken
-back by itself, only with the password, so its life is bounded.
+A token contains the user, the password's revision and an expiry, under an HMAC whose key is a row of the permissions.
+So every node checks a token in microseconds, without a stored session per login. Dropping a user or changing its
+password invalidates all of its tokens on every node at once, because the password row is read through the fence each
+time. Rights are looked up on use. *Price*: a single token cannot be revoked, only all tokens of a password, so the
+lifetime is bounded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sign(claims: Claims, key: bytes) -> str:
 
 
 def claims_of(token: str, key: bytes) -> Claims | None:
-    """None for what was not signed with this key. Whether its time is over is for the caller to see."""
+    """None if the token was not signed with this key. The caller checks the expiry."""
     mark, _, rest = token.partition(".")
     body, dot, mac = rest.partition(".")
     if mark != MARK or not dot or len(token) > TOKEN_CHARACTERS_MAX or not token.isascii():

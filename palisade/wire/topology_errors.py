@@ -8,7 +8,7 @@ from palisade.base.errors import PalisadeError
 
 
 class Reason(enum.Enum):
-    """Why a node is rejected. The values are stable: scenarios and the API show them."""
+    """Reasons to reject a node. The values are stable: scenarios and the API show them."""
 
     WRONG_CLUSTER = "wrong-cluster"
     WRONG_VERSION = "wrong-version"

@@ -93,6 +93,7 @@ async def test_welcome_names_the_cluster_and_its_leader(stream: StreamServer) ->
         "member": "n1",
         "leader": "n1",
         "streams": {"n1": "127.0.0.1:7601"},
+        "limits": {"request_bytes": 2 * 1024 * 1024, "value_bytes": 1024 * 1024},
     }
 
 

@@ -1,4 +1,4 @@
-"""One HTTP request to a node: every failure is NoAnswer with words, and the node that answered is asked first."""
+"""One HTTP request to a node: each failure is a NoAnswer with a text; the node that answered last is asked first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def address() -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-async def test_json_returns_status_content_and_words(address: str) -> None:
+async def test_json_returns_status_content_and_text(address: str) -> None:
     async with HttpRequests({"X-Own": "n1"}) as requests:
         answer = await requests.json(address, "/answer", "POST", {"a": 1})
     assert (answer.status, answer.detail, answer.content["asked"]) == (409, "n1", '{"a": 1}')
@@ -75,14 +75,14 @@ async def test_refused_connection_is_no_answer() -> None:
     assert failed.value.unreachable
 
 
-async def test_error_of_the_caller_passes_through(address: str) -> None:
+async def test_caller_error_passes_through(address: str) -> None:
     async with HttpRequests() as requests:
         with pytest.raises(KeyError):
             async with requests.open(address, "/answer"):
                 raise KeyError("own")
 
 
-def test_errors_without_a_text_have_words() -> None:
+def test_error_without_text_is_described_by_its_type() -> None:
     assert error_text(TimeoutError()) == "no answer in time"
     assert error_text(OSError()) == "OSError"
     assert problem_text(500, None) == "HTTP 500"
@@ -90,7 +90,7 @@ def test_errors_without_a_text_have_words() -> None:
     assert problem_text(409, {"title": "Busy"}) == "Busy"
 
 
-def test_addresses_begin_with_the_one_that_answered() -> None:
+def test_addresses_begin_with_the_last_that_answered() -> None:
     known = ["a:1", "b:1", "c:1"]
     addresses = Addresses(lambda: known)
     assert addresses.in_order() == known

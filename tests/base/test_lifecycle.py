@@ -1,4 +1,4 @@
-"""Components start in order, stop in reverse, all or none; listeners hear nothing before all have started (R10)."""
+"""Components start in order, stop in reverse, all or none; no listener is called before all have started (R10)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def revision(number: int, *, last: bool = True) -> Told:
 
 
 class Noted(Component):
-    """Writes down what happens to it; can be told to fail or to hang."""
+    """Records its calls; can be configured to fail or to hang."""
 
     def __init__(self, name: str, notes: list[str]) -> None:
         self.name = name
@@ -55,14 +55,14 @@ class World:
         self.life = Lifecycle([Part(name, self.parts[name], needs[name]) for name in needs], self.listeners)
 
 
-async def test_start_in_order_stop_in_reverse() -> None:
+async def test_components_start_in_order_and_stop_in_reverse() -> None:
     world = World()
     await world.life.start()
     await world.life.stop()
     assert world.notes == [f"start {each}" for each in "abcd"] + [f"stop {each}" for each in "dcba"]
 
 
-async def test_a_failing_start_stops_what_had_started_and_names_component_and_cause() -> None:
+async def test_failing_start_stops_started_components_and_names_the_cause() -> None:
     world = World()
     world.parts["c"].fails.add("start")
     with pytest.raises(ComponentFailed, match="component c could not start: c: no start") as failed:
@@ -76,7 +76,7 @@ async def test_a_failing_start_stops_what_had_started_and_names_component_and_ca
     assert len(world.notes) == 4
 
 
-async def test_a_start_that_is_cancelled_half_way_leaves_nothing_behind() -> None:
+async def test_cancelled_start_stops_all_started_components() -> None:
     """scenarios.md, "Recovery": stop during recovery, clean, no hang."""
     world = World()
     world.parts["c"].hangs = True
@@ -88,7 +88,7 @@ async def test_a_start_that_is_cancelled_half_way_leaves_nothing_behind() -> Non
     assert world.notes[-2:] == ["stop b", "stop a"]
 
 
-async def test_a_component_that_fails_to_stop_keeps_no_other_from_stopping() -> None:
+async def test_failing_stop_does_not_prevent_other_stops() -> None:
     world = World()
     world.parts["b"].fails.add("stop")
     await world.life.start()
@@ -98,7 +98,7 @@ async def test_a_component_that_fails_to_stop_keeps_no_other_from_stopping() -> 
     await world.life.stop()
 
 
-async def test_a_component_that_breaks_while_it_runs_ends_the_wait_with_its_name() -> None:
+async def test_failing_component_ends_wait_with_its_name() -> None:
     world = World()
     await world.life.start()
     waiting = asyncio.create_task(world.life.wait())
@@ -111,7 +111,7 @@ async def test_a_component_that_breaks_while_it_runs_ends_the_wait_with_its_name
     assert world.notes[-4:] == ["stop d", "stop c", "stop b", "stop a"]
 
 
-async def test_nobody_is_told_before_the_last_component_has_started() -> None:
+async def test_listeners_are_not_called_before_the_last_component_has_started() -> None:
     heard: list[int] = []
     listeners = Listeners()
     refused: list[str] = []
@@ -135,16 +135,16 @@ async def test_nobody_is_told_before_the_last_component_has_started() -> None:
     await life.stop()
 
 
-async def test_two_components_of_one_name_are_refused() -> None:
+async def test_duplicate_component_names_are_refused() -> None:
     with pytest.raises(ComponentError, match="same name"):
         Lifecycle([Part("a", Component()), Part("a", Component())])
 
 
-async def test_revisions_come_once_and_in_order() -> None:
+async def test_revisions_are_notified_once_and_in_order() -> None:
     listeners = Listeners()
     listeners.begin_at(7)
     listeners.open()
-    with pytest.raises(ComponentError, match="told after 7"):
+    with pytest.raises(ComponentError, match="notified after 7"):
         await listeners.tell(revision(7))
     await listeners.tell(revision(9))
     with pytest.raises(ComponentError):
@@ -152,8 +152,8 @@ async def test_revisions_come_once_and_in_order() -> None:
     assert listeners.handled == 9
 
 
-async def test_a_listener_waits_for_what_it_depends_on_whatever_the_order() -> None:
-    """The dependent one is told first, and still sees the value as of its own revision, never an older one."""
+async def test_listener_waits_for_values_it_depends_on_in_any_order() -> None:
+    """The dependent one is notified first, and still sees the value as of its own revision, never an older one."""
     listeners = Listeners()
     seen: list[tuple[int, str]] = []
     tables = listeners.value("tables", "none")
@@ -173,7 +173,7 @@ async def test_a_listener_waits_for_what_it_depends_on_whatever_the_order() -> N
     assert seen == [(number, f"tables of {number}") for number in (1, 2, 3)]
 
 
-async def test_a_value_whose_owner_listens_to_nothing_is_certain_at_once() -> None:
+async def test_value_of_a_component_without_listeners_is_complete_at_once() -> None:
     listeners = Listeners()
     fixed = listeners.value("settings", "s")
     seen: list[str] = []
@@ -187,7 +187,7 @@ async def test_a_value_whose_owner_listens_to_nothing_is_certain_at_once() -> No
     assert seen == ["s"]
 
 
-async def test_a_failing_listener_leaves_no_other_half_way_and_the_next_start_tells_again() -> None:
+async def test_failing_listener_interrupts_no_other_and_the_revision_is_repeated() -> None:
     """scenarios.md, "Recovery": a component's listener throws."""
     done: list[str] = []
     broken = True
@@ -222,7 +222,7 @@ async def test_a_failing_listener_leaves_no_other_half_way_and_the_next_start_te
     assert sorted(done[1:]) == ["bad 1", "slow 1"]
 
 
-async def test_who_waits_for_a_value_of_a_failed_component_does_not_hang_and_the_cause_is_named() -> None:
+async def test_waiter_for_a_failed_components_value_gets_the_cause() -> None:
     listeners = Listeners()
     tables = listeners.value("tables", "none")
 
@@ -241,7 +241,7 @@ async def test_who_waits_for_a_value_of_a_failed_component_does_not_hang_and_the
     assert "no schema" in str(failed.value)
 
 
-async def test_stopping_lets_go_of_who_waits_for_a_revision_that_never_comes() -> None:
+async def test_stop_ends_waits_for_later_revisions() -> None:
     world = World()
     value = world.listeners.value("a", 0)
     await world.life.start()
@@ -252,7 +252,7 @@ async def test_stopping_lets_go_of_who_waits_for_a_revision_that_never_comes() -
         await waiting
 
 
-async def test_registering_after_the_start_is_refused() -> None:
+async def test_registration_after_start_is_refused() -> None:
     world = World()
     await world.life.start()
     with pytest.raises(ComponentError, match="registers after notifications have begun"):
@@ -260,7 +260,7 @@ async def test_registering_after_the_start_is_refused() -> None:
     await world.life.stop()
 
 
-async def test_a_difference_in_parts_is_one_revision_which_is_handled_with_its_last_part() -> None:
+async def test_difference_in_parts_is_handled_with_its_last_part() -> None:
     """A running node that gets a snapshot: the changes come by key, and none is skipped."""
     listeners = Listeners()
     value = listeners.value("a", 0)

@@ -14,21 +14,21 @@ from palisade.base.version_history import TokenNotReached, TokenOutdated, Versio
 from palisade.base.versioned_value import ValueFailed, VersionedValue
 
 
-def test_a_value_is_what_it_was_as_of_each_revision() -> None:
+def test_versions_return_the_value_as_of_each_revision() -> None:
     values = Versions("none", completed=4)
     values.set(6, "six")
     values.complete(8)
     assert [values.at(revision) for revision in (4, 5, 6, 7, 8)] == ["none", "none", "six", "six", "six"]
 
 
-def test_what_is_not_completed_can_not_be_read() -> None:
+def test_versions_refuse_an_incomplete_revision() -> None:
     values = Versions("none")
     values.set(1, "one")
     with pytest.raises(TokenNotReached):
         values.at(1)
 
 
-def test_a_completed_revision_never_changes() -> None:
+def test_completed_revision_never_changes() -> None:
     values = Versions(0)
     values.complete(5)
     with pytest.raises(ValueError, match="never changes"):
@@ -37,7 +37,7 @@ def test_a_completed_revision_never_changes() -> None:
         values.complete(4)
 
 
-def test_revisions_that_are_too_old_are_refused_not_guessed() -> None:
+def test_versions_refuse_outdated_tokens() -> None:
     values = Versions(0, kept=10)
     for revision in range(1, 101):
         values.set(revision, revision)
@@ -48,7 +48,7 @@ def test_revisions_that_are_too_old_are_refused_not_guessed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=60), st.integers(1, 20))
-def test_every_remembered_revision_reads_as_a_full_history_would(steps: list[tuple[int, bool]], kept: int) -> None:
+def test_versions_match_a_full_history_for_remembered_revisions(steps: list[tuple[int, bool]], kept: int) -> None:
     values, history, now = Versions(0, kept=kept), {0: 0}, 0
     for step, changes in steps:
         for revision in range(now + 1, now + step + 1):
@@ -62,7 +62,7 @@ def test_every_remembered_revision_reads_as_a_full_history_would(steps: list[tup
             assert values.at(revision) == history[revision]
 
 
-async def test_who_waits_gets_the_value_of_the_revision_it_asked_for() -> None:
+async def test_waiter_gets_the_value_of_its_revision() -> None:
     value: VersionedValue[str] = VersionedValue("tables", "none")
     waiting = asyncio.create_task(value.at(2))
     await asyncio.sleep(0)
@@ -73,7 +73,7 @@ async def test_who_waits_gets_the_value_of_the_revision_it_asked_for() -> None:
     assert await waiting == "two"
 
 
-async def test_nobody_waits_for_an_owner_that_failed() -> None:
+async def test_failed_owner_ends_all_waits() -> None:
     value: VersionedValue[int] = VersionedValue("tables", 0)
     waiting = asyncio.create_task(value.at(1))
     await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_nobody_waits_for_an_owner_that_failed() -> None:
     assert await value.at(0) == 0
 
 
-async def test_who_gives_up_waiting_disturbs_nobody() -> None:
+async def test_cancelled_waiter_does_not_affect_others() -> None:
     value: VersionedValue[int] = VersionedValue("tables", 0)
     waiting = [asyncio.create_task(value.at(1)) for _ in range(2)]
     await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from palisade.cli.scenarios.runner import end_text
 from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case
 
 SNAPSHOT = BY_NAME["snapshot"]
-COMPACTED = "the revisions behind LV are compacted"
+COMPACTED = "the revisions after LV are compacted"
 
 
 def report(case: str, reason: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from palisade.client import Client, OutcomeUnknown, Unavailable
 from palisade.client.connection import ClientConnection
 from palisade.client.endpoints import Endpoints
 from palisade.client.session import StreamSession
-from palisade.client.store_api import WatchHandle
+from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.errors import Compacted, FutureRevision, KeyTooLarge, LeaseNotFound, ValueTooLarge
 from palisade.metastore.limits import Limits
@@ -254,7 +254,7 @@ async def test_without_request_ids_a_lost_answer_is_an_unknown_outcome(stream: S
         await until(lambda: group.store.revision == 3)
         proxy.muted = False
         proxy.cut()
-        with pytest.raises(OutcomeUnknown, match="may be applied or not"):
+        with pytest.raises(OutcomeUnknown, match="may or may not have been applied"):
             await answer
     assert group.store.revision == 3
 

@@ -14,7 +14,7 @@ from palisade.api.stream.server import StreamServer
 from palisade.client import Client
 from palisade.client import endpoints as route_module
 from palisade.client import session as session_module
-from palisade.client.store_api import WatchHandle
+from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.results import RevisionEvents
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied
@@ -199,9 +199,9 @@ async def test_a_leader_that_could_not_be_reached_is_tried_again(
 ) -> None:
     monkeypatch.setattr(route_module, "AVOID_S", 0.2)
     monkeypatch.setattr(session_module, "MOVE_S", 0.05)
-    port = nodes.servers["n2"].port
+    endpoints, port = nodes.endpoints, nodes.servers["n2"].port
     await nodes.servers["n2"].close()
-    async with Client(nodes.endpoints) as client:
+    async with Client(endpoints) as client:
         await client.put("a", "1")
         nodes.lead("n2")
         await until(lambda: client._session._route._avoid)

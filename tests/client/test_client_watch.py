@@ -49,7 +49,7 @@ async def test_a_watch_does_not_go_on_in_another_history() -> None:
     watch.on_frame(FrameKind.EVENTS, [1, [put_at(40)]])
     watch.on_frame(FrameKind.PROGRESS, [1, 41])
     assert (await anext(watch)).revision == 35
-    with pytest.raises(HistoryBroken, match=r"generation 2 .* generation 1"):
+    with pytest.raises(HistoryBroken, match=r"generation 2, this watch of generation 1"):
         await anext(watch)
     assert issubclass(HistoryBroken, Compacted), "who begins anew then does so here"
 

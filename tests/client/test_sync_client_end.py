@@ -42,7 +42,7 @@ def test_closed_client_refuses_calls(blocking: SyncClient) -> None:
     blocking.close()
     blocking.close()
     for call in (lambda: blocking.put("a", "2"), lambda: blocking.watch("a"), lambda: blocking.put_many([("a", "1")])):
-        with pytest.raises(ClientClosed, match="make a new one"):
+        with pytest.raises(ClientClosed, match="create a new one"):
             call()
     unused = SyncClient(["127.0.0.1:1"])
     unused.close()

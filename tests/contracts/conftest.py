@@ -1,4 +1,4 @@
-"""The implementations that a contract is run against, and how each one loses its power."""
+"""The implementations under each contract, and the simulation of a power failure for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from palisade.raftgroup.memory_journal import MemoryJournal
 
 
 class MemoryDisk:
-    """A journal that lives as long as the test; a loss of power is simulated by itself."""
+    """A journal that lives as long as the test and simulates a power failure itself."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -31,7 +31,7 @@ class MemoryDisk:
 
 
 class LmdbDisk:
-    """Its power is lost by copying the file as it is: LMDB writes pages in commits only, so that is what a disk has."""
+    """A power failure is a copy of the file: LMDB writes pages only in commits, so the copy is what a disk has."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self._directory = directory
@@ -73,7 +73,7 @@ JOURNALS: dict[str, Callable[[Path], MemoryDisk | LmdbDisk]] = {
 
 @pytest.fixture(params=JOURNALS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryDisk | LmdbDisk]:
-    """What a journal is opened on: `open()`, and `lose_power()`, which answers with the journal after the restart."""
+    """The disk of a journal: `open()`, and `lose_power()`, which returns the journal after the restart."""
     made = JOURNALS[request.param](tmp_path)
     yield made
     made.close()

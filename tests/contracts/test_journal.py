@@ -1,4 +1,4 @@
-"""What every journal promises (raftgroup/ports.py), the real one and the simulated one."""
+"""The contract of a journal (raftgroup/ports.py), for the real and the simulated one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def held(journal: Any) -> list[Entry]:
     return list(journal.slice(journal.first.index + 1, journal.last.index + 1))
 
 
-async def test_a_new_journal_is_empty(disk: Any) -> None:
+async def test_new_journal_is_empty(disk: Any) -> None:
     journal = disk.open()
     assert journal.first == journal.last == Entry(b"", 0, 0)
     assert (journal.term, journal.vote, journal.synced_index) == (0, None, 0)
     assert journal.get_meta("incarnation") is None
 
 
-async def test_what_is_written_is_read_at_once(disk: Any) -> None:
+async def test_journal_reads_its_writes_at_once(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 5)
     assert journal.last == entry(5)
@@ -45,7 +45,7 @@ async def test_what_is_written_is_read_at_once(disk: Any) -> None:
     assert journal.synced_index == 0
 
 
-async def test_what_is_synced_survives_a_loss_of_power(disk: Any) -> None:
+async def test_synced_changes_survive_a_power_failure(disk: Any) -> None:
     """M9; fault 4 of PySyncObj."""
     journal = disk.open()
     fill(journal, 300)
@@ -62,7 +62,7 @@ async def test_what_is_synced_survives_a_loss_of_power(disk: Any) -> None:
     assert not journal.dirty
 
 
-async def test_what_is_not_synced_vanishes_whole(disk: Any) -> None:
+async def test_unsynced_changes_are_lost_as_a_whole(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 3)
     journal.set_term(1, "n1")
@@ -77,7 +77,7 @@ async def test_what_is_not_synced_vanishes_whole(disk: Any) -> None:
     assert journal.get_meta("name") is None
 
 
-async def test_a_conflict_replaces_synced_entries(disk: Any) -> None:
+async def test_conflict_replaces_synced_entries(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 10)
     await journal.sync()
@@ -92,7 +92,7 @@ async def test_a_conflict_replaces_synced_entries(disk: Any) -> None:
     assert held(journal) == [entry(1), entry(2), entry(3), *(entry(index, 2) for index in (4, 5, 6))]
 
 
-async def test_truncating_past_the_end_changes_nothing(disk: Any) -> None:
+async def test_truncation_past_the_end_changes_nothing(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 3)
     await journal.sync()
@@ -101,7 +101,7 @@ async def test_truncating_past_the_end_changes_nothing(disk: Any) -> None:
     assert journal.last == entry(3)
 
 
-async def test_a_truncation_alone_is_durable(disk: Any) -> None:
+async def test_truncation_alone_is_durable(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 5)
     await journal.sync()
@@ -111,7 +111,7 @@ async def test_a_truncation_alone_is_durable(disk: Any) -> None:
     assert held(journal) == [entry(1)]
 
 
-async def test_the_base_is_never_truncated(disk: Any) -> None:
+async def test_base_is_never_truncated(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 5)
     journal.compact_to(3)
@@ -119,7 +119,7 @@ async def test_the_base_is_never_truncated(disk: Any) -> None:
         journal.truncate_from(3)
 
 
-async def test_compaction_keeps_the_base_and_what_follows(disk: Any) -> None:
+async def test_compaction_keeps_the_base_and_later_entries(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 300)
     await journal.sync()
@@ -133,7 +133,7 @@ async def test_compaction_keeps_the_base_and_what_follows(disk: Any) -> None:
     assert held(journal) == [entry(index) for index in range(291, 301)]
 
 
-async def test_an_unsynced_compaction_is_undone_by_a_loss_of_power(disk: Any) -> None:
+async def test_unsynced_compaction_is_undone_by_a_power_failure(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 20)
     await journal.sync()
@@ -144,8 +144,8 @@ async def test_an_unsynced_compaction_is_undone_by_a_loss_of_power(disk: Any) ->
     assert held(journal) == [entry(index) for index in range(1, 21)]
 
 
-async def test_compaction_past_what_is_synced(disk: Any) -> None:
-    """A follower may apply, and have on disk as state, what the others had synced before itself."""
+async def test_compaction_may_pass_the_synced_index(disk: Any) -> None:
+    """A follower may apply entries, and store their effect, that the others had synced before itself."""
     journal = disk.open()
     fill(journal, 300)
     await journal.sync()
@@ -161,7 +161,7 @@ async def test_compaction_past_what_is_synced(disk: Any) -> None:
     assert held(journal) == [entry(311), entry(312), entry(313)]
 
 
-async def test_a_long_compaction_goes_on_over_restarts(disk: Any) -> None:
+async def test_long_compaction_continues_over_restarts(disk: Any) -> None:
     """A crash in the middle of a compaction (scenarios, Raft group; fault 5 of PySyncObj)."""
     journal = disk.open()
     fill(journal, 1000)
@@ -177,7 +177,7 @@ async def test_a_long_compaction_goes_on_over_restarts(disk: Any) -> None:
     assert journal.last.index == 1020
 
 
-async def test_a_reset_forgets_the_log(disk: Any) -> None:
+async def test_reset_drops_the_log(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 300)
     await journal.sync()
@@ -192,7 +192,7 @@ async def test_a_reset_forgets_the_log(disk: Any) -> None:
     assert held(journal) == [entry(51, 3)]
 
 
-async def test_an_unsynced_reset_is_undone_by_a_loss_of_power(disk: Any) -> None:
+async def test_unsynced_reset_is_undone_by_a_power_failure(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 3)
     await journal.sync()
@@ -201,7 +201,7 @@ async def test_an_unsynced_reset_is_undone_by_a_loss_of_power(disk: Any) -> None
     assert held(journal) == [entry(1), entry(2), entry(3)]
 
 
-async def test_an_entry_that_does_not_follow_is_refused(disk: Any) -> None:
+async def test_entry_that_does_not_follow_is_refused(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 3, term=2)
     with pytest.raises(NodeFailed, match="entry 5 of term 2 can't follow entry 3"):
@@ -210,7 +210,7 @@ async def test_an_entry_that_does_not_follow_is_refused(disk: Any) -> None:
         journal.append(entry(4, 1))
 
 
-async def test_a_term_never_goes_back_and_a_vote_is_given_once(disk: Any) -> None:
+async def test_term_never_decreases_and_a_vote_is_given_once(disk: Any) -> None:
     """Raft, section 5.2; scenarios: crash after vote before reply."""
     journal = disk.open()
     journal.set_term(3, None)
@@ -225,7 +225,7 @@ async def test_a_term_never_goes_back_and_a_vote_is_given_once(disk: Any) -> Non
     assert (journal.term, journal.vote) == (4, None)
 
 
-async def test_a_vote_is_replaced_by_the_absence_of_one(disk: Any) -> None:
+async def test_new_term_clears_the_vote(disk: Any) -> None:
     journal = disk.open()
     journal.set_term(3, "n1")
     await journal.sync()
@@ -234,7 +234,7 @@ async def test_a_vote_is_replaced_by_the_absence_of_one(disk: Any) -> None:
     assert disk.lose_power().vote is None
 
 
-async def test_large_commands(disk: Any) -> None:
+async def test_journal_stores_large_commands(disk: Any) -> None:
     """One batch may hold several requests of 2 MiB."""
     journal = disk.open()
     commands = [bytes([number]) * size for number, size in enumerate((0, 1, 4096, 2 << 20, 8 << 20))]
@@ -245,7 +245,7 @@ async def test_large_commands(disk: Any) -> None:
     assert [item.command for item in held(journal)] == commands
 
 
-async def test_syncs_at_the_same_time_all_cover_what_was_written_before_them(disk: Any) -> None:
+async def test_concurrent_syncs_all_cover_earlier_writes(disk: Any) -> None:
     journal = disk.open()
 
     async def write(index: int) -> None:
@@ -258,7 +258,7 @@ async def test_syncs_at_the_same_time_all_cover_what_was_written_before_them(dis
     assert held(disk.lose_power()) == [entry(index) for index in range(1, 101)]
 
 
-async def test_a_sync_whose_caller_gave_up_loses_nothing(disk: Any) -> None:
+async def test_cancelled_sync_loses_nothing(disk: Any) -> None:
     journal = disk.open()
     fill(journal, 2)
     task = asyncio.ensure_future(journal.sync())
@@ -269,7 +269,7 @@ async def test_a_sync_whose_caller_gave_up_loses_nothing(disk: Any) -> None:
     assert held(disk.lose_power()) == [entry(index) for index in range(1, 5)]
 
 
-async def test_a_sync_with_nothing_to_write_returns(disk: Any) -> None:
+async def test_sync_without_changes_returns(disk: Any) -> None:
     journal = disk.open()
     await journal.sync()
     fill(journal, 1)

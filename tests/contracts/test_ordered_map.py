@@ -1,4 +1,6 @@
-"""What every ordered map promises (metastore/ordered_map.py): against a dict, with flushes and restarts in between."""
+"""The contract of an ordered map (metastore/ordered_map.py): compared with a dict, with flushes and restarts in
+between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ LENGTHS = (479, 480, 481, 511, 512, 4096)
 
 
 class MemoryUnderTest:
-    """Flushes and restarts mean nothing to it."""
+    """Flushes and restarts have no effect."""
 
     def __init__(self, _directory: Path) -> None:
         self.map: Any = MemoryMap()
@@ -67,12 +69,12 @@ def content(tables: Any, table: Table = Table.KEY, start: bytes = b"", end: byte
     return list(tables.scan(table, start, end))
 
 
-async def test_a_new_map_is_empty(tested: Any) -> None:
+async def test_new_map_is_empty(tested: Any) -> None:
     assert tested.map.get(Table.KEY, b"a") is None
     assert all(content(tested.map, table) == [] for table in Table)
 
 
-async def test_writes_are_seen_at_once(tested: Any) -> None:
+async def test_map_reads_its_writes_at_once(tested: Any) -> None:
     tested.map.put(Table.KEY, b"a", b"1")
     tested.map.put(Table.KEY, b"a", b"2")
     tested.map.put(Table.REVISION, b"a", b"")
@@ -84,7 +86,7 @@ async def test_writes_are_seen_at_once(tested: Any) -> None:
     assert content(tested.map) == []
 
 
-async def test_a_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
+async def test_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
     tested.map.put(Table.KEY, b"a", b"1")
     await tested.flush()
     tested.map.delete(Table.KEY, b"a")
@@ -95,7 +97,7 @@ async def test_a_deleted_key_stays_deleted_over_a_flush(tested: Any) -> None:
     assert tested.map.get(Table.KEY, b"a") is None
 
 
-async def test_scans_run_in_both_directions_between_bounds(tested: Any) -> None:
+async def test_scan_runs_in_both_directions_within_its_bounds(tested: Any) -> None:
     for number, key in enumerate((b"c", b"a", b"e", b"b", b"d")):
         tested.map.put(Table.KEY, key, b"%d" % number)
         if number == 2:
@@ -108,7 +110,7 @@ async def test_scans_run_in_both_directions_between_bounds(tested: Any) -> None:
     assert [key for key, _ in tested.map.scan(Table.KEY, b"d", b"b")] == []
 
 
-async def test_a_scan_of_a_table_that_changes_is_stopped(tested: Any) -> None:
+async def test_scan_of_a_changed_table_raises(tested: Any) -> None:
     for key in (b"a", b"b", b"c"):
         tested.map.put(Table.KEY, key, b"")
     await tested.flush()
@@ -129,7 +131,7 @@ async def test_other_tables_may_change_during_a_scan(tested: Any) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-async def test_keys_around_the_longest_that_the_file_takes(tested: Any, length: int) -> None:
+async def test_keys_around_lmdbs_limit_are_stored(tested: Any, length: int) -> None:
     shared = b"p" * (length - 2)
     keys = [shared + bytes(pair) for pair in ((0, 0), (0, 255), (255, 0), (255, 255))]
     neighbours = [shared[:-1] + b"o", shared, shared + b"\xff", shared[:100], b"q"]
@@ -147,7 +149,7 @@ async def test_keys_around_the_longest_that_the_file_takes(tested: Any, length: 
         await tested.flush()
 
 
-async def test_long_keys_with_the_same_beginning_are_told_apart(tested: Any) -> None:
+async def test_long_keys_with_a_common_prefix_are_distinct(tested: Any) -> None:
     group = sorted(b"x" * 480 + b"%d" % number * 7 for number in range(50))
     for key in group:
         tested.map.put(Table.KEY, key, key[480:])
@@ -161,7 +163,7 @@ async def test_long_keys_with_the_same_beginning_are_told_apart(tested: Any) -> 
     assert tested.map.get(Table.KEY, group[3]) is None
 
 
-async def test_more_than_the_file_was_meant_for(tested: Any) -> None:
+async def test_map_grows_beyond_its_initial_size(tested: Any) -> None:
     """The LMDB under test begins with a map of 1 MiB: it grows."""
     value = bytes(100_000)
     for number in range(50):
@@ -172,7 +174,7 @@ async def test_more_than_the_file_was_meant_for(tested: Any) -> None:
     assert sum(len(value) for _, value in tested.map.scan(Table.REVISION, b"", None)) == 5_000_000
 
 
-async def test_a_value_of_a_whole_request(tested: Any) -> None:
+async def test_map_stores_a_value_of_request_size(tested: Any) -> None:
     value = bytes(range(256)) * 8192
     tested.map.put(Table.REVISION, b"r", value)
     await tested.reopen()
@@ -180,7 +182,7 @@ async def test_a_value_of_a_whole_request(tested: Any) -> None:
 
 
 def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-    """Every page; what may be behind the values is left out."""
+    """All pages; trailing bytes of values are omitted."""
     found: list[tuple[bytes, bytes]] = []
     after: bytes | None = start
     while after is not None:
@@ -190,8 +192,8 @@ def peeked(tables: Any, table: Table, start: bytes, end: bytes | None, limit: in
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
-    """With long keys among them, and rows that are not in the file yet, were overwritten or deleted since."""
+async def test_peek_returns_the_rows_of_a_scan_page_by_page(tested: Any, limit: int) -> None:
+    """Including long keys, and rows that are unflushed, overwritten or deleted."""
     short = [b"%02d" % number for number in range(30)]
     long = [b"15" + b"x" * 500 + b"%d" % number for number in range(5)]
     for key in [*short[::2], *long[::2]]:
@@ -209,8 +211,8 @@ async def test_a_peek_shows_the_rows_of_a_scan_page_by_page(tested: Any, limit: 
 
 
 @pytest.mark.parametrize("length", [3, 600], ids=["short keys", "long keys"])
-async def test_a_peek_of_large_rows_ends_early_and_goes_on_behind_them(tested: Any, length: int) -> None:
-    """Two thousand values of a MiB are 2 GB: nobody asks for that at once."""
+async def test_peek_of_large_rows_ends_early_and_continues(tested: Any, length: int) -> None:
+    """Two thousand values of a MiB are 2 GB, too much for one answer."""
     keys = [b"%03d" % number + b"x" * (length - 3) for number in range(64)]
     for key in keys:
         tested.map.put(Table.KEY, key, bytes(1 << 20))
@@ -246,7 +248,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
-def test_it_answers_as_a_dict_would(name: str, steps: list[Any]) -> None:
+def test_map_behaves_like_a_dict(name: str, steps: list[Any]) -> None:
     directory = Path(tempfile.mkdtemp())
     try:
         with asyncio.Runner() as runner:
@@ -256,7 +258,7 @@ def test_it_answers_as_a_dict_would(name: str, steps: list[Any]) -> None:
 
 
 async def compare(tested: Any, steps: list[Any]) -> None:
-    """`begin flush` leaves a flush under way, so that the next steps meet all three layers of the store."""
+    """`begin flush` leaves a flush in progress, so that later steps see all three layers of the store."""
     model: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
     flushes: list[asyncio.Future[None]] = []
     for step in steps:

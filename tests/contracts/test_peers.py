@@ -1,4 +1,4 @@
-"""What every network between members promises (raftgroup/ports.py): real sockets and the simulated one."""
+"""The contract of the network between members (raftgroup/ports.py), for real sockets and the simulated one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KIND = 20
 
 
 class Member:
-    """`receiver` writes down what the network tells."""
+    """`receiver` records the callbacks of the network."""
 
     def __init__(self, peers: Peers, recorder: Recorder) -> None:
         self.peers = peers
@@ -39,7 +39,7 @@ class World(Protocol):
 
 
 class RealWorld:
-    """Loopback. A member that comes back has the address that it had."""
+    """Loopback. A returning member has its former address."""
 
     def __init__(self) -> None:
         self._members: list[Member] = []
@@ -91,7 +91,7 @@ class SimulatedWorld:
         return f"{member}:1"
 
     async def end(self) -> None:
-        """Nothing of it is outside of the test."""
+        """No state outside the test."""
 
 
 @pytest.fixture(params=[RealWorld, SimulatedWorld], ids=["sockets", "simulated"])
@@ -122,7 +122,7 @@ async def test_messages_arrive_once_in_order_and_as_msgpack_types(world: World) 
     assert three.recorder.messages == []
 
 
-async def test_what_is_sent_is_what_it_was_at_that_moment(world: World) -> None:
+async def test_message_is_encoded_when_it_is_sent(world: World) -> None:
     one, two = await world.start("n1"), await world.start("n2")
     await connect(world, one, two)
     body: list[Any] = [1, 2]
@@ -132,7 +132,7 @@ async def test_what_is_sent_is_what_it_was_at_that_moment(world: World) -> None:
     assert two.recorder.messages[0][2] == [1, 2]
 
 
-async def test_whom_one_is_told_of_one_can_send_to(world: World) -> None:
+async def test_connected_member_can_be_sent_to(world: World) -> None:
     one, two = await world.start("n1"), await world.start("n2")
     assert one.peers.connected() == frozenset()
     assert one.peers.send("n2", KIND, "too early") is False
@@ -144,7 +144,7 @@ async def test_whom_one_is_told_of_one_can_send_to(world: World) -> None:
     await world.until(lambda: two.recorder.messages == [("n1", KIND, "in time")])
 
 
-async def test_whose_greeting_is_refused_learns_why_and_is_not_connected(world: World) -> None:
+async def test_refused_member_learns_the_reason_and_is_not_connected(world: World) -> None:
     one, two = await world.start("n1", "c1"), await world.start("n2", "c2")
     introduce(world, one, two)
     await world.until(lambda: bool(one.recorder.refused or two.recorder.refused))
@@ -154,7 +154,7 @@ async def test_whose_greeting_is_refused_learns_why_and_is_not_connected(world: 
     assert one.peers.send("n2", KIND, "no") is two.peers.send("n1", KIND, "no") is False
 
 
-async def test_who_stops_is_missed_and_who_comes_back_is_found(world: World) -> None:
+async def test_stopped_member_is_disconnected_and_reconnected(world: World) -> None:
     one, two = await world.start("n1"), await world.start("n2")
     await connect(world, one, two)
     await world.stop(two)
@@ -168,8 +168,8 @@ async def test_who_stops_is_missed_and_who_comes_back_is_found(world: World) -> 
     assert two.recorder.messages == []
 
 
-async def test_who_stops_before_it_knows_that_it_is_welcome_is_missed_and_found_again(world: World) -> None:
-    """tests/sim, scenario storm, seed 119: the other side kept a connection to nobody, and refused every next one."""
+async def test_member_stopped_during_the_handshake_is_disconnected_and_reconnected(world: World) -> None:
+    """tests/sim, scenario storm, seed 119: the other side kept a dead connection, and refused every later one."""
     one, two = await world.start("n1"), await world.start("n2")
     introduce(world, one, two)
     await world.until(lambda: two.recorder.connected == ["n1"])
@@ -181,7 +181,7 @@ async def test_who_stops_before_it_knows_that_it_is_welcome_is_missed_and_found_
     await world.until(lambda: again.recorder.messages == [("n2", KIND, "welcome")])
 
 
-async def test_who_has_stopped_hears_nothing_more(world: World) -> None:
+async def test_stopped_member_receives_nothing(world: World) -> None:
     one, two = await world.start("n1"), await world.start("n2")
     await connect(world, one, two)
     one.peers.send("n2", KIND, "late")
@@ -193,7 +193,7 @@ async def test_who_has_stopped_hears_nothing_more(world: World) -> None:
     assert two.peers.send("n1", KIND, "too late") is False
 
 
-async def test_who_is_no_longer_listed_is_disconnected(world: World) -> None:
+async def test_unlisted_member_is_disconnected(world: World) -> None:
     one, two, three = [await world.start(name) for name in ("n1", "n2", "n3")]
     await connect(world, one, two, three)
     one.peers.set_members({"n2": world.address("n2")})
@@ -202,8 +202,8 @@ async def test_who_is_no_longer_listed_is_disconnected(world: World) -> None:
     assert one.peers.send("n3", KIND, "no") is False
 
 
-async def test_who_is_no_longer_listed_loses_its_own_connection_and_is_judged_again(world: World) -> None:
-    """A removed member that is cut off silently would wait for ever for a leader that has forgotten it."""
+async def test_unlisted_member_loses_its_own_connection_and_is_judged_again(world: World) -> None:
+    """A removed member that is cut off silently would wait for ever for a leader that has dropped it."""
     one, two = [await world.start(name) for name in ("n1", "n2")]
     await connect(world, one, two)
     one.recorder.cluster = "without n2"

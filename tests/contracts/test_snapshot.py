@@ -1,4 +1,4 @@
-"""What every snapshot promises (raftgroup/ports.py), from and into the store on disk and the one in memory."""
+"""The contract of a snapshot (raftgroup/ports.py), from and to the store on disk and the one in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ("memory", "lmdb")
 
 
 class Stores:
-    """Makes stores, and starts them again as after a crash."""
+    """Creates stores, and restarts them as after a crash."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -103,7 +103,7 @@ class Watching(NoOwner):
         self._replaced.append(True)
 
 
-async def test_what_is_sent_is_what_arrives(source: Any, target: Any) -> None:
+async def test_received_snapshot_equals_the_sent_one(source: Any, target: Any) -> None:
     target.put(Table.LEASE, b"of before", b"")
     await target.flush()
     target.put(Table.LEASE, b"of before, not flushed", b"")
@@ -123,7 +123,7 @@ async def test_what_is_sent_is_what_arrives(source: Any, target: Any) -> None:
     assert replaced == [True]
 
 
-async def test_the_target_goes_on_from_the_snapshot(source: Any, target: Any, stores: Stores) -> None:
+async def test_target_continues_from_the_snapshot(source: Any, target: Any, stores: Stores) -> None:
     reader = await source.open_snapshot()
     writer = target.receive_snapshot(reader.meta)
     await transfer(pieces(reader), writer)
@@ -137,7 +137,7 @@ async def test_the_target_goes_on_from_the_snapshot(source: Any, target: Any, st
     assert [row for row in everything(target)[Table.KEY] if row[0] != b"after"] == everything(source)[Table.KEY]
 
 
-async def test_the_state_stands_still_while_the_source_goes_on(source: Any, target: Any) -> None:
+async def test_snapshot_is_unaffected_by_later_writes(source: Any, target: Any) -> None:
     before = everything(source)
     reader = await source.open_snapshot()
     first = reader.chunk(0)
@@ -154,7 +154,7 @@ async def test_the_state_stands_still_while_the_source_goes_on(source: Any, targ
     assert everything(target) == before
 
 
-async def test_a_piece_can_be_asked_for_again(source: Any) -> None:
+async def test_piece_can_be_read_again(source: Any) -> None:
     reader = await source.open_snapshot()
     first = pieces(reader)
     assert len(first) > 3
@@ -167,13 +167,13 @@ async def test_a_piece_can_be_asked_for_again(source: Any) -> None:
     reader.close()
 
 
-async def test_pieces_are_bounded(source: Any) -> None:
+async def test_piece_size_is_bounded(source: Any) -> None:
     reader = await source.open_snapshot()
     assert max(map(len, pieces(reader))) < PIECE_BYTES + (1 << 20) + 10_000
     reader.close()
 
 
-async def test_an_interrupted_transfer_goes_on_where_it_was(source: Any, target: Any, stores: Stores) -> None:
+async def test_interrupted_transfer_resumes(source: Any, target: Any, stores: Stores) -> None:
     """Scenarios, Raft group: a snapshot is interrupted in the middle (resumed)."""
     reader = await source.open_snapshot()
     sent = pieces(reader)
@@ -208,7 +208,7 @@ async def test_another_snapshot_starts_over(source: Any, target: Any) -> None:
     assert everything(target) == everything(source)
 
 
-async def test_a_changed_piece_is_refused_and_sent_again(source: Any, target: Any) -> None:
+async def test_altered_piece_is_refused_and_can_be_sent_again(source: Any, target: Any) -> None:
     """Scenarios, Raft group: corrupted chunk (re-sent)."""
     reader = await source.open_snapshot()
     sent = pieces(reader)
@@ -229,19 +229,19 @@ async def test_a_changed_piece_is_refused_and_sent_again(source: Any, target: An
     assert everything(target) == everything(source)
 
 
-async def test_a_missing_piece_is_refused(source: Any, target: Any) -> None:
+async def test_missing_piece_is_refused(source: Any, target: Any) -> None:
     reader = await source.open_snapshot()
     writer = target.receive_snapshot(reader.meta)
-    with pytest.raises(SnapshotInvalid, match="0 is due"):
+    with pytest.raises(SnapshotInvalid, match="expected 0"):
         writer.write(1, reader.chunk(1))
     writer.write(0, reader.chunk(0))
-    with pytest.raises(SnapshotInvalid, match="not whole"):
+    with pytest.raises(SnapshotInvalid, match="is not complete"):
         await writer.finish()
     reader.close()
     assert everything(target) == [[] for _ in Table]
 
 
-async def test_a_piece_of_another_snapshot_is_found_out_at_the_end(stores: Stores, target: Any) -> None:
+async def test_piece_of_another_snapshot_is_detected_at_the_end(stores: Stores, target: Any) -> None:
     source = filled(stores.make("memory", "source"))
     other = filled(stores.make("memory", "other"), seed=2)
     reader, stranger = await source.open_snapshot(), await other.open_snapshot()
@@ -256,7 +256,7 @@ async def test_a_piece_of_another_snapshot_is_found_out_at_the_end(stores: Store
 @pytest.mark.parametrize(
     "runs", [[[99, [b"k", b"v"]]], [[0, [b"k"]]], [[0, [b"", b"v"]]], [[0, ["k", b"v"]]], [[0, [b"k" * 9000, b""]]], 5]
 )
-async def test_rows_that_no_source_sends_are_refused(target: Any, source: Any, runs: Any) -> None:
+async def test_malformed_rows_are_refused(target: Any, source: Any, runs: Any) -> None:
     reader = await source.open_snapshot()
     writer = target.receive_snapshot(reader.meta)
     with pytest.raises(SnapshotInvalid):
@@ -265,7 +265,7 @@ async def test_rows_that_no_source_sends_are_refused(target: Any, source: Any, r
     reader.close()
 
 
-async def test_the_last_piece_says_what_the_others_add_up_to(source: Any) -> None:
+async def test_last_piece_contains_the_totals(source: Any) -> None:
     reader = await source.open_snapshot()
     _, runs, trailer = open_piece(pieces(reader)[-1])
     assert (runs, trailer[0], trailer[3:]) == ([], 1, [77, 3])
@@ -281,7 +281,7 @@ async def test_the_last_piece_says_what_the_others_add_up_to(source: Any) -> Non
         ((77, 2), [(b"a", b"a", b"1")]),
     ],
 )
-async def test_a_stream_that_is_whole_and_wrong_is_refused(target: Any, applied: Any, rows: list[Any]) -> None:
+async def test_complete_but_wrong_stream_is_refused(target: Any, applied: Any, rows: list[Any]) -> None:
     """A row twice; a state of another index than was announced."""
     record = (APPLIED_KEY, APPLIED_KEY, encode_applied(*applied))
     content = {Table.META: [record], Table.KEY: rows}
@@ -296,7 +296,7 @@ def nothing() -> None:
     return
 
 
-async def test_an_aborted_transfer_leaves_the_store_as_it_was(source: Any, target: Any) -> None:
+async def test_aborted_transfer_leaves_the_store_unchanged(source: Any, target: Any) -> None:
     target.put(Table.KEY, b"mine", b"")
     reader = await source.open_snapshot()
     writer = target.receive_snapshot(reader.meta)
@@ -307,7 +307,7 @@ async def test_an_aborted_transfer_leaves_the_store_as_it_was(source: Any, targe
     reader.close()
 
 
-async def test_an_empty_store_can_be_sent(stores: Stores, target: Any) -> None:
+async def test_empty_store_can_be_sent(stores: Stores, target: Any) -> None:
     source = stores.make("lmdb", "source")
     reader = await source.open_snapshot()
     writer = target.receive_snapshot(reader.meta)

@@ -1,4 +1,4 @@
-"""What every backend of a vault promises (vault/tables.py), on disk and in memory."""
+"""The contract of a vault's backend (vault/tables.py), on disk and in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def content(backend: Any, table: VaultTable) -> list[tuple[bytes, bytes]]:
     return list(backend.scan(table, b"", None))
 
 
-def test_a_commit_changes_all_tables_together(reopen: Callable[[], Any]) -> None:
+def test_commit_changes_all_tables_together(reopen: Callable[[], Any]) -> None:
     backend = reopen()
     backend.commit({VaultTable.ENTRY: {b"b": b"2", b"a": b""}, VaultTable.META: {b"m": b"x"}})
     assert content(backend, VaultTable.ENTRY) == [(b"a", b""), (b"b", b"2")]
@@ -48,7 +48,7 @@ def test_a_commit_changes_all_tables_together(reopen: Callable[[], Any]) -> None
     assert backend.get_many(VaultTable.ENTRY, []) == {}
 
 
-def test_clearing_comes_before_the_changes_of_the_same_commit(reopen: Callable[[], Any]) -> None:
+def test_clearing_precedes_the_changes_of_the_same_commit(reopen: Callable[[], Any]) -> None:
     backend = reopen()
     backend.commit({VaultTable.DIFFERENCE: {b"a": b"1"}, VaultTable.ENTRY: {b"a": b"1"}})
     backend.commit({VaultTable.DIFFERENCE: {b"b": b"2"}}, cleared=(VaultTable.DIFFERENCE,))
@@ -56,7 +56,7 @@ def test_clearing_comes_before_the_changes_of_the_same_commit(reopen: Callable[[
     assert content(backend, VaultTable.ENTRY) == [(b"a", b"1")]
 
 
-def test_a_scan_sees_one_moment(reopen: Callable[[], Any]) -> None:
+def test_scan_sees_one_moment(reopen: Callable[[], Any]) -> None:
     backend = reopen()
     backend.commit({VaultTable.ENTRY: {bytes([byte]): b"old" for byte in range(10)}})
     rows = backend.scan(VaultTable.ENTRY, bytes([2]), bytes([8]))
@@ -65,7 +65,7 @@ def test_a_scan_sees_one_moment(reopen: Callable[[], Any]) -> None:
     assert [first, *rows] == [(bytes([byte]), b"old") for byte in range(2, 8)]
 
 
-def test_it_grows_beyond_what_it_was_made_for(reopen: Callable[[], Any]) -> None:
+def test_backend_grows_beyond_its_initial_size(reopen: Callable[[], Any]) -> None:
     """The one on disk begins with a map of 256 KiB."""
     backend, value = reopen(), bytes(10_000)
     for number in range(100):
@@ -73,7 +73,7 @@ def test_it_grows_beyond_what_it_was_made_for(reopen: Callable[[], Any]) -> None
     assert sum(len(row) for _, row in content(reopen(), VaultTable.ENTRY)) == 1_000_000
 
 
-def test_it_answers_as_a_dict_would(reopen: Callable[[], Any]) -> None:
+def test_backend_behaves_like_a_dict(reopen: Callable[[], Any]) -> None:
     rng, model = random.Random(3), dict[bytes, bytes]()
     backend = reopen()
     for step in range(200):

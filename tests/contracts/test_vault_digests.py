@@ -1,4 +1,4 @@
-"""Vault and meta storage hash the same bytes, or no digest of theirs could be compared (M7, R11)."""
+"""Vault and metadata store hash the same bytes; otherwise their digests could not be compared (M7, R11)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import palisade.vault.change
 from palisade.metastore.results import KeyValue
 
 
-def test_a_body_is_the_content_of_a_row() -> None:
+def test_body_is_the_content_of_a_row() -> None:
     row = palisade.metastore.record.pack_row(
         palisade.metastore.record.StoredRow(1, 2, 3, 4, 5, 6, 7, 8, b"key", b"value")
     )
@@ -16,7 +16,7 @@ def test_a_body_is_the_content_of_a_row() -> None:
     assert item == (b"key", b"value", 6, 5, 7, 8)
 
 
-def test_digests_keep_the_values_that_are_in_files_and_on_the_wire() -> None:
+def test_digests_are_stable_in_files_and_on_the_wire() -> None:
     leaf = palisade.base.digest.leaf_of(b"body")
     assert leaf == 0x177AEFCCFFA6F74ACBF1C497EAC76E10
     assert palisade.base.digest.next_chain(leaf, 7) == 0xD7B9B28D9B2322A892BDAF0E0E164957
@@ -25,7 +25,7 @@ def test_digests_keep_the_values_that_are_in_files_and_on_the_wire() -> None:
     assert len(palisade.base.digest.pack_sums([leaf] * palisade.base.digest.BUCKETS)) == 65536
 
 
-def test_the_leaf_of_a_version_is_that_of_its_body() -> None:
+def test_leaf_of_a_version_is_that_of_its_body() -> None:
     body = palisade.vault.change.HEADER.pack(5, 6, 7, 8, 3, 5) + b"keyvalue"
     assert palisade.metastore.record.content_leaf(
         KeyValue(b"key", b"value", 6, 5, 7, 8)

@@ -137,7 +137,7 @@ async def followers_of(cluster: Cluster) -> list[NodeProcess]:
         _, found = await ask(node, "GET", "/v1/status", ROOT)
         if found["role"] == "leader":
             return [each for each in cluster.nodes if each is not node]
-    raise AssertionError("nobody leads")
+    raise AssertionError("no node leads")
 
 
 async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:

@@ -100,7 +100,7 @@ async def kill(ground: Ground, cluster: GroundCluster) -> None:
 
 async def pause(ground: Ground, cluster: GroundCluster) -> None:
     node, seconds = ground.chance.choice(cluster.nodes), ground.chance.random() * PAUSE_S_MAX
-    ground.note(f"{node.id} stands still for {seconds:.2f} s")
+    ground.note(f"{node.id} is paused for {seconds:.2f} s")
     node.pause()
     await asyncio.sleep(seconds)
     node.resume()
@@ -108,7 +108,7 @@ async def pause(ground: Ground, cluster: GroundCluster) -> None:
 
 async def transfer(ground: Ground, cluster: GroundCluster) -> None:
     node = ground.chance.choice(cluster.members)
-    ground.note(f"{node.id} is asked to hand over the leadership")
+    ground.note(f"{node.id} is asked to transfer leadership")
     await node.ask("POST", "/v1/leader/transfer", {}, timeout_s=3)
 
 

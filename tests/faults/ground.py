@@ -294,7 +294,7 @@ class Ground:
         """All faults are removed: every node serves again in time."""
         began = self.become()
         await until(lambda: all_serve(nodes), "everybody serving again", SETTLED_S)
-        self.note(f"everybody serves {now() - began:.2f} s later")
+        self.note(f"every node serves {now() - began:.2f} s later")
 
     def close(self) -> None:
         for cluster in self.clusters:

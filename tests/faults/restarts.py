@@ -62,7 +62,7 @@ async def rolling_restarts(ground: Ground) -> None:
             told = ", ".join(f"{name} {value}" for name, value in restarts.shown().items())
             ground.note(f"{told}; {len(ground.violations)} violations; {shown_of(restarts.taken[-1])}")
             ground.seen |= restarts.shown()
-            assert not ground.violations, "a checker does not accept what was seen"
+            assert not ground.violations, "a checker found a violation"
     for load in restarts.loads:
         await check_record(load.record, load.prefix, cluster.endpoints)
     first, last = restarts.taken[0], restarts.taken[-1]

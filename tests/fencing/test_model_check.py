@@ -35,7 +35,7 @@ def test_random_walks_never_show_an_old_value_after_a_new_one(name: str) -> None
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_planted_fault_is_found(name: str) -> None:
+def test_planted_faults_are_detected(name: str) -> None:
     """style.md 10: a check is proved by planting the bug it is for."""
     found, _ = search(FAULTS[name], 8000, seed=SEEDS.get(name, 1), steps=LENGTHS.get(name, 200))
     assert found is not None

@@ -1,4 +1,4 @@
-"""A backup holds the state of one revision, and whatever is not what was written is refused (issue 3, "Bad input")."""
+"""A backup contains the state of one revision; an altered backup is refused (issue 3, "Bad input")."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.meta_driver import Driver
 
 
 def filled() -> tuple[Driver, MemoryStore]:
-    """A store of some pieces: keys, history, a lease, results of retries."""
+    """A store of several pieces: keys, history, a lease, results for retries."""
     disk = MemoryStore("source")
     driver = Driver(disk)
     driver.do(FoundCluster("c1"))
@@ -82,7 +82,7 @@ def checked(data: bytes, step: int = 1 << 20) -> BackupHeader:
     return check.finish()[0]
 
 
-def test_it_says_what_it_is() -> None:
+def test_backup_header_describes_the_backup() -> None:
     driver, disk = filled()
     header, parts = backup_of(disk)
     assert (header.cluster, header.cluster_id, header.generation) == ("demo", "c1", 1)
@@ -94,7 +94,7 @@ def test_it_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 13, 4096])
-def test_it_may_come_in_parts_of_any_size(backup: bytes, step: int) -> None:
+def test_backup_may_arrive_in_parts_of_any_size(backup: bytes, step: int) -> None:
     data = backup if step > 1 else b"".join(backup_of(Driver(MemoryStore()).tables)[1])  # type: ignore[arg-type]
     assert checked(data, step).format == FORMAT_VERSION
 
@@ -106,13 +106,13 @@ def cuts(length: int) -> Iterator[int]:
     yield from (random.randrange(length) for _ in range(300))
 
 
-def test_cut_off_anywhere_it_is_refused(backup: bytes) -> None:
+def test_truncated_backup_is_refused(backup: bytes) -> None:
     for length in cuts(len(backup)):
-        with pytest.raises(BackupInvalid, match=r"cut off|no backup"):
+        with pytest.raises(BackupInvalid, match=r"cut off|not a backup"):
             checked(backup[:length])
 
 
-def test_with_any_bit_flipped_it_is_refused(backup: bytes) -> None:
+def test_backup_with_any_bit_flipped_is_refused(backup: bytes) -> None:
     random = Random(2)
     for at in {*cuts(len(backup))}:
         changed = bytearray(backup)
@@ -121,7 +121,7 @@ def test_with_any_bit_flipped_it_is_refused(backup: bytes) -> None:
             checked(bytes(changed))
 
 
-def test_frames_left_out_repeated_swapped_or_of_another_backup_are_refused() -> None:
+def test_backup_with_missing_repeated_or_foreign_frames_is_refused() -> None:
     _, parts = backup_of(filled()[1])
     driver, disk = filled()
     driver.do(Put(b"key/3", b"other" * 8000))
@@ -141,11 +141,11 @@ def test_frames_left_out_repeated_swapped_or_of_another_backup_are_refused() -> 
             checked(b"".join(wrong))
 
 
-def test_somebody_who_makes_all_checksums_right_must_still_make_a_whole_snapshot() -> None:
+def test_backup_with_valid_checksums_but_incomplete_snapshot_is_refused() -> None:
     header, _ = backup_of(filled()[1])
     encoder = BackupEncoder()
     empty = encoder.begin(header) + encoder.end()
-    with pytest.raises(BackupInvalid, match="not whole"):
+    with pytest.raises(BackupInvalid, match="is incomplete"):
         checked(empty)
     _, disk = filled()
     reader = asyncio.run(disk.open_snapshot())
@@ -159,14 +159,14 @@ def test_somebody_who_makes_all_checksums_right_must_still_make_a_whole_snapshot
         checked(data + encoder.end())
 
 
-def test_another_file_is_told_apart_from_a_damaged_one() -> None:
-    with pytest.raises(BackupInvalid, match="no backup of Palisade"):
+def test_other_file_is_distinguished_from_a_damaged_backup() -> None:
+    with pytest.raises(BackupInvalid, match="not a backup of Palisade"):
         checked(b"SQLite format 3\0" + bytes(5000))
     with pytest.raises(BackupInvalid, match="cut off"):
         checked(b"")
 
 
-def test_a_newer_format_names_the_version_that_wrote_it() -> None:
+def test_newer_backup_format_names_the_version_that_wrote_it() -> None:
     header, _ = backup_of(filled()[1])
     newer = msgpack.packb(asdict(header) | {"format": 2, "created_by": "7.0", "more": 1})
     with pytest.raises(BackupInvalid, match=r"format 2, written by version 7\.0"):
@@ -174,7 +174,7 @@ def test_a_newer_format_names_the_version_that_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("change", [{"format": "1"}, {"revision": None}, {"cluster": 3}, {"generation": True}])
-def test_a_header_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+def test_malformed_header_is_refused(change: dict[str, object]) -> None:
     header, _ = backup_of(filled()[1])
     with pytest.raises(BackupInvalid, match="header"):
         checked(MAGIC + frame(HEADER, msgpack.packb(asdict(header) | change)))
@@ -182,13 +182,13 @@ def test_a_header_that_makes_no_sense_is_refused(change: dict[str, object]) -> N
 
 @pytest.mark.parametrize("payload", [b"\xc1", b"", b"\x01", b"\x93\x01\x02"])
 @pytest.mark.parametrize("kind", [HEADER, PIECE, END, 9])
-def test_frames_of_nonsense_are_refused(kind: int, payload: bytes) -> None:
+def test_malformed_frames_are_refused(kind: int, payload: bytes) -> None:
     with pytest.raises(BackupInvalid):
         checked(MAGIC + frame(kind, payload))
 
 
 @pytest.mark.parametrize("wrong", [float, lambda pieces: pieces + 1, lambda pieces: True])
-def test_totals_that_are_not_those_that_were_written_are_refused(wrong: Any) -> None:
+def test_altered_totals_are_refused(wrong: Any) -> None:
     """4.0 was taken for 4 (docs/bugs-found.md)."""
     parts = backup_of(filled()[1])[1]
     pieces, size, digest = msgpack.unpackb(parts[-1][9:])
@@ -197,7 +197,7 @@ def test_totals_that_are_not_those_that_were_written_are_refused(wrong: Any) -> 
         checked(b"".join(parts[:-1]) + frame(END, end))
 
 
-def test_a_backup_that_the_node_broke_off_says_why() -> None:
+def test_backup_aborted_by_the_node_contains_the_reason() -> None:
     header, parts = backup_of(filled()[1])
     del header
     broken = frame(BROKEN, msgpack.packb("the file has grown\x1b[2J by 1 GiB"))
@@ -217,7 +217,7 @@ def restored_from(disk: MemoryStore, name: str = "copy") -> MemoryStore:
     return copy
 
 
-def test_a_restore_raises_the_generation_and_changes_nothing_that_was_written() -> None:
+def test_restore_raises_the_generation_and_changes_no_data() -> None:
     driver, disk = filled()
     copy = restored_from(disk)
     begin_restored(copy, 2)
@@ -228,7 +228,7 @@ def test_a_restore_raises_the_generation_and_changes_nothing_that_was_written() 
     assert store.range(Range(b"key/1", revision=6)) == driver.store.range(Range(b"key/1", revision=6))
 
 
-def test_every_lease_has_its_whole_time_again() -> None:
+def test_restore_gives_every_lease_its_full_ttl() -> None:
     driver, disk = filled()
     driver.wait(50_000)
     driver.do(Put(b"x"))
@@ -239,8 +239,8 @@ def test_every_lease_has_its_whole_time_again() -> None:
     assert (lease.ttl_s, lease.keys) == (60, (b"leased",))
 
 
-def test_a_write_of_before_keeps_its_result_and_one_of_after_is_executed() -> None:
-    """M3 over a break of history: what is not in the state must not be answered as if it were."""
+def test_restore_keeps_earlier_results_and_executes_later_retries() -> None:
+    """M3 over a break of history: a write that is not in the state must not be answered from stored results."""
     driver, disk = filled()
     first = driver.do(Put(b"key/39", b"39" * 8000), RequestId("writer", 40))
     copy = restored_from(disk)
@@ -257,7 +257,7 @@ def test_a_write_of_before_keeps_its_result_and_one_of_after_is_executed() -> No
 
 
 @pytest.mark.parametrize("generation", [0, 3, 4])
-def test_a_generation_that_is_not_newer_is_refused(generation: int) -> None:
+def test_restore_refuses_a_generation_that_is_not_newer(generation: int) -> None:
     driver, disk = filled()
     driver.do(BeginGeneration(4))
     copy = restored_from(disk)
@@ -267,7 +267,7 @@ def test_a_generation_that_is_not_newer_is_refused(generation: int) -> None:
     assert control_digest(copy) == before
 
 
-def test_the_same_backup_restored_on_two_machines_is_the_same_state() -> None:
+def test_restore_of_the_same_backup_is_deterministic() -> None:
     _, disk = filled()
     one, other = restored_from(disk, "one"), restored_from(disk, "other")
     for copy in (one, other):

@@ -1,4 +1,4 @@
-"""Commands and results survive the wire, and nothing else comes through it."""
+"""Commands and results survive encoding, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ IDS = st.none() | st.builds(RequestId, st.text(max_size=5), NUMBERS)
 
 
 @given(COMMANDS, IDS)
-def test_a_command_comes_out_as_it_went_in(command: Command, request_id: RequestId | None) -> None:
+def test_command_round_trips(command: Command, request_id: RequestId | None) -> None:
     assert decode_command(encode_command(command, request_id)) == (command, request_id)
 
 
@@ -109,17 +109,17 @@ WIRE = st.recursive(
 
 
 @given(st.integers(0, 20), st.lists(WIRE, max_size=12))
-def test_wellformed_nonsense_is_a_command_or_refused(number: int, fields: list[Any]) -> None:
+def test_random_msgpack_is_a_command_or_refused(number: int, fields: list[Any]) -> None:
     with suppress(InvalidRequest):
         decode_command(msgpack.packb([number, None, *fields]))
 
 
-def test_a_bare_read_is_no_command() -> None:
+def test_plain_read_is_not_a_command() -> None:
     with pytest.raises(InvalidRequest, match="not a command"):
         decode_command(encode_command(Range(b"a")))  # type: ignore[arg-type]
 
 
-def test_what_is_no_request_cannot_be_encoded() -> None:
+def test_unknown_request_type_cannot_be_encoded() -> None:
     with pytest.raises(TypeError, match="int is not a command"):
         encode_command(5)  # type: ignore[arg-type]
 
@@ -141,13 +141,13 @@ KV = KeyValue(b"a", b"1", 2, 3, 4, 5)
         PinResult(7, 3, 1000),
     ],
 )
-def test_a_result_survives_the_wire_as_tuples_or_lists(result: Any) -> None:
+def test_result_round_trips_as_tuples_or_lists(result: Any) -> None:
     wire = encode_result(result)
     assert decode_result(wire) == result
     assert decode_result(msgpack.unpackb(msgpack.packb(wire))) == result
 
 
-def test_a_refusal_comes_back_as_what_it_was() -> None:
+def test_refusal_round_trips() -> None:
     for code, kind in by_code(MetastoreError).items():
         with pytest.raises(kind, match="why") as refused:
             decode_result(refusal(kind("why")))
@@ -157,10 +157,10 @@ def test_a_refusal_comes_back_as_what_it_was() -> None:
     assert compacted.value.minimal_revision == 17
 
 
-def test_a_refusal_of_a_newer_version_is_still_a_refusal() -> None:
+def test_refusal_of_a_newer_version_decodes_as_refusal() -> None:
     with pytest.raises(MetastoreError, match="unheard of"):
         decode_result((0, "new-code", "unheard of", 0))
 
 
-def test_a_plain_put_is_small_on_the_wire() -> None:
+def test_plain_put_is_small_on_the_wire() -> None:
     assert len(encode_command(Put(b"k" * 20, b"v" * 100))) == 3 + 22 + 102

@@ -34,7 +34,7 @@ def retained(driver: Driver) -> list[int]:
 
 
 def readable(driver: Driver) -> list[Any]:
-    """Everything that anybody can read, at every retained revision."""
+    """Everything readable at every retained revision."""
     store = driver.store
     revisions = range(store.minimal_revision, store.revision + 1)
     reads = [store.range(Range(b"\0", b"\0", revision=revision)) for revision in revisions]
@@ -42,7 +42,7 @@ def readable(driver: Driver) -> list[Any]:
     return [reads, store.watches.open(watch).poll(), store.digest(), [store.chain_at(r) for r in revisions]]
 
 
-def test_reads_and_watches_below_mm_are_refused_from_that_instant_and_name_it(history: Driver) -> None:
+def test_compaction_refuses_reads_and_watches_below_mm_at_once(history: Driver) -> None:
     assert history.do(Compact(5)).minimal_revision == 5
     for action in (
         lambda: history.store.range(Range(b"a", revision=4)),
@@ -54,21 +54,21 @@ def test_reads_and_watches_below_mm_are_refused_from_that_instant_and_name_it(hi
         assert refused.value.minimal_revision == 5
 
 
-def test_the_newest_version_at_or_below_the_target_stays_while_it_lives(history: Driver) -> None:
+def test_compaction_keeps_the_newest_live_version_at_the_target(history: Driver) -> None:
     history.do(Compact(5))
     history.collect_all()
     assert history.store.range(Range(b"a", revision=5)).kvs[0].value == b"3"
     assert history.store.range(Range(b"a")).kvs[0].value == b"6"
 
 
-def test_tombstones_go_with_the_key_when_mm_has_passed_them(history: Driver) -> None:
+def test_tombstones_are_removed_when_mm_has_passed_them(history: Driver) -> None:
     history.do(Compact(6))
     history.collect_all()
     assert set(contents_of(history.tables)[Table.KEY]) == {b"a", b"c"}
     assert retained(history) == [6, 7]
 
 
-def test_the_tombstone_at_mm_itself_stays_for_the_watchers_and_goes_later(history: Driver) -> None:
+def test_tombstone_at_mm_stays_for_watches(history: Driver) -> None:
     """etcd #19179: a watch from MM misses no delete."""
     history.do(Compact(5))
     history.collect_all()
@@ -79,7 +79,7 @@ def test_the_tombstone_at_mm_itself_stays_for_the_watchers_and_goes_later(histor
     assert b"b" not in contents_of(history.tables)[Table.KEY]
 
 
-def test_nobody_can_tell_how_far_the_removal_has_come(history: Driver) -> None:
+def test_removal_progress_is_invisible(history: Driver) -> None:
     for round_ in range(20):
         history.all(Put(b"a", b"%d" % round_), DeleteRange(b"c"), Put(b"c"), Put(b"d%d" % (round_ % 3)))
     history.do(DeleteRange(b"d", b"e"))
@@ -91,7 +91,7 @@ def test_nobody_can_tell_how_far_the_removal_has_come(history: Driver) -> None:
     assert history.findings() == []
 
 
-def test_a_slice_of_the_removal_is_bounded(history: Driver) -> None:
+def test_removal_slice_is_bounded(history: Driver) -> None:
     for number in range(500):
         history.do(Put(b"k", b"%d" % number))
     history.do(Compact(history.store.revision))
@@ -101,7 +101,7 @@ def test_a_slice_of_the_removal_is_bounded(history: Driver) -> None:
     assert left - len(contents_of(history.tables)[Table.REVISION]) == 10
 
 
-def test_writes_drive_the_removal_by_themselves(history: Driver) -> None:
+def test_writes_drive_the_removal(history: Driver) -> None:
     history.all(*(Put(b"k", b"%d" % number) for number in range(500)))
     history.do(Compact(history.store.revision))
     for number in range(20):
@@ -110,8 +110,9 @@ def test_writes_drive_the_removal_by_themselves(history: Driver) -> None:
 
 
 def test_removal_keeps_up_with_series_of_puts(driver: Driver) -> None:
-    """A series is one command and makes as many blocks as its puts: counted as one, what MM has passed piled up for as
-    long as somebody wrote, 130 blocks with each entry of 4,096 puts (M6)."""
+    """A series is one command and creates as many blocks as its puts: when it counted as one, removal lagged behind
+    under constant writes, by 130 blocks with each entry of 4,096 puts (M6).
+    """
     contents = [part for number in range(1000) for part in (b"%d" % number, bytes(200))]
     left = []
     for _ in range(12):
@@ -121,7 +122,7 @@ def test_removal_keeps_up_with_series_of_puts(driver: Driver) -> None:
     assert max(left[6:]) <= max(left[:6])
 
 
-def test_removal_goes_on_after_a_restart(history: Driver) -> None:
+def test_removal_continues_after_a_restart(history: Driver) -> None:
     """etcd #17780: the revision does not decrease when a node stops during compaction."""
     history.all(*(Put(b"k", b"%d" % number) for number in range(300)))
     history.do(Compact(250))
@@ -134,7 +135,7 @@ def test_removal_goes_on_after_a_restart(history: Driver) -> None:
     assert again.findings() == []
 
 
-def test_mm_never_goes_back(history: Driver) -> None:
+def test_mm_never_decreases(history: Driver) -> None:
     history.do(Compact(5))
     for revision in (5, 4, 1, 0):
         with pytest.raises(Compacted):
@@ -142,20 +143,22 @@ def test_mm_never_goes_back(history: Driver) -> None:
     assert history.restarted().store.minimal_revision == 5
 
 
-def test_the_future_cannot_be_compacted(history: Driver) -> None:
+def test_future_revision_cannot_be_compacted(history: Driver) -> None:
     with pytest.raises(FutureRevision, match="the store is at 7"):
         history.do(Compact(8))
 
 
-def test_the_present_can_be_compacted(history: Driver) -> None:
+def test_present_revision_can_be_compacted(history: Driver) -> None:
     history.do(Compact(7))
     history.collect_all()
     assert retained(history) == [6, 7]  # one block
     assert history.value(b"a") == b"6"
 
 
-def test_a_huge_deleted_value_is_freed_by_compacting_its_delete(driver: Driver) -> None:
-    """At once, as the quota sees it; its bytes go when MM moves on, because a block of events goes as a whole."""
+def test_compacting_its_delete_frees_a_huge_value(driver: Driver) -> None:
+    """At once in the logical size; the bytes are removed when MM moves on, because a block of events is removed as a
+    whole.
+    """
     driver.do(Put(b"a", bytes(100_000)))
     driver.do(DeleteRange(b"a"))
     driver.do(Compact(3))
@@ -166,7 +169,7 @@ def test_a_huge_deleted_value_is_freed_by_compacting_its_delete(driver: Driver) 
     assert sum(map(len, contents_of(driver.tables)[Table.REVISION].values())) < 200
 
 
-def test_the_logical_size_falls_in_the_instant_of_the_compaction_and_alike_everywhere(history: Driver) -> None:
+def test_logical_size_falls_at_compaction_equally_on_all_replicas(history: Driver) -> None:
     twin = history.copied()
     history.do(Compact(6))
     history.collect_all()
@@ -177,7 +180,7 @@ def test_the_logical_size_falls_in_the_instant_of_the_compaction_and_alike_every
     assert history.store.size_bytes == fresh.store.size_bytes
 
 
-def test_what_a_revision_at_mm_replaced_is_compacted_for_watchers(history: Driver) -> None:
+def test_watch_at_mm_gets_no_previous_value(history: Driver) -> None:
     history.do(Compact(6))
     request = WatchRequest(b"a", start_revision=6, prev_kv=True)
     before = history.store.watches.open(request).poll()
@@ -186,7 +189,7 @@ def test_what_a_revision_at_mm_replaced_is_compacted_for_watchers(history: Drive
     assert history.store.watches.open(request).poll() == before
 
 
-def test_a_checker_sees_a_removal_that_takes_too_much(history: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_removal_of_too_much(history: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the block of MM itself is removed with those below it."""
     history.do(Put(b"d", b"8"))
     history.do(Put(b"d", b"9"))
@@ -207,7 +210,7 @@ def test_a_checker_sees_a_removal_that_takes_too_much(history: Driver, monkeypat
 # Pins
 
 
-def test_a_pin_holds_mm_back_and_the_rest_follows_when_it_ends(history: Driver) -> None:
+def test_pin_limits_compaction_until_it_ends(history: Driver) -> None:
     history.do(Pin("reader", 4, 60_000))
     assert history.do(Compact(6)).minimal_revision == 4
     assert history.store.range(Range(b"b", revision=4)).count == 1
@@ -217,7 +220,7 @@ def test_a_pin_holds_mm_back_and_the_rest_follows_when_it_ends(history: Driver) 
     assert history.do(Compact(6)).minimal_revision == 6
 
 
-def test_a_pin_ends_by_itself(history: Driver) -> None:
+def test_pin_expires(history: Driver) -> None:
     history.do(Pin("recovering", 4, 60_000))
     history.do(Compact(6))
     history.wait(60_000)
@@ -225,7 +228,7 @@ def test_a_pin_ends_by_itself(history: Driver) -> None:
     assert history.do(Compact(6)).minimal_revision == 6
 
 
-def test_a_pin_can_be_renewed_but_not_for_ever(history: Driver) -> None:
+def test_pin_can_be_renewed_up_to_its_maximum_life(history: Driver) -> None:
     for _ in range(12):
         assert history.do(Pin("reader", 4, 300_000)).remaining_ms > 0
         history.wait(299_000)
@@ -237,7 +240,7 @@ def test_a_pin_can_be_renewed_but_not_for_ever(history: Driver) -> None:
     assert history.do(Compact(6)).minimal_revision == 6
 
 
-def test_a_pin_below_mm_or_in_the_future_is_refused(history: Driver) -> None:
+def test_pin_below_mm_or_in_the_future_is_refused(history: Driver) -> None:
     history.do(Compact(5))
     with pytest.raises(Compacted):
         history.do(Pin("late", 4, 1_000))
@@ -245,7 +248,7 @@ def test_a_pin_below_mm_or_in_the_future_is_refused(history: Driver) -> None:
         history.do(Pin("early", 8, 1_000))
 
 
-def test_pins_are_counted_and_survive_a_restart() -> None:
+def test_pins_are_limited_in_number_and_survive_a_restart() -> None:
     driver = Driver(limits=Limits(pins_max=2))
     driver.do(Put(b"a"))
     driver.do(Pin("one", 2, 1_000))
@@ -274,7 +277,7 @@ def test_retention_by_count_moves_in_steps() -> None:
     assert driver.store.due_commands(driver.clock_ms) == []
 
 
-def test_retention_by_age_keeps_what_an_hour_ago_could_read() -> None:
+def test_retention_by_age_keeps_everything_readable_an_hour_ago() -> None:
     driver = Driver(retention=Retention(compaction_step_revisions=10))
     for _ in range(100):
         driver.do(Put(b"k"))
@@ -286,14 +289,14 @@ def test_retention_by_age_keeps_what_an_hour_ago_could_read() -> None:
     assert driver.store.due_commands(driver.clock_ms) == []
 
 
-def test_a_tenth_more_than_the_age_is_compacted_however_little_it_is() -> None:
+def test_retention_by_age_compacts_a_tenth_more_than_the_age() -> None:
     driver = Driver()
     driver.all(Put(b"k"), Put(b"k"))
     assert driver.store.due_commands(driver.clock_ms + 3_700_000) == []
     assert driver.store.due_commands(driver.clock_ms + 3_960_001) == [Compact(3)]
 
 
-def test_compaction_during_a_change_of_leader_goes_on_from_replicated_state(history: Driver) -> None:
+def test_compaction_continues_after_a_change_of_leader(history: Driver) -> None:
     history.do(Pin("reader", 4, 60_000))
     history.do(Compact(6))
     successor = history.copied()

@@ -1,4 +1,4 @@
-"""Same commands, same state: whatever the replica, its past, its hash seed."""
+"""Same commands, same state: independent of the replica, its past and its hash seed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(seed: int, entries: int, driver: Driver) -> Driver:
 
 
 def fingerprint(driver: Driver) -> tuple[object, ...]:
-    """Everything that must be equal on all replicas; physical removal may have come further on one of them."""
+    """Everything that must be equal on all replicas; the progress of physical removal may differ."""
     store = driver.store
     state = driver.tables.get(Table.META, b"state")
     chains = [store.chain_at(revision) for revision in range(store.minimal_revision, store.revision + 1)]
@@ -38,7 +38,7 @@ def fingerprint(driver: Driver) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_replica_restored_from_a_copy_half_way_ends_byte_equal(seed: int) -> None:
+def test_replica_restored_from_a_copy_ends_byte_equal(seed: int) -> None:
     """Scenarios, Meta storage: same commands on two stores, one of them restored half-way."""
     whole = run(seed, 60, Driver(limits=SMALL))
     reference = Driver(limits=SMALL)
@@ -51,8 +51,8 @@ def test_a_replica_restored_from_a_copy_half_way_ends_byte_equal(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_replica_that_restarts_at_every_entry_gives_the_same_results(seed: int) -> None:
-    """Nothing that matters lives in memory only."""
+def test_replica_restarted_at_every_entry_gives_the_same_results(seed: int) -> None:
+    """No relevant state is only in memory."""
     steady = Driver(limits=SMALL)
     restless = Driver(limits=SMALL)
     for stamp, commands in run(seed, 60, Driver(limits=SMALL)).log:
@@ -64,7 +64,7 @@ def test_a_replica_that_restarts_at_every_entry_gives_the_same_results(seed: int
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_cut_of_the_log_into_entries_changes_no_digest(seed: int) -> None:
+def test_split_of_the_log_into_entries_changes_no_digest(seed: int) -> None:
     """One entry or many: only the index differs."""
     log = [encoded for _, commands in run(seed, 20, Driver(limits=SMALL)).log for encoded in commands]
     one, many = Driver(limits=SMALL), Driver(limits=SMALL)
@@ -98,8 +98,8 @@ def test_different_hash_seeds_end_byte_equal() -> None:
     assert len(set(outputs)) == 1
 
 
-def test_results_are_the_same_on_all_replicas_for_the_long_and_the_short_way() -> None:
-    """A replica that restarted does not know the client by name: its next put takes the long way."""
+def test_plain_and_general_path_give_the_same_results_on_all_replicas() -> None:
+    """A restarted replica does not have the client in memory: its next put takes the general path."""
     steady = Driver(limits=Limits(quota_bytes=3_000))
     for sequence in range(1, 40):
         other = steady.copied()

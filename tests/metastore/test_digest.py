@@ -1,4 +1,4 @@
-"""Digests: two replicas compare, and what differs is named (M7)."""
+"""Digests: two replicas compare, and a difference is located (M7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.meta_driver import Driver, contents_of, copy_of
 
 @pytest.fixture
 def full(driver: Driver) -> Driver:
-    """Versions, a tombstone, a lease, a transaction, and a compaction behind some of it."""
+    """Versions, a tombstone, a lease, a transaction, and a compaction of some of them."""
     driver.do(LeaseGrant(60, 7))
     driver.all(*(Put(b"key%d" % number, b"value%d" % number) for number in range(40)))
     driver.do(Put(b"key1", b"leased", lease=7))
@@ -32,12 +32,12 @@ def full(driver: Driver) -> Driver:
     return driver
 
 
-def test_a_sound_store_has_no_findings(full: Driver) -> None:
+def test_sound_store_has_no_findings(full: Driver) -> None:
     assert full.findings() == []
     assert full.restarted().findings() == []
 
 
-def test_a_digest_moves_with_every_write_and_comes_back_with_the_content(driver: Driver) -> None:
+def test_digest_changes_with_every_write_and_depends_on_content_only(driver: Driver) -> None:
     empty = driver.store.digest().buckets
     driver.do(Put(b"a", b"1"))
     assert differing_buckets(driver.store.digest(), driver.store.digest()) == ()
@@ -48,8 +48,8 @@ def test_a_digest_moves_with_every_write_and_comes_back_with_the_content(driver:
     assert driver.store.digest().chain != chain
 
 
-def test_what_is_packed_of_changes_alone_is_what_all_of_it_would_be() -> None:
-    """Also where a sum has left its modulus, and where a writer changes the list itself (`plain_put.py`)."""
+def test_packed_sums_updated_incrementally_equal_a_full_packing() -> None:
+    """Also if a sum exceeds its modulus, and if a writer changes the list itself (`plain_put_batch.py`)."""
     chance, tables = random.Random(5), MemoryMap()
     buckets = BucketSums(tables)
     expected = [0] * BUCKETS
@@ -69,7 +69,7 @@ def test_what_is_packed_of_changes_alone_is_what_all_of_it_would_be() -> None:
     assert BucketSums(tables).numbers() == buckets.numbers()
 
 
-def test_one_different_write_is_found_by_its_bucket_and_its_revision(full: Driver) -> None:
+def test_differing_write_is_located_by_bucket_and_revision(full: Driver) -> None:
     other = full.copied()
     for replica, value in ((full, b"right"), (other, b"wrong")):
         replica.do(Put(b"before"))
@@ -94,8 +94,8 @@ def test_digests_of_different_revisions_are_not_compared(full: Driver) -> None:
         differing_buckets(before, full.store.digest())
 
 
-def test_times_are_no_part_of_a_digest(driver: Driver) -> None:
-    """A vault, which is told what was written and not when, has the same one."""
+def test_digest_does_not_depend_on_times(driver: Driver) -> None:
+    """A vault, which receives changes without their times, has the same digest."""
     twin = driver.copied()
     twin.wait(1)
     driver.do(Put(b"a"))
@@ -103,7 +103,7 @@ def test_times_are_no_part_of_a_digest(driver: Driver) -> None:
     assert driver.store.digest() == twin.store.digest()
 
 
-def test_the_change_feed_has_what_a_digest_is_made_of(full: Driver) -> None:
+def test_change_feed_contains_everything_for_a_digest(full: Driver) -> None:
     """A vault follows chain and buckets from events alone."""
     store = full.store
     sums = dict.fromkeys(range(BUCKETS), 0)
@@ -126,7 +126,7 @@ def test_the_change_feed_has_what_a_digest_is_made_of(full: Driver) -> None:
     assert [digest.bucket(number) for number in range(BUCKETS)] == [digest_bytes(sums[n] & SUM_MASK) for n in sums]
 
 
-def test_the_chain_is_known_at_every_retained_revision_and_no_other(full: Driver) -> None:
+def test_chain_is_known_at_exactly_the_retained_revisions(full: Driver) -> None:
     store = full.store
     assert store.chain_at(29) is None
     assert store.chain_at(store.revision + 1) is None
@@ -136,7 +136,7 @@ def test_the_chain_is_known_at_every_retained_revision_and_no_other(full: Driver
     assert chains[-1] == store.digest().chain
 
 
-def test_buckets_are_even(driver: Driver) -> None:
+def test_buckets_are_evenly_filled(driver: Driver) -> None:
     counts = [0] * BUCKETS
     for number in range(40_960):
         counts[bucket_of(b"flights/2013/%06d" % number)] += 1
@@ -150,8 +150,8 @@ def flip(tables: MemoryMap, table: Table, key: bytes, position: int) -> None:
 
 
 @pytest.mark.parametrize("table", [Table.REVISION, Table.KEY])
-def test_any_flipped_bit_is_found(full: Driver, table: Table) -> None:
-    """Of a block or a row; but for where the jump of a row below MM leads, because nobody goes there any more."""
+def test_any_flipped_bit_is_detected(full: Driver, table: Table) -> None:
+    """In a block or a row, except for the target of a row's jump below MM, which is never followed."""
     dice = random.Random(3)
     content = contents_of(full.tables)[table]
     for key, value in content.items():
@@ -164,14 +164,14 @@ def test_any_flipped_bit_is_found(full: Driver, table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", [Table.REVISION, Table.KEY])
-def test_any_lost_entry_is_found(full: Driver, table: Table) -> None:
+def test_any_lost_entry_is_detected(full: Driver, table: Table) -> None:
     for key in contents_of(full.tables)[table]:
         damaged = copy_of(full.tables)
         damaged.delete(table, key)
         assert list(verify(damaged)), f"{table.name} {key!r}"
 
 
-def test_a_finding_names_the_key_the_bucket_and_the_revision(full: Driver) -> None:
+def test_finding_names_key_bucket_and_revision(full: Driver) -> None:
     full.do(Put(b"key9", b"newer"))
     found = full.get(b"key9")
     full.tables.delete(Table.KEY, b"key9")
@@ -182,7 +182,7 @@ def test_a_finding_names_the_key_the_bucket_and_the_revision(full: Driver) -> No
     assert "the key b'key9' was written at revision" in finding.message
 
 
-def test_a_torn_block_is_named_by_its_last_event(full: Driver) -> None:
+def test_torn_block_is_named_by_its_last_event(full: Driver) -> None:
     pointer = max(contents_of(full.tables)[Table.REVISION])
     flip(full.tables, Table.REVISION, pointer, 8 * 90)
     assert [(finding.part, finding.revision) for finding in full.findings()] == [
@@ -190,7 +190,7 @@ def test_a_torn_block_is_named_by_its_last_event(full: Driver) -> None:
     ]
 
 
-def test_a_key_that_changes_without_its_digest_is_found(full: Driver) -> None:
+def test_key_changed_without_its_digest_is_detected(full: Driver) -> None:
     number = bucket_of(b"key9")
     full.tables.owner.saving()
     flip(full.tables, Table.META, SUMS_KEY, 8 * 16 * number + 5)
@@ -198,7 +198,7 @@ def test_a_key_that_changes_without_its_digest_is_found(full: Driver) -> None:
 
 
 def plant_wrong_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leaf leaves the value out."""
+    """The leaf omits the value."""
     from palisade.metastore import revision_writer
     from palisade.metastore.record import leaf_of
 
@@ -218,7 +218,7 @@ def plant_reordered_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [plant_wrong_leaf, plant_forgotten_subtraction, plant_reordered_chain])
-def test_the_check_sees_a_digest_that_is_computed_wrongly(
+def test_check_detects_a_wrongly_computed_digest(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     plant(monkeypatch)

@@ -30,7 +30,7 @@ WRITES: list[Command] = [
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_a_retry_gets_the_first_result_and_changes_nothing(driver: Driver, write: Command) -> None:
+def test_retry_gets_the_first_result_and_changes_nothing(driver: Driver, write: Command) -> None:
     driver.do(Put(b"a", b"0"), rid(1))
     first = driver.wire(write, rid(2))
     driver.do(Put(b"a", b"later"))
@@ -40,7 +40,7 @@ def test_a_retry_gets_the_first_result_and_changes_nothing(driver: Driver, write
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_it_does_so_on_another_replica_after_a_restart_and_after_a_snapshot(driver: Driver, write: Command) -> None:
+def test_retry_gets_the_first_result_on_any_replica_after_restart_and_snapshot(driver: Driver, write: Command) -> None:
     first = driver.wire(write, rid(7))
     for other in (driver.copied(), driver.restarted(), driver.copied().restarted()):
         revision = other.store.revision
@@ -48,14 +48,14 @@ def test_it_does_so_on_another_replica_after_a_restart_and_after_a_snapshot(driv
         assert other.store.revision == revision
 
 
-def test_the_same_id_twice_in_one_batch_is_executed_once(driver: Driver) -> None:
+def test_duplicate_request_id_in_a_batch_is_executed_once(driver: Driver) -> None:
     command = encode_command(Put(b"a", b"1"), rid(1))
     assert driver.batch(command, command) == [(1, 2), (1, 2)]
     assert driver.get(b"a").version == 1
 
 
-def test_a_refusal_is_a_result_too(driver: Driver) -> None:
-    """A late duplicate must not succeed behind the back of a client that was told no."""
+def test_refusal_is_stored_as_a_result(driver: Driver) -> None:
+    """A late duplicate must not succeed after the client received a refusal."""
     with pytest.raises(LeaseNotFound):
         driver.do(Put(b"a", lease=5), rid(1))
     driver.do(LeaseGrant(60, 5))
@@ -64,7 +64,7 @@ def test_a_refusal_is_a_result_too(driver: Driver) -> None:
     assert driver.store.get(b"a") is None
 
 
-def test_a_pipelined_client_may_retry_any_of_4096_outstanding_requests(driver: Driver) -> None:
+def test_pipelined_client_may_retry_any_of_4096_outstanding_requests(driver: Driver) -> None:
     results = driver.batch(*(encode_command(Put(b"k", b"%d" % n), rid(n)) for n in range(1, 5001)))
     before = driver.store.revision
     for sequence in (5000, 4999, 3000, 5000 - 4095):
@@ -79,7 +79,7 @@ def test_requests_may_arrive_in_any_order(driver: Driver) -> None:
     assert driver.store.key_count == len(sequences)
 
 
-def test_what_is_too_old_is_refused_and_never_executed_again(driver: Driver) -> None:
+def test_outdated_retry_is_refused_and_never_executed(driver: Driver) -> None:
     driver.batch(*(encode_command(Put(b"k"), rid(n)) for n in range(1, 5001)))
     before = driver.contents()
     with pytest.raises(ResultEvicted, match="request 800 of client 'c' is too old"):
@@ -102,15 +102,15 @@ def test_evicted_results_are_refused_also_after_a_restart(driver: Driver) -> Non
         driver.do(Put(b"a"), rid(2))
 
 
-def test_nothing_is_evicted_by_time_alone(driver: Driver) -> None:
-    """Only a replicated command forgets, never a clock."""
+def test_time_alone_evicts_nothing(driver: Driver) -> None:
+    """Only a replicated command evicts, never a clock."""
     first = driver.wire(Put(b"a"), rid(1))
     driver.wait(10**9)
     assert driver.wire(Put(b"a"), rid(1)) == first
     assert EvictResults(driver.clock_ms - 3_600_000) in driver.store.due_commands(driver.clock_ms)
 
 
-def test_a_client_that_came_back_is_not_idle(driver: Driver) -> None:
+def test_returning_client_is_not_idle(driver: Driver) -> None:
     driver.do(Put(b"a"), rid(1, "old"))
     driver.do(Put(b"a"), rid(1, "busy"))
     driver.wait(5_000)
@@ -120,7 +120,7 @@ def test_a_client_that_came_back_is_not_idle(driver: Driver) -> None:
     assert driver.wire(Put(b"a"), rid(2, "busy")) == first
 
 
-def test_an_eviction_of_the_future_takes_only_the_past(driver: Driver) -> None:
+def test_eviction_in_the_future_affects_only_the_past(driver: Driver) -> None:
     """A leader with a wrong clock does no harm."""
     driver.do(Put(b"a"), rid(1))
     assert driver.do(EvictResults(10**15)).count == 1
@@ -128,7 +128,7 @@ def test_an_eviction_of_the_future_takes_only_the_past(driver: Driver) -> None:
     assert driver.all(Put(b"b"), EvictResults(10**15))[1][2] == 1
 
 
-def test_one_eviction_is_bounded_and_the_leader_repeats_it() -> None:
+def test_eviction_is_bounded_and_repeated_by_the_leader() -> None:
     driver = Driver(limits=Limits(evicted_results_max=10), retention=Retention(client_idle_ms=1_000))
     for client in range(30):
         driver.do(Put(b"a"), rid(1, f"c{client}"))
@@ -140,7 +140,7 @@ def test_one_eviction_is_bounded_and_the_leader_repeats_it() -> None:
     assert evicted == [10, 10, 10]
 
 
-def test_the_evicted_are_the_same_on_a_replica_that_restarted() -> None:
+def test_eviction_is_the_same_on_a_restarted_replica() -> None:
     driver = Driver(limits=Limits(evicted_results_max=4))
     names = [f"c{number}" for number in range(10)]
     driver.batch(*(encode_command(Put(b"a"), rid(1, name)) for name in names))
@@ -163,7 +163,7 @@ def test_results_of_a_client_are_bounded_in_bytes() -> None:
         driver.do(read, rid(1))
 
 
-def test_forgotten_results_give_their_room_back(driver: Driver) -> None:
+def test_evicted_results_free_their_space(driver: Driver) -> None:
     for sequence in range(1, 100):
         driver.wire(WRITES[sequence % len(WRITES)], rid(sequence))
     driver.do(DeleteRange(b"\0", b"\0"))
@@ -179,7 +179,7 @@ def test_forgotten_results_give_their_room_back(driver: Driver) -> None:
     assert driver.store.size_bytes == plain.store.size_bytes
 
 
-def test_a_first_sequence_may_be_any_number(driver: Driver) -> None:
+def test_first_sequence_may_be_any_number(driver: Driver) -> None:
     first = driver.wire(Put(b"a"), rid(10**15))
     assert driver.wire(Put(b"a"), rid(10**15)) == first
     second = driver.wire(Put(b"a"), rid(10**15 - 4_000))
@@ -188,13 +188,13 @@ def test_a_first_sequence_may_be_any_number(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("request_id", [rid(0), rid(-1), rid(1, ""), rid(1, "x" * 129)])
-def test_a_senseless_request_id_is_refused(driver: Driver, request_id: RequestId) -> None:
+def test_invalid_request_id_is_refused(driver: Driver, request_id: RequestId) -> None:
     with pytest.raises(InvalidRequest):
         driver.do(Put(b"a"), request_id)
     assert driver.store.revision == 1
 
 
-def test_clients_do_not_know_each_other(driver: Driver) -> None:
+def test_clients_are_independent(driver: Driver) -> None:
     driver.do(Put(b"a"), rid(1, "one"))
     assert driver.do(Put(b"a"), rid(1, "two")).revision == 3
 
@@ -211,7 +211,7 @@ def executions(driver: Driver) -> int:
     return max(driver.get(b"key%d" % sequence).version for sequence in range(1, 60))
 
 
-def test_the_checker_is_content_with_the_real_thing(driver: Driver) -> None:
+def test_checker_accepts_the_product(driver: Driver) -> None:
     assert executions(driver) == 1
 
 
@@ -222,6 +222,6 @@ def forgetful(self: Any, client: Any) -> None:
     self._tables.delete(Table.CLIENT, exactly_once.ACTIVE + client.name)
 
 
-def test_the_checker_sees_an_eviction_that_forgets_the_floor(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_an_eviction_that_drops_the_floor(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactly_once.RequestResults, "_forget", forgetful)
     assert executions(driver) == 2

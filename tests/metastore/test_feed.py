@@ -1,4 +1,4 @@
-"""What a vault is fed from: whole revisions, and the state at a pinned revision (issue 3, R2, R4, R11)."""
+"""The source of a vault: whole revisions, and the state at a pinned revision (issue 3, R2, R4, R11)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def expected_keys(driver: Driver, revision: int, newer_than: int = 0) -> list[tu
     return [(kv[0], kv[3]) for kv in state_of(driver, revision) if kv[3] > newer_than]  # type: ignore[operator]
 
 
-def test_revisions_come_whole_with_the_links_of_the_chain() -> None:
+def test_feed_returns_whole_revisions_with_chain_digests() -> None:
     driver = full([])
     write_some(driver, random.Random(1), 100)
     feed, chain = driver.store.feed, 0
@@ -79,7 +79,7 @@ def test_revisions_come_whole_with_the_links_of_the_chain() -> None:
     assert found[-1].chain == driver.store.digest().chain
 
 
-def test_an_answer_is_bounded_and_never_empty_while_there_is_more() -> None:
+def test_feed_answer_is_bounded_and_not_empty_while_there_is_more() -> None:
     feed = full([(b"k%d" % n, b"v" * 100) for n in range(20)]).store.feed
     assert [r.number for r in feed.changes(5, 8, 10**6)] == [5, 6, 7, 8]
     assert [r.number for r in feed.changes(5, 20, 1)] == [5]
@@ -87,10 +87,10 @@ def test_an_answer_is_bounded_and_never_empty_while_there_is_more() -> None:
 
 
 @pytest.mark.parametrize("since", [False, True], ids=["as they are", "as they were"])
-def test_a_slice_of_large_values_is_small_and_the_next_one_goes_on_behind_it(
+def test_feed_slice_of_large_values_is_small_and_continues_after_it(
     since: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two thousand values of a MiB in one answer are more than anybody can send, or take."""
+    """Two thousand values of a MiB are too many for one answer."""
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 2_000)
     driver = full([(b"k%03d" % n, bytes(300_000)) for n in range(30)])
     revision = driver.store.revision
@@ -101,7 +101,7 @@ def test_a_slice_of_large_values_is_small_and_the_next_one_goes_on_behind_it(
     assert keys_and_mods(all_rows(driver.store.feed, revision)) == expected_keys(driver, revision)
 
 
-def test_what_is_compacted_is_refused_with_mm() -> None:
+def test_feed_refuses_compacted_revisions_with_mm() -> None:
     driver = full([(b"k%d" % n, b"") for n in range(20)])
     compact(driver, 12)
     feed = driver.store.feed
@@ -115,8 +115,8 @@ def test_what_is_compacted_is_refused_with_mm() -> None:
         feed.sums_at(99)
 
 
-def test_the_state_of_a_past_revision_while_writes_and_compactions_go_on() -> None:
-    """Digests and rows of the pinned revision are what they were when it was the latest."""
+def test_feed_of_a_past_revision_is_unaffected_by_writes_and_compactions() -> None:
+    """Digests and rows of the pinned revision equal those taken when it was the latest."""
     rng, driver = random.Random(7), full([])
     write_some(driver, rng, 120)
     pinned = driver.store.revision
@@ -153,8 +153,8 @@ def test_the_state_of_a_past_revision_while_writes_and_compactions_go_on() -> No
     assert alive == {fingerprint_of(key) for key, _ in rows}
 
 
-def test_what_is_deleted_now_is_in_no_span_though_its_row_is_still_there() -> None:
-    """Of the newest revision, and of one before it, whose rows are all older."""
+def test_feed_spans_omit_deleted_keys_whose_row_still_exists() -> None:
+    """Of the newest revision, and of the previous one, whose rows are all older."""
     driver = full([(b"k%02d" % n, b"") for n in range(20)])
     driver.do(DeleteRange(b"k05", b"k10"))
     revision = driver.store.revision
@@ -168,7 +168,7 @@ def test_what_is_deleted_now_is_in_no_span_though_its_row_is_still_there() -> No
         driver.do(Put(b"z", b""))
 
 
-def test_only_the_buckets_that_are_asked_for() -> None:
+def test_feed_returns_only_the_requested_buckets() -> None:
     driver = full([(b"k%d" % n, b"") for n in range(50)])
     wanted = {bucket_of(b"k7"), bucket_of(b"k30")}
     rows = all_rows(driver.store.feed, driver.store.revision, members_of(bitmap_of(tuple(wanted))))
@@ -176,7 +176,7 @@ def test_only_the_buckets_that_are_asked_for() -> None:
     assert {b"k7", b"k30"} <= {key for key, _ in keys_and_mods(rows)}
 
 
-def test_a_compaction_in_the_middle_is_told_and_never_half_an_answer() -> None:
+def test_feed_overtaken_by_compaction_raises_and_never_answers_in_part() -> None:
     driver = full([(b"k%02d" % n, b"") for n in range(30)])
     revision = driver.store.revision
     for command in (Put(b"k05", b"new"), DeleteRange(b"k20")):
@@ -190,7 +190,7 @@ def test_a_compaction_in_the_middle_is_told_and_never_half_an_answer() -> None:
         feed.rows(revision, ALL, 0, until or b"", None)
 
 
-def test_a_slice_of_the_past_is_bounded_though_its_keys_were_written_often_since(
+def test_feed_slice_of_a_past_revision_is_bounded_for_frequently_written_keys(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 keys, written 100 times each since, took 0.8 s in one turn of the loop, in which no heartbeat left (R5)."""

@@ -1,4 +1,4 @@
-"""The events of the past: found from anywhere, however they are cut into blocks (M1, M4)."""
+"""The events of the past: found from every position, with any split into blocks (M1, M4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value_at(driver: Driver, key: bytes, revision: int) -> bytes | None:
     return found[0].value if found else None
 
 
-def test_every_version_of_a_key_with_a_long_past_is_found(driver: Driver) -> None:
+def test_history_finds_every_version_of_a_key_with_many_versions(driver: Driver) -> None:
     for number in range(5):
         driver.all(*(Put(b"k", b"%d" % (100 * number + n)) for n in range(100)))
     for revision in range(2, 502):
@@ -31,8 +31,8 @@ def test_every_version_of_a_key_with_a_long_past_is_found(driver: Driver) -> Non
     assert value_at(driver, b"k", 1) is None
 
 
-def test_the_way_back_is_short(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read at an old revision of a key that is written all the time never stalls the loop."""
+def test_history_search_takes_few_steps(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read at an old revision of a frequently written key never stalls the loop."""
     driver.batch(*(encode_command(Put(b"k", b"%d" % number)) for number in range(20_000)))
     steps: list[tuple[int, int]] = []
     original = History.event
@@ -46,7 +46,7 @@ def test_the_way_back_is_short(driver: Driver, monkeypatch: pytest.MonkeyPatch) 
     assert len(steps) <= 20_000 / JUMP_ROWS + JUMP_ROWS + 1
 
 
-def test_a_key_that_comes_and_goes_has_its_past(driver: Driver) -> None:
+def test_history_of_a_recreated_key_is_kept(driver: Driver) -> None:
     for number in range(150):
         driver.do(Put(b"k", b"%d" % number))
         driver.do(DeleteRange(b"k"))
@@ -55,7 +55,7 @@ def test_a_key_that_comes_and_goes_has_its_past(driver: Driver) -> None:
         assert value_at(driver, b"k", 3 + 2 * number) is None
 
 
-def test_a_revision_that_is_larger_than_a_block_stays_whole(driver: Driver) -> None:
+def test_revision_larger_than_a_block_stays_whole(driver: Driver) -> None:
     """Scenarios, watch: atomic per revision."""
     driver.do(Txn(success=tuple(Put(b"k%03d" % number, bytes(300)) for number in range(500))))
     driver.do(DeleteRange(b"k", b"l"))
@@ -67,8 +67,8 @@ def test_a_revision_that_is_larger_than_a_block_stays_whole(driver: Driver) -> N
     assert driver.findings() == []
 
 
-def test_the_contents_of_any_stretch_are_those_of_its_events(driver: Driver) -> None:
-    """What the change feed is made of (issue 3, R4), over blocks of many revisions and revisions of many blocks."""
+def test_contents_of_any_range_equal_those_of_its_events(driver: Driver) -> None:
+    """The input of the change feed (issue 3, R4), over blocks of many revisions and revisions of many blocks."""
     for number in range(3):
         driver.batch(*(encode_command(Put(b"k%d" % (n % 7), bytes(n))) for n in range(40 * number)))
         driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(5))))
@@ -81,8 +81,8 @@ def test_the_contents_of_any_stretch_are_those_of_its_events(driver: Driver) -> 
             assert list(past.contents(first, last)) == events
 
 
-def test_a_stretch_that_lacks_a_block_is_never_told_as_if_it_were_whole(driver: Driver) -> None:
-    """R4: none skipped. Each block is taken away but the last part of a revision, which the chain digest tells of."""
+def test_range_with_a_missing_block_is_never_returned_as_complete(driver: Driver) -> None:
+    """R4: none skipped. Each block is removed except the last part of a revision, whose loss the chain digest shows."""
     driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
     driver.do(Txn(success=tuple(Put(b"t%d" % n, bytes(9000)) for n in range(7))))
     driver.batch(*(encode_command(Put(b"k", bytes(1000))) for _ in range(40)))
@@ -99,13 +99,13 @@ def test_a_stretch_that_lacks_a_block_is_never_told_as_if_it_were_whole(driver: 
     assert len(list(driver.store._history.contents(1, latest))) == 81
 
 
-def test_a_read_inside_a_transaction_sees_the_past_of_what_it_has_just_written(driver: Driver) -> None:
+def test_transaction_read_sees_the_past_of_a_key_it_has_written(driver: Driver) -> None:
     driver.all(Put(b"a", b"old"), Put(b"b", b"old"))
     done = driver.do(Txn(success=(Put(b"b", b"new"), DeleteRange(b"a"), Range(b"a", b"c", revision=3))))
     assert [kv.value for kv in done.results[2].kvs] == [b"old", b"old"]
 
 
-def test_a_random_past_reads_alike_before_and_after_a_restart() -> None:
+def test_random_history_reads_equally_before_and_after_a_restart() -> None:
     dice = random.Random(5)
     driver = Driver()
     for _ in range(40):
@@ -119,8 +119,8 @@ def test_a_random_past_reads_alike_before_and_after_a_restart() -> None:
         assert driver.store.range(everything).kvs == again.store.range(everything).kvs
 
 
-def test_planted_a_jump_that_goes_too_far_is_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The jump is taken although it leads to the revision that is asked for, or behind it."""
+def test_checker_detects_a_jump_that_goes_too_far(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jump is taken although it leads to the requested revision or beyond."""
     driver.batch(*(encode_command(Put(b"k", b"%d" % number)) for number in range(300)))
 
     def hasty(self: History, row: bytes, revision: int) -> bytes:

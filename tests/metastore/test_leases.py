@@ -21,20 +21,20 @@ from tests.support.meta_driver import Driver
 
 
 def expire(driver: Driver) -> None:
-    """What the leader does: propose what is due."""
+    """The leader's part: propose what is due."""
     for command in driver.store.due_commands(driver.clock_ms):
         driver.do(command)
 
 
 @pytest.fixture
 def leased(driver: Driver) -> Driver:
-    """Lease 7 of 10 s with b and a on it."""
+    """Lease 7 of 10 s with keys b and a."""
     driver.do(LeaseGrant(10, 7))
     driver.all(Put(b"b", b"1", lease=7), Put(b"a", b"2", lease=7), Put(b"free"))
     return driver
 
 
-def test_a_lease_knows_its_keys_and_its_time(leased: Driver) -> None:
+def test_lease_lists_its_keys_and_time(leased: Driver) -> None:
     leased.wait(2_500)
     leased.do(Tick())
     info = leased.store.lease_info(7)
@@ -42,7 +42,7 @@ def test_a_lease_knows_its_keys_and_its_time(leased: Driver) -> None:
     assert leased.store.leases() == (7,)
 
 
-def test_expiry_takes_all_keys_in_one_revision_in_their_order(leased: Driver) -> None:
+def test_expiry_deletes_all_keys_in_one_revision_in_key_order(leased: Driver) -> None:
     leased.wait(10_000)
     watcher = leased.store.watches.open(WatchRequest(b"\0", b"\0"))
     expire(leased)
@@ -52,13 +52,13 @@ def test_expiry_takes_all_keys_in_one_revision_in_their_order(leased: Driver) ->
     assert leased.value(b"free") == b""
 
 
-def test_nothing_expires_before_its_time_whatever_the_leader_believes(leased: Driver) -> None:
+def test_lease_never_expires_before_its_deadline(leased: Driver) -> None:
     leased.wait(9_000)
     assert leased.do(LeaseExpire((7, 8))).count == 0
     assert leased.store.leases() == (7,)
 
 
-def test_a_keep_alive_gives_the_full_time_again(leased: Driver) -> None:
+def test_keep_alive_restores_the_full_ttl(leased: Driver) -> None:
     leased.wait(9_000)
     assert leased.do(LeaseKeepAlive(7)).ttl_s == 10
     leased.wait(9_000)
@@ -69,7 +69,7 @@ def test_a_keep_alive_gives_the_full_time_again(leased: Driver) -> None:
     assert leased.store.leases() == ()
 
 
-def test_the_renewal_of_a_revoked_lease_is_refused(leased: Driver) -> None:
+def test_keep_alive_of_a_revoked_lease_is_refused(leased: Driver) -> None:
     leased.do(LeaseRevoke(7))
     with pytest.raises(LeaseNotFound, match="lease 7 does not exist"):
         leased.do(LeaseKeepAlive(7))
@@ -79,19 +79,19 @@ def test_the_renewal_of_a_revoked_lease_is_refused(leased: Driver) -> None:
         leased.store.lease_info(7)
 
 
-def test_a_lease_that_has_run_out_cannot_be_renewed_though_it_still_exists(leased: Driver) -> None:
+def test_keep_alive_of_an_expired_lease_is_refused_before_its_removal(leased: Driver) -> None:
     leased.wait(20_000)
     with pytest.raises(LeaseNotFound, match="has run out"):
         leased.do(LeaseKeepAlive(7))
 
 
-def test_a_revoke_takes_the_keys_in_one_revision(leased: Driver) -> None:
+def test_revoke_deletes_the_keys_in_one_revision(leased: Driver) -> None:
     assert leased.do(LeaseRevoke(7)).revision == 5
     assert leased.store.key_count == 1
 
 
 def test_remaining_time_survives_a_change_of_leader(leased: Driver) -> None:
-    """The new leader's own clocks say nothing of the old one's: it goes on from the last stamp."""
+    """The new leader's own clock is unrelated to the old one's: it continues from the last stamp."""
     leased.wait(4_000)
     leased.do(Tick())
     other = leased.copied().store
@@ -113,7 +113,7 @@ def test_time_without_a_leader_does_not_count(leased: Driver) -> None:
     assert again.lease_info(7).ttl_s == remaining
 
 
-def test_ticks_are_due_while_leases_run_and_nothing_else_is_stamped(leased: Driver) -> None:
+def test_ticks_are_due_only_while_leases_run_without_other_writes(leased: Driver) -> None:
     now = leased.clock_ms
     assert leased.store.due_commands(now + 499) == []
     assert leased.store.due_commands(now + 500) == [Tick()]
@@ -121,39 +121,39 @@ def test_ticks_are_due_while_leases_run_and_nothing_else_is_stamped(leased: Driv
     assert leased.store.due_commands(now + 60_000) == []
 
 
-def test_what_is_due_is_the_same_when_asked_twice(leased: Driver) -> None:
+def test_due_commands_are_the_same_when_computed_twice(leased: Driver) -> None:
     due: list[Command] = leased.store.due_commands(leased.clock_ms + 20_000)
     assert due == leased.store.due_commands(leased.clock_ms + 20_000) == [LeaseExpire((7,))]
 
 
-def test_a_put_moves_the_key_to_its_new_lease(leased: Driver) -> None:
+def test_put_moves_the_key_to_its_new_lease(leased: Driver) -> None:
     leased.do(LeaseGrant(60, 8))
     leased.do(Put(b"a", lease=8))
     assert (leased.store.lease_info(7).keys, leased.store.lease_info(8).keys) == ((b"b",), (b"a",))
 
 
-def test_a_put_without_a_lease_takes_the_key_off_it(leased: Driver) -> None:
+def test_put_without_a_lease_detaches_the_key(leased: Driver) -> None:
     leased.do(Put(b"a"))
     assert leased.store.lease_info(7).keys == (b"b",)
     leased.do(LeaseRevoke(7))
     assert leased.value(b"a") == b""
 
 
-def test_a_deleted_key_hangs_on_nothing(leased: Driver) -> None:
+def test_deleted_key_is_attached_to_no_lease(leased: Driver) -> None:
     leased.do(DeleteRange(b"a"))
     leased.do(Put(b"a", b"again"))
     leased.do(LeaseRevoke(7))
     assert leased.value(b"a") == b"again"
 
 
-def test_a_put_on_a_lease_that_does_not_exist_is_refused(driver: Driver) -> None:
+def test_put_with_an_unknown_lease_is_refused(driver: Driver) -> None:
     before = driver.contents()
     with pytest.raises(LeaseNotFound):
         driver.do(Put(b"a", lease=7))
     assert driver.contents() == before
 
 
-def test_a_chosen_id_is_free_and_the_same_on_every_replica(driver: Driver) -> None:
+def test_chosen_lease_id_is_free_and_the_same_on_every_replica(driver: Driver) -> None:
     twin = driver.copied()
     ids = [wire[2] for wire in driver.all(LeaseGrant(5), LeaseGrant(5), LeaseGrant(5))]
     assert ids == [wire[2] for wire in twin.all(LeaseGrant(5), LeaseGrant(5), LeaseGrant(5))]
@@ -163,17 +163,17 @@ def test_a_chosen_id_is_free_and_the_same_on_every_replica(driver: Driver) -> No
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, 9_000_000_001])
-def test_a_ttl_out_of_range_is_refused(driver: Driver, ttl_s: int) -> None:
+def test_ttl_out_of_range_is_refused(driver: Driver, ttl_s: int) -> None:
     with pytest.raises(LeaseTtlInvalid, match="1 to 9000000000 seconds"):
         driver.do(LeaseGrant(ttl_s))
 
 
-def test_a_lease_id_is_given_once(leased: Driver) -> None:
+def test_duplicate_lease_id_is_refused(leased: Driver) -> None:
     with pytest.raises(LeaseExists, match="lease 7"):
         leased.do(LeaseGrant(5, 7))
 
 
-def test_leases_come_back_after_a_restart(leased: Driver) -> None:
+def test_leases_survive_a_restart(leased: Driver) -> None:
     again = leased.restarted()
     assert again.store.lease_info(7) == leased.store.lease_info(7)
     again.wait(11_000)
@@ -181,7 +181,7 @@ def test_leases_come_back_after_a_restart(leased: Driver) -> None:
     assert again.store.key_count == 1
 
 
-def test_several_expired_leases_vanish_each_in_its_own_revision(leased: Driver) -> None:
+def test_expired_leases_are_removed_in_one_revision_each(leased: Driver) -> None:
     leased.do(LeaseGrant(1, 8))
     leased.do(Txn(success=(Put(b"x", lease=8), Put(b"y", lease=8))))
     before = leased.store.revision

@@ -1,4 +1,4 @@
-"""Limits and refusals (M8): each one is clear, and none changes anything."""
+"""Limits and refusals (M8): each has a clear text, and none changes anything."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ REFUSED: list[tuple[Any, type[MetastoreError], str]] = [
 
 
 @pytest.mark.parametrize(("request_", "kind", "text"), REFUSED)
-def test_a_refusal_says_why_and_changes_nothing(
+def test_refusal_gives_the_reason_and_changes_nothing(
     driver: Driver, request_: Command, kind: type[MetastoreError], text: str
 ) -> None:
     driver.all(Put(b"a", b"1"), Put(b"b", b"2"), LeaseGrant(60, 7))
@@ -116,7 +116,7 @@ def test_a_refusal_says_why_and_changes_nothing(
         b"\xd7\xff" + b"\xff" * 8,
     ],
 )
-def test_garbage_is_refused_alike_everywhere_and_changes_nothing(driver: Driver, garbage: bytes) -> None:
+def test_garbage_is_refused_equally_on_all_replicas_and_changes_nothing(driver: Driver, garbage: bytes) -> None:
     before = driver.contents()
     twin = driver.copied()
     assert driver.batch(garbage) == twin.batch(garbage)
@@ -125,7 +125,7 @@ def test_garbage_is_refused_alike_everywhere_and_changes_nothing(driver: Driver,
     assert driver.contents() == before == twin.contents()
 
 
-def test_garbage_between_good_commands_harms_neither(driver: Driver) -> None:
+def test_garbage_between_valid_commands_affects_neither(driver: Driver) -> None:
     results = driver.batch(encode_command(Put(b"a")), b"\xc1", encode_command(Put(b"b")))
     assert [result[0] for result in results] == [1, 0, 1]
     assert driver.store.revision == 3
@@ -141,11 +141,11 @@ def test_garbage_between_good_commands_harms_neither(driver: Driver) -> None:
         Range(b"\0", b"\0"),
     ],
 )
-def test_what_is_just_within_the_limits_is_accepted(request_: Any) -> None:
+def test_requests_at_the_limits_are_accepted(request_: Any) -> None:
     check_request(request_, LIMITS)
 
 
-def test_limits_that_differ_have_different_fingerprints() -> None:
+def test_different_limits_have_different_fingerprints() -> None:
     assert Limits().fingerprint() == Limits().fingerprint()
     assert Limits(quota_bytes=1).fingerprint() != Limits().fingerprint()
 
@@ -167,14 +167,14 @@ def small() -> Driver:
 
 
 @pytest.mark.parametrize("request_", [Put(b"c"), Put(b"a"), Txn(success=(DeleteRange(b"a"), Put(b"c"))), LeaseGrant(5)])
-def test_a_full_store_refuses_what_takes_room_and_changes_nothing(small: Driver, request_: Command) -> None:
+def test_full_store_refuses_writes_that_need_space(small: Driver, request_: Command) -> None:
     before = small.contents()
     with pytest.raises(QuotaExceeded, match="quota is 10000: delete keys and compact"):
         small.do(request_)
     assert small.contents() == before
 
 
-def test_a_full_store_still_reads_deletes_revokes_renews_and_compacts(small: Driver) -> None:
+def test_full_store_still_reads_deletes_revokes_renews_and_compacts(small: Driver) -> None:
     assert small.store.range(Range(b"a")).count == 1
     small.do(LeaseKeepAlive(7))
     assert small.do(Txn((COMPARE,), (Put(b"c"),), (DeleteRange(b"a"),))).results[0].deleted == 1
@@ -184,7 +184,7 @@ def test_a_full_store_still_reads_deletes_revokes_renews_and_compacts(small: Dri
     assert small.store.key_count == 0
 
 
-def test_the_alarm_ends_when_there_is_room_again(small: Driver) -> None:
+def test_alarm_ends_when_there_is_space_again(small: Driver) -> None:
     with pytest.raises(QuotaExceeded, match="still holds"):
         small.do(DisarmAlarm())
     small.do(DeleteRange(b"a", b"c"))
@@ -195,13 +195,13 @@ def test_the_alarm_ends_when_there_is_room_again(small: Driver) -> None:
     small.do(Put(b"c"))
 
 
-def test_the_alarm_is_replicated_state(small: Driver) -> None:
+def test_alarm_is_replicated_state(small: Driver) -> None:
     for replica in (small.copied(), small.restarted()):
         with pytest.raises(QuotaExceeded):
             replica.do(Put(b"c"))
 
 
-def test_an_overshoot_is_at_most_one_request(small: Driver) -> None:
+def test_quota_is_exceeded_by_at_most_one_request(small: Driver) -> None:
     assert small.store.size_bytes <= 10_000 + 4_000 + 2 * 10 + 300
 
 

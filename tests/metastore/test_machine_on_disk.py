@@ -1,4 +1,4 @@
-"""The state machine over the store on disk: what a crash takes, the log brings back; a snapshot is a whole replica."""
+"""The state machine over the store on disk: the log restores what a crash loses; a snapshot is a complete replica."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Log = list[tuple[list[int], list[bytes]]]
 
 
 def random_log(seed: int, entries: int) -> tuple[Driver, Log]:
-    """A replica in memory, and what it was told."""
+    """A replica in memory, and its log."""
     driver, load = Driver(limits=LIMITS), Workload(seed)
     for _ in range(entries):
         driver.wait(load.dice.choice([0, 1, 700]))
@@ -40,13 +40,13 @@ def assert_equal(store: MetaStore, tables: LmdbStore, reference: Driver) -> None
 
 
 def replay(store: MetaStore, log: Log, stop: int) -> None:
-    """Apply what it does not have yet, up to entry `stop`."""
+    """Apply the missing entries up to `stop`."""
     for index in range(store.applied[0] + 1, stop + 1):
         store.apply(index, 1, *log[index - 1])
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_after_any_crash_the_log_brings_the_rest_back(seed: int, tmp_path: Path) -> None:
+async def test_log_restores_the_state_after_any_crash(seed: int, tmp_path: Path) -> None:
     reference, log = random_log(seed, 80)
     dice = random.Random(seed)
     for stop in [*sorted(dice.sample(range(1, 80), 6)), 80]:
@@ -66,7 +66,7 @@ async def test_after_any_crash_the_log_brings_the_rest_back(seed: int, tmp_path:
         tables.close()
 
 
-async def test_a_snapshot_makes_a_replica_and_wakes_its_watchers(tmp_path: Path) -> None:
+async def test_snapshot_creates_a_replica_and_wakes_its_watches(tmp_path: Path) -> None:
     reference, log = random_log(42, 60)
     source, target = LmdbStore(tmp_path / "source"), LmdbStore(tmp_path / "target")
     leader, follower = MetaStore(source, LIMITS), MetaStore(target, LIMITS)
@@ -91,7 +91,7 @@ async def test_a_snapshot_makes_a_replica_and_wakes_its_watchers(tmp_path: Path)
         tables.close()
 
 
-async def test_keys_longer_than_lmdb_takes_are_keys_as_any_other(tmp_path: Path) -> None:
+async def test_keys_longer_than_lmdbs_limit_work_like_others(tmp_path: Path) -> None:
     tables = LmdbStore(tmp_path)
     store = MetaStore(tables)
     reference = Driver()

@@ -1,4 +1,4 @@
-"""The real thing against the naive one: the same random commands, the same answers (M1 to M6)."""
+"""The product against a naive model: the same random commands, the same results (M1 to M6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(action: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal results, or refusals of one kind (that name the same MM)."""
+    """Equal results, or refusals of the same kind (with the same MM)."""
     if isinstance(one, MetastoreError) or isinstance(other, MetastoreError):
         return type(one) is type(other) and getattr(one, "minimal_revision", 0) == getattr(other, "minimal_revision", 0)
     return bool(one == other)
@@ -86,7 +86,7 @@ def step(driver: Driver, model: Model, load: Workload) -> None:
 
 
 def all_events(model: Model) -> list[RevisionEvents]:
-    """What a watch of everything has seen that was there from the start, whatever was compacted meanwhile."""
+    """The events of a watch on all keys since the start, independent of later compaction."""
     return [
         RevisionEvents(revision, tuple(event._replace(prev_kv=None) for event in events))
         for revision, events in enumerate(model.events)
@@ -115,18 +115,18 @@ def run(seed: int, commands: int) -> Driver:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_commands_have_the_answers_of_the_model(seed: int) -> None:
+def test_random_commands_give_the_results_of_the_model(seed: int) -> None:
     run(seed, 120)
 
 
 @given(st.integers(1000, 10**9))
 @settings(max_examples=40, deadline=None, phases=[Phase.generate])  # a smaller seed is no simpler
-def test_other_seeds_too(seed: int) -> None:
+def test_other_seeds_give_the_results_of_the_model(seed: int) -> None:
     run(seed, 40)
 
 
-def test_the_load_meets_every_kind_of_answer() -> None:
-    """A random test that only ever hears refusals would prove little."""
+def test_random_load_produces_every_kind_of_result() -> None:
+    """A random test with refusals only would prove little."""
     kinds: dict[str, int] = {}
     for seed in range(15):
         driver, load = Driver(), Workload(seed)
@@ -150,8 +150,8 @@ def run_seeds(seeds: range, commands: int) -> None:
         run(seed, commands)
 
 
-def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a key that comes back goes on with its old version."""
+def test_model_detects_a_wrong_version_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a recreated key continues with its old version."""
     original = RevisionWriter._write
 
     def wrong(self: RevisionWriter, row: StoredRow, *rest: Any) -> None:
@@ -162,7 +162,7 @@ def test_the_model_sees_a_version_that_is_counted_wrongly(monkeypatch: pytest.Mo
         run_seeds(range(10), 60)
 
 
-def test_a_retried_put_is_the_same_to_both() -> None:
+def test_model_agrees_on_a_retried_put() -> None:
     driver, model = Driver(), Model()
     for sequence in (1, 2, 1, 2, 3):
         model.clock_ms = driver.clock_ms + 1

@@ -1,4 +1,4 @@
-"""What is written and not in the file yet can be read at every moment, also while a flush sorts it (M1)."""
+"""Unflushed writes are readable at every moment, also while a flush sorts them (M1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(layer: Layer, keys: list[bytes]) -> None:
 
 @pytest.mark.parametrize("run_keys", [1, 3, 7, 1000])
 @pytest.mark.parametrize("sorted_before", [0, 5, 40])
-def test_a_layer_is_in_order_between_any_two_slices_of_its_sorting(
+def test_layer_is_in_order_between_any_two_sorting_slices(
     run_keys: int, sorted_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("palisade.metastore.write_overlay.RUN_KEYS", run_keys)
@@ -39,8 +39,10 @@ def test_a_layer_is_in_order_between_any_two_slices_of_its_sorting(
         assert list(layer.keys()) == sorted(keys)
 
 
-async def test_scans_in_every_turn_of_a_flush_see_everything(tmp_path: Path) -> None:
-    """A DELETE of a range that missed rows just then made replicas differ for good: each flushes when it likes."""
+async def test_scans_during_a_flush_see_everything(tmp_path: Path) -> None:
+    """A DELETE of a range that missed rows at that moment made replicas differ permanently, because each flushes at its
+    own times.
+    """
     store = LmdbStore(tmp_path)
     for number in range(100, 200):
         store.put(Table.KEY, b"k%04d" % number, b"v")

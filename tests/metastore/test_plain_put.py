@@ -1,4 +1,4 @@
-"""The short way of a put makes what the long way makes, byte for byte."""
+"""The plain put path produces the same bytes as the general path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoShortWay:
 
 
 def without_blocks(driver: Driver) -> dict[Table, dict[bytes, bytes]]:
-    """How the events are cut into blocks depends on the way."""
+    """The split into blocks depends on the path."""
     return {table: rows for table, rows in driver.contents().items() if table is not Table.REVISION}
 
 
@@ -49,7 +49,7 @@ def events(driver: Driver) -> list[tuple[int, list[tuple[bytes, bytes]], bytes |
     return [(revision, list(rows), store.chain_at(revision)) for revision, rows in found]
 
 
-def test_both_ways_make_the_same_tables_results_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_put_path_gives_the_same_tables_results_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     short, long = Driver(), Driver()
     monkeypatch.setattr(long.store, "_plain_puts", NoShortWay())
     for start in range(0, 400, 7):
@@ -60,7 +60,7 @@ def test_both_ways_make_the_same_tables_results_and_wakes(monkeypatch: pytest.Mo
     assert short.store.digest() == long.store.digest()
 
 
-def test_most_puts_take_the_short_way(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_put_path_is_taken_by_most_puts(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     long_way: list[object] = []
     original = MetaStore._execute
 
@@ -76,11 +76,12 @@ def test_most_puts_take_the_short_way(driver: Driver, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("as_series", [False, True])
-def test_puts_of_keys_that_hang_on_a_lease_are_looked_up_once(
+def test_plain_put_path_looks_up_puts_with_leases_once(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, as_series: bool
 ) -> None:
-    """A run that ended at each of them began again with a look-up of all that follow: 4,096 puts took 2.8 s, in which
-    no replica did anything else (R5: a batch is one turn of the loop)."""
+    """A batch that ended at each of them looked up all later puts again: 4,096 puts took 2.8 s in one turn of the loop
+    (R5).
+    """
     driver.do(LeaseGrant(60, 7))
     keys = [b"%d" % number for number in range(500)]
     driver.batch(*(encode_command(Put(key, b"1", lease=7)) for key in keys))
@@ -102,8 +103,8 @@ def test_puts_of_keys_that_hang_on_a_lease_are_looked_up_once(
 
 
 @pytest.mark.parametrize("client", [None, 7, b"c", ["c"]])
-def test_a_put_whose_request_id_is_none_is_refused_and_stops_nobody(driver: Driver, client: object) -> None:
-    """What comes out of the log is refused by every replica, or it would stop every replica, at each start again."""
+def test_put_with_an_invalid_request_id_is_refused_without_stopping_the_node(driver: Driver, client: object) -> None:
+    """An entry in the log must be refused by every replica; an exception would stop every replica at each start."""
     first = pack((PLAIN_PUT, [client, 1], b"k", b"v"))
     refused = driver.batch(first)[0]
     with pytest.raises(InvalidRequest):
@@ -112,8 +113,8 @@ def test_a_put_whose_request_id_is_none_is_refused_and_stops_nobody(driver: Driv
 
 
 @pytest.mark.parametrize("operation", [True, 1.0])
-def test_what_only_equals_the_number_of_a_put_is_none(driver: Driver, operation: object) -> None:
-    """The short way took it for a put, and its retry, which goes the long way, was told that nothing was done (M3)."""
+def test_operation_number_of_another_type_is_not_a_plain_put(driver: Driver, operation: object) -> None:
+    """The plain put path took it for a put, and its retry on the general path was reported as not executed (M3)."""
     driver.do(Put(b"k"), RequestId("c", 1))
     command = pack((operation, ["c", 2], b"k", b"v"))
     first, again = driver.batch(command), driver.batch(command)
@@ -123,6 +124,6 @@ def test_what_only_equals_the_number_of_a_put_is_none(driver: Driver, operation:
     assert driver.store.revision == 2
 
 
-def test_a_series_of_another_type_is_none() -> None:
+def test_operation_number_of_another_type_is_not_a_series() -> None:
     assert is_series([PUT_SERIES, None, [b"k", b"v"]])
     assert not is_series([float(PUT_SERIES), None, [b"k", b"v"]])

@@ -1,4 +1,4 @@
-"""The guard of `conftest.py` is itself tested: it must see a clock and let the tests around it alone."""
+"""Tests the guard of `conftest.py`: it must detect a clock and ignore the tests around the core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palisade.metastore.requests import Put
 from tests.support.meta_driver import Driver
 
 
-def test_a_clock_read_inside_the_core_is_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_detects_a_clock_read_in_the_core(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "def accept(self, stamp):\n    import time\n    time.time()\n"
     names: dict[str, object] = {"__name__": "palisade.metastore.state"}
     exec(source, names)
@@ -20,5 +20,5 @@ def test_a_clock_read_inside_the_core_is_seen(driver: Driver, monkeypatch: pytes
         driver.do(Put(b"a", b"1"))
 
 
-def test_the_tools_around_the_core_keep_their_clock() -> None:
+def test_guard_allows_clocks_outside_the_core() -> None:
     assert time.time() > 0

@@ -1,4 +1,4 @@
-"""A series of puts is its puts: same events, digests and results, whatever is special about one of them (M3)."""
+"""A series behaves like its puts: same events, digests and results, with any special case among them (M3)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assert_same(one: Driver, other: Driver) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_series_makes_what_its_puts_make(seed: int) -> None:
+def test_series_gives_the_results_of_its_puts(seed: int) -> None:
     dice = random.Random(seed)
     one, other = Driver(limits=SMALL), Driver(limits=SMALL)
     sequence = 1
@@ -69,7 +69,7 @@ def test_a_series_makes_what_its_puts_make(seed: int) -> None:
     assert_same(one, other)
 
 
-def test_a_retry_of_a_series_gets_the_first_results_and_writes_nothing(driver: Driver) -> None:
+def test_retried_series_gets_the_first_results_and_writes_nothing(driver: Driver) -> None:
     command = encode_series(("c", 1), [b"a", b"1", b"b", b"2", b"a", b"3"])
     first = driver.batch(command)
     again = driver.batch(command)
@@ -78,15 +78,15 @@ def test_a_retry_of_a_series_gets_the_first_results_and_writes_nothing(driver: D
     assert driver.store.revision == 4
 
 
-def test_a_retry_of_a_part_of_a_series_does_the_rest(driver: Driver) -> None:
-    """A client that reconnects cuts what is still open anew."""
+def test_partly_retried_series_executes_the_rest(driver: Driver) -> None:
+    """A reconnecting client splits its open puts into series anew."""
     driver.batch(encode_series(("c", 1), [b"a", b"1", b"b", b"2"]))
     wire = driver.batch(encode_series(("c", 2), [b"b", b"2", b"c", b"3"]))[0]
     assert [each[1] for each in results_in(wire) or ()] == [3, 4]
     assert driver.get(b"b").version == 1
 
 
-def test_most_series_take_the_short_way(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_series_take_the_plain_put_path(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.do(Put(b"a"), RequestId("c", 1))
     done: list[int] = []
     original = PlainPutBatch.series
@@ -96,7 +96,7 @@ def test_most_series_take_the_short_way(driver: Driver, monkeypatch: pytest.Monk
     assert done == [100, 100, 100]
 
 
-def test_of_several_series_in_one_entry_each_has_its_results(driver: Driver) -> None:
+def test_several_series_in_one_entry_get_their_own_results(driver: Driver) -> None:
     wires = driver.batch(
         encode_series(None, [b"a", b"1", b"b", b"1"]),
         encode_command(DeleteRange(b"a")),
@@ -119,20 +119,20 @@ def test_of_several_series_in_one_entry_each_has_its_results(driver: Driver) -> 
         [PUT_SERIES, None, [b"a", b"b"] * (SERIES_PUTS_MAX + 1)],
     ],
 )
-def test_what_is_no_series_is_refused_and_changes_nothing(driver: Driver, fields: list[Any]) -> None:
+def test_malformed_series_is_refused_and_changes_nothing(driver: Driver, fields: list[Any]) -> None:
     assert not is_series(fields)
     with pytest.raises(InvalidRequest):
         decode_result(driver.batch(pack(fields))[0])
     assert driver.store.revision == 1
 
 
-def test_a_wrong_type_in_the_middle_is_refused_and_the_others_are_put(driver: Driver) -> None:
+def test_wrong_type_within_a_series_refuses_only_that_put(driver: Driver) -> None:
     wire = driver.batch(pack([PUT_SERIES, None, [b"a", b"1", b"b", 5, b"c", b"3"]]))[0]
     assert [each[0] for each in results_in(wire) or ()] == [1, 0, 1]
     assert (driver.value(b"a"), driver.value(b"b"), driver.value(b"c")) == (b"1", None, b"3")
 
 
-def test_limits_are_those_of_single_puts() -> None:
+def test_series_has_the_limits_of_single_puts() -> None:
     assert keeps_limits(fields_of("c", 1, [b"k" * 8, b"v" * 50]), SMALL)
     for client, contents in [
         ("c", [b"k" * 9, b""]),
@@ -147,11 +147,11 @@ def test_limits_are_those_of_single_puts() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 1, 1]), st.integers(2, 6)), min_size=1, max_size=8))
 @settings(deadline=None)
-def test_results_come_back_as_they_were(wires: list[tuple[int, int]]) -> None:
+def test_series_results_round_trip(wires: list[tuple[int, int]]) -> None:
     assert results_in(result_of(wires)) == wires
 
 
-def test_planted_sequences_that_do_not_count_on_are_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_sequences_that_do_not_increase(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every put of a series is remembered under the first sequence."""
     from palisade.metastore.request_results import RequestResults
 

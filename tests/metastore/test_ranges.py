@@ -30,42 +30,42 @@ def keys(result: RangeResult) -> bytes:
     return b"".join(kv.key for kv in result.kvs)
 
 
-def test_a_range_is_half_open_and_in_order(five: Driver) -> None:
+def test_range_is_half_open_and_ordered(five: Driver) -> None:
     assert keys(five.store.range(Range(b"b", b"d"))) == b"bc"
 
 
-def test_a_zero_byte_ends_nowhere(five: Driver) -> None:
+def test_range_end_zero_byte_means_no_upper_bound(five: Driver) -> None:
     assert keys(five.store.range(Range(b"c", b"\0"))) == b"cde"
 
 
-def test_an_end_before_the_start_is_an_empty_range(five: Driver) -> None:
+def test_range_with_its_end_before_the_start_is_empty(five: Driver) -> None:
     assert five.store.range(Range(b"d", b"b")) == RangeResult(7, (), False, 0)
 
 
-def test_a_prefix_is_a_range(driver: Driver) -> None:
+def test_prefix_is_a_range(driver: Driver) -> None:
     for key in (b"p", b"p/1", b"p/2", b"p0"):
         driver.do(Put(key))
     assert driver.store.range(Range(b"p/", prefix_end(b"p/"))).count == 2
 
 
-def test_the_limit_cuts_and_says_more_and_the_count_is_of_all(five: Driver) -> None:
+def test_limit_sets_more_and_count_covers_the_whole_range(five: Driver) -> None:
     result = read(five, limit=2)
     assert (keys(result), result.more, result.count) == (b"ab", True, 5)
     exact = read(five, limit=5)
     assert (keys(exact), exact.more) == (b"abcde", False)
 
 
-def test_a_limited_read_may_leave_the_count_at_its_limit(five: Driver) -> None:
+def test_limited_read_without_exact_count_may_stop_counting(five: Driver) -> None:
     result = read(five, limit=2, exact_count=False)
     assert (keys(result), result.more, result.count) == (b"ab", True, 3)
 
 
-def test_count_only_has_no_keys_and_no_more(five: Driver) -> None:
+def test_count_only_returns_no_keys_and_no_more(five: Driver) -> None:
     assert read(five, count_only=True, limit=1) == RangeResult(7, (), False, 5)
     assert five.store.range(Range(b"a", count_only=True)).count == 1
 
 
-def test_keys_only_leaves_the_values_out(five: Driver) -> None:
+def test_keys_only_omits_values(five: Driver) -> None:
     result = read(five, keys_only=True)
     assert {kv.value for kv in result.kvs} == {b""}
     assert result.kvs[0].mod_revision == 7
@@ -81,21 +81,21 @@ def test_keys_only_leaves_the_values_out(five: Driver) -> None:
         (SortTarget.VALUE, b"aedcb"),
     ],
 )
-def test_each_sort_target(five: Driver, target: SortTarget, ascending: bytes) -> None:
+def test_sort_by_each_target(five: Driver, target: SortTarget, ascending: bytes) -> None:
     assert keys(read(five, sort_order=SortOrder.ASCEND, sort_target=target)) == ascending
 
 
-def test_descending_keeps_ties_in_the_order_of_the_keys(five: Driver) -> None:
+def test_descending_sort_keeps_key_order_of_ties(five: Driver) -> None:
     result = read(five, sort_order=SortOrder.DESCEND, sort_target=SortTarget.VERSION)
     assert keys(result) == b"abcde"
 
 
-def test_sorting_comes_before_the_limit(five: Driver) -> None:
+def test_sort_precedes_limit(five: Driver) -> None:
     result = read(five, sort_order=SortOrder.DESCEND, limit=2)
     assert (keys(result), result.more) == (b"ed", True)
 
 
-def test_a_target_without_an_order_sorts_what_the_limit_collected(five: Driver) -> None:
+def test_sort_target_without_order_sorts_after_the_limit(five: Driver) -> None:
     """etcd fetches limit + 1 keys before it falls back to ascending."""
     assert keys(read(five, sort_target=SortTarget.VALUE, limit=2)) == b"ac"
 
@@ -110,22 +110,22 @@ def test_a_target_without_an_order_sorts_what_the_limit_collected(five: Driver) 
         ({"min_mod_revision": 4, "max_mod_revision": 5}, b"cd"),
     ],
 )
-def test_filters_choose_but_do_not_change_the_count(five: Driver, options: dict[str, int], left: bytes) -> None:
+def test_filters_do_not_change_the_count(five: Driver, options: dict[str, int], left: bytes) -> None:
     result = read(five, **options)
     assert (keys(result), result.count) == (left, 5)
 
 
-def test_a_filter_comes_before_the_limit(five: Driver) -> None:
+def test_filter_precedes_limit(five: Driver) -> None:
     result = read(five, min_mod_revision=5, limit=1)
     assert (keys(result), result.more, result.count) == (b"a", True, 5)
 
 
-def test_a_filter_applies_to_a_single_key(five: Driver) -> None:
+def test_filter_applies_to_a_single_key(five: Driver) -> None:
     result = five.store.range(Range(b"b", min_mod_revision=5))
     assert (result.kvs, result.count) == ((), 1)
 
 
-def test_the_past_is_read_with_the_same_options(five: Driver) -> None:
+def test_past_revision_is_read_with_the_same_options(five: Driver) -> None:
     five.do(DeleteRange(b"b", b"d"))
     assert keys(read(five)) == b"ade"
     assert keys(read(five, revision=4, sort_order=SortOrder.DESCEND)) == b"cba"

@@ -1,4 +1,4 @@
-"""Where a disk has no room for the mark of a received snapshot, that is told as all else that a store can't write."""
+"""A full disk at the mark of a received snapshot is reported like every failed write of a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from palisade.metastore.store_directory import StoreDirectory
 from palisade.metastore.store_errors import StoreFailed
 
 
-def test_a_mark_that_can_not_be_made_is_a_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_complete_mark_is_a_store_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = StoreDirectory(tmp_path / "store")
     directory.incoming.mkdir()
 

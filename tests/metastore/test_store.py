@@ -1,4 +1,4 @@
-"""The store on disk: what a flush promises, what a crash leaves, who may use the directory."""
+"""The store on disk: guarantees of a flush, the state after a crash, the lock of the directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def files_no_larger_than(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_applied_and_durable_are_those_of_the_same_record(tmp_path: Path) -> None:
+async def test_applied_and_durable_come_from_the_same_record(tmp_path: Path) -> None:
     """Scenarios, Meta storage: consistent index and data move together (etcd #13766)."""
     store = LmdbStore(tmp_path)
     assert store.applied == store.durable == (0, 0)
@@ -70,7 +70,7 @@ async def test_applied_and_durable_are_those_of_the_same_record(tmp_path: Path) 
     store.close()
 
 
-async def test_a_flush_holds_what_was_written_before_it_began_and_no_more(tmp_path: Path) -> None:
+async def test_flush_contains_exactly_the_writes_before_it_began(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     for number in range(1, 101):
         step(store, number)
@@ -89,7 +89,7 @@ async def test_a_flush_holds_what_was_written_before_it_began_and_no_more(tmp_pa
     store.close()
 
 
-async def test_a_flush_goes_on_when_its_caller_gives_up(tmp_path: Path) -> None:
+async def test_flush_continues_when_its_caller_is_cancelled(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     step(store, 1)
     flush = asyncio.ensure_future(store.flush())
@@ -102,7 +102,7 @@ async def test_a_flush_goes_on_when_its_caller_gives_up(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_flushes_at_the_same_time(tmp_path: Path) -> None:
+async def test_concurrent_flushes_are_serialized(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
 
     async def write(number: int) -> None:
@@ -115,7 +115,7 @@ async def test_flushes_at_the_same_time(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_power_lost_at_any_moment_of_a_flush_leaves_the_state_of_before(tmp_path: Path) -> None:
+async def test_power_failure_during_a_flush_leaves_the_previous_state(tmp_path: Path) -> None:
     rng = random.Random(1)
     data = tmp_path / "store" / "current" / "data.mdb"
     store = LmdbStore(tmp_path / "store")
@@ -137,8 +137,8 @@ async def test_power_lost_at_any_moment_of_a_flush_leaves_the_state_of_before(tm
         store.close()
 
 
-def test_kill_9_at_any_moment_leaves_the_state_of_a_step(tmp_path: Path) -> None:
-    """M9. No step is there in part, none that was flushed is missing."""
+def test_kill_9_at_any_moment_leaves_the_state_after_a_step(tmp_path: Path) -> None:
+    """M9. No step is partly there, no flushed step is missing."""
     rng = random.Random(2)
     for seed in range(10):
         process = subprocess.Popen(
@@ -157,7 +157,7 @@ def test_kill_9_at_any_moment_leaves_the_state_of_a_step(tmp_path: Path) -> None
         store.close()
 
 
-async def test_a_full_disk_stops_the_store_and_loses_nothing(tmp_path: Path) -> None:
+async def test_full_disk_stops_the_store_and_loses_nothing(tmp_path: Path) -> None:
     """Scenarios, everywhere: disk full. The log still has what the flush could not write."""
     store = LmdbStore(tmp_path)
     step(store, 1)
@@ -170,7 +170,7 @@ async def test_a_full_disk_stops_the_store_and_loses_nothing(tmp_path: Path) -> 
     assert store.applied == (2, 1)
     assert store.durable == (1, 1)
     assert store.get(Table.REVISION, b"large") == bytes(1 << 20)
-    with pytest.raises(StoreFailed, match="has failed before: restart the node"):
+    with pytest.raises(StoreFailed, match="has failed: restart the node"):
         await store.flush()
     with pytest.raises(StoreFailed):
         await store.run(lambda: 1e9)
@@ -180,7 +180,7 @@ async def test_a_full_disk_stops_the_store_and_loses_nothing(tmp_path: Path) -> 
     store.close()
 
 
-async def test_run_flushes_what_is_due(tmp_path: Path) -> None:
+async def test_run_flushes_when_due(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path, policy=FlushPolicy(age_s=10.0))
     times = iter((0.0, 5.0, 9.0, 11.0))
     running = asyncio.ensure_future(store.run(lambda: next(times, 11.0)))
@@ -195,11 +195,11 @@ async def test_run_flushes_what_is_due(tmp_path: Path) -> None:
     ("entries", "size_bytes", "age_s", "due"),
     [(0, 0, 1e9, False), (1, 1, 1.9, False), (1, 1, 2.0, True), (65_536, 1, 0.0, True), (1, 1 << 24, 0.0, True)],
 )
-def test_a_flush_is_due_by_number_size_or_age(entries: int, size_bytes: int, age_s: float, due: bool) -> None:
+def test_flush_is_due_by_number_size_or_age(entries: int, size_bytes: int, age_s: float, due: bool) -> None:
     assert FlushPolicy().is_due(entries, size_bytes, age_s) is due
 
 
-async def test_the_age_counts_from_the_first_write_that_waits(tmp_path: Path) -> None:
+async def test_flush_age_counts_from_the_first_unflushed_write(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path, policy=FlushPolicy(age_s=10.0))
     assert not store.needs_flush(0.0)
     assert not store.needs_flush(100.0)
@@ -212,7 +212,7 @@ async def test_the_age_counts_from_the_first_write_that_waits(tmp_path: Path) ->
     store.close()
 
 
-async def test_the_map_grows_under_a_flush(tmp_path: Path) -> None:
+async def test_map_grows_during_a_flush(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path, map_bytes=1 << 20)
     for number in range(20):
         store.put(Table.REVISION, b"%d" % number, random.Random(number).randbytes(500_000))
@@ -224,7 +224,7 @@ async def test_the_map_grows_under_a_flush(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_a_second_process_is_refused(tmp_path: Path) -> None:
+async def test_second_process_is_refused(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     script = "import sys; from palisade.metastore.lmdb_store import LmdbStore; LmdbStore(sys.argv[1])"
     second = await asyncio.create_subprocess_exec(
@@ -238,14 +238,14 @@ async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     LmdbStore(tmp_path).close()
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreFailed, match=r"can't be used: Not a directory\. Make it writable"):
         LmdbStore(tmp_path / "file" / "store")
 
 
 @pytest.mark.parametrize("content", [b"x", b"garbage" * 10_000, bytes(8192)])
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "current").mkdir()
     (tmp_path / "current" / "data.mdb").write_bytes(content)
     with pytest.raises(StoreCorrupt, match="remove its data directory"):
@@ -253,7 +253,7 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> N
     assert (tmp_path / "current" / "data.mdb").read_bytes() == content
 
 
-def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
+def test_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
     with lmdb.open(str(tmp_path / "current"), max_dbs=1) as env, env.begin(write=True) as txn:
         txn.put(b"somebody", b"else's")
@@ -262,7 +262,7 @@ def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "age"), [(1, "older"), (3, "newer")])
-def test_another_format_is_refused(tmp_path: Path, version: int, age: str) -> None:
+def test_other_format_is_refused(tmp_path: Path, version: int, age: str) -> None:
     LmdbStore(tmp_path).close()
     with lmdb.open(str(tmp_path / "current"), max_dbs=20) as env, env.begin(write=True) as txn:
         value = CHECKSUMS.seal(Table.META, b"format", msgpack.packb(["palisade-store", version, "name"]))
@@ -272,7 +272,7 @@ def test_another_format_is_refused(tmp_path: Path, version: int, age: str) -> No
 
 
 @pytest.mark.parametrize("complete", [False, True])
-async def test_a_swap_that_was_interrupted_is_finished_or_undone(tmp_path: Path, complete: bool) -> None:
+async def test_interrupted_swap_is_finished_or_undone(tmp_path: Path, complete: bool) -> None:
     """Scenarios, Raft group: crash between the snapshot and the rest. One whole store at every moment."""
     for name, number in (("old", 1), ("new", 2)):
         store = LmdbStore(tmp_path / name)
@@ -291,7 +291,7 @@ async def test_a_swap_that_was_interrupted_is_finished_or_undone(tmp_path: Path,
     store.close()
 
 
-async def test_work_in_the_thread_is_found_done_without_a_call_back() -> None:
+async def test_disk_thread_completion_is_detected_without_a_callback() -> None:
     thread = DiskThread("test")
     assert await thread.run(lambda: 42) == 42
     with pytest.raises(ZeroDivisionError):
@@ -299,7 +299,7 @@ async def test_work_in_the_thread_is_found_done_without_a_call_back() -> None:
     thread.close()
 
 
-def test_reading_in_full_takes_no_memory_of_its_own(tmp_path: Path) -> None:
+def test_full_read_needs_no_private_memory(tmp_path: Path) -> None:
     """Issue 2: private memory stays small whatever the size of the mapped store."""
     script = """
 import sys

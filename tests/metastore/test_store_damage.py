@@ -41,7 +41,7 @@ def everything(store: LmdbStore) -> list[Any]:
 
 
 def answers(store: LmdbStore, expected: list[Any]) -> bool:
-    """Whether look-ups and scans answer as before the damage."""
+    """Whether look-ups and scans return the same as before the damage."""
     looked_up = all(store.get(table, key) == value for table in Table for key, value in expected[table])
     return looked_up and everything(store) == expected
 
@@ -70,8 +70,8 @@ def outcome_in_child(directory: Path, expected: list[Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """In a child each: whatever is wrong with a file, it must not take the process down either."""
+async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
+    """Each in a child process: a damaged file must not crash the process either."""
     rng = random.Random(4)
     sound = await written(tmp_path)
     store = LmdbStore(tmp_path)
@@ -85,8 +85,8 @@ async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
     assert outcomes.count(2) > 50
 
 
-async def test_a_flipped_bit_in_a_separator_is_found(tmp_path: Path) -> None:
-    """A branch's key has no checksum, and a wrong one hides keys from look-ups while scans still see them."""
+async def test_flipped_bit_in_a_separator_is_detected(tmp_path: Path) -> None:
+    """A branch's key has no checksum, and a wrong one hides keys from look-ups while scans still find them."""
     sound = await written(tmp_path)
     refused = 0
     for place in separators(sound):
@@ -110,7 +110,7 @@ def separators(content: bytes) -> Iterator[int]:
             yield place
 
 
-async def test_the_damaged_key_is_named_and_the_remedy_with_it(tmp_path: Path) -> None:
+async def test_damage_error_names_the_key_and_the_remedy(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     store.put(Table.LEASE, b"the key", b"the value of it")
     await store.flush()
@@ -123,7 +123,7 @@ async def test_the_damaged_key_is_named_and_the_remedy_with_it(tmp_path: Path) -
         LmdbStore(tmp_path)
 
 
-async def test_damage_that_comes_while_the_store_is_open_is_not_served(tmp_path: Path) -> None:
+async def test_damage_while_the_store_is_open_is_not_served(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
     store.put(Table.LEASE, b"the key", b"the value of it")
     await store.flush()
@@ -139,10 +139,11 @@ async def test_damage_that_comes_while_the_store_is_open_is_not_served(tmp_path:
     store.close()
 
 
-async def test_an_older_meta_page_does_not_come_back(tmp_path: Path) -> None:
-    """A flipped bit in the number that tells the newer meta page: the file would be as it was one flush ago.
+async def test_older_meta_page_does_not_become_current(tmp_path: Path) -> None:
+    """A flipped bit in the number that selects the newer meta page: the file would have the state of the previous
+    flush.
 
-    But for the second bit, where the wrong number may be one that could stand there: then the log has the rest.
+    Except for the second bit, where the wrong number may be a possible one: then the log has the rest.
     """
     sound = await written(tmp_path)
     numbers = [int.from_bytes(sound[page * 4096 + 144 : page * 4096 + 152], "little") for page in (0, 1)]
@@ -155,7 +156,7 @@ async def test_an_older_meta_page_does_not_come_back(tmp_path: Path) -> None:
             LmdbStore(tmp_path)
 
 
-async def test_a_large_file_is_verified_while_it_is_read_and_before_it_is_written(tmp_path: Path) -> None:
+async def test_large_file_is_verified_during_reads_and_before_writes(tmp_path: Path) -> None:
     await written(tmp_path)
     store = LmdbStore(tmp_path, verified_at_once_bytes=0)
     assert (tmp_path / "UNVERIFIED").exists()
@@ -181,14 +182,14 @@ async def test_damage_in_a_large_file_stops_the_node(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path, verified_at_once_bytes=0)
     with pytest.raises(StoreCorrupt, match="b'large' in table REVISION"):
         await store.run(lambda: 0.0)
-    with pytest.raises(StoreFailed, match="has failed before"):
+    with pytest.raises(StoreFailed, match="has failed"):
         await store.flush()
     store.close()
     assert data.read_bytes() == sound.replace(b"large large", b"large lArge")
 
 
-async def test_a_crash_before_a_large_file_was_verified_has_it_verified_first(tmp_path: Path) -> None:
-    """So a damage that takes the process down is named at the second start, whatever the size of the file."""
+async def test_large_file_is_verified_first_after_a_crash_before_its_verification(tmp_path: Path) -> None:
+    """So damage that crashes the process is reported at the second start, for any size of the file."""
     sound = await written(tmp_path)
     data = tmp_path / "current" / "data.mdb"
     data.write_bytes(sound.replace(b"large large", b"large lArge"))

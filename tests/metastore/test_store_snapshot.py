@@ -1,4 +1,4 @@
-"""Snapshots of the store on disk, beyond the contract: restarts, bounds, and what the file does meanwhile."""
+"""Snapshots of the store on disk, beyond the contract: restarts, bounds, and changes of the file meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pieces(reader: Any) -> list[bytes]:
     return found
 
 
-async def test_a_transfer_goes_on_after_a_restart_of_the_receiver(tmp_path: Path) -> None:
+async def test_transfer_continues_after_a_restart_of_the_receiver(tmp_path: Path) -> None:
     source = await large(tmp_path / "source")
     reader = await source.open_snapshot()
     sent = pieces(reader)
@@ -61,9 +61,7 @@ async def test_a_transfer_goes_on_after_a_restart_of_the_receiver(tmp_path: Path
     target.close()
 
 
-async def test_a_whole_transfer_that_was_not_installed_is_installed_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_complete_transfer_is_installed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash after the last piece, at the moment of the swap: nothing is sent twice."""
     source = await large(tmp_path / "source", rows=10)
     reader = await source.open_snapshot()
@@ -92,7 +90,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-async def test_a_piece_of_a_resumed_transfer_that_got_damaged_on_disk_is_not_installed(tmp_path: Path) -> None:
+async def test_damaged_piece_of_a_resumed_transfer_is_not_installed(tmp_path: Path) -> None:
     source = await large(tmp_path / "source")
     reader = await source.open_snapshot()
     sent = pieces(reader)
@@ -118,8 +116,8 @@ async def test_a_piece_of_a_resumed_transfer_that_got_damaged_on_disk_is_not_ins
     target.close()
 
 
-async def test_a_snapshot_is_given_up_when_the_file_grows_too_far(tmp_path: Path) -> None:
-    """Its read transaction keeps LMDB from using freed pages again: bounded."""
+async def test_snapshot_is_abandoned_when_the_file_grows_too_far(tmp_path: Path) -> None:
+    """Its read transaction keeps LMDB from reusing freed pages: bounded."""
     source = await large(tmp_path / "source", rows=2000)
     reader = open_source(source.file, source.durable, growth_bytes_min=1 << 20)
     assert reader.chunk(0) is not None
@@ -138,7 +136,7 @@ async def test_a_snapshot_is_given_up_when_the_file_grows_too_far(tmp_path: Path
     source.close()
 
 
-async def test_a_snapshot_ends_when_the_map_grows(tmp_path: Path) -> None:
+async def test_snapshot_ends_when_the_map_grows(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=100, map_bytes=1 << 20)
     reader = await source.open_snapshot()
     source.put(Table.LEASE, b"large", bytes(4 << 20))
@@ -150,7 +148,7 @@ async def test_a_snapshot_ends_when_the_map_grows(tmp_path: Path) -> None:
     source.close()
 
 
-async def test_a_snapshot_that_is_larger_than_the_first_map_arrives(tmp_path: Path) -> None:
+async def test_snapshot_larger_than_the_first_map_is_received(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=200)
     source.put(Table.LEASE, b"large", bytes(3 << 20))
     reader = await source.open_snapshot()
@@ -165,13 +163,13 @@ async def test_a_snapshot_that_is_larger_than_the_first_map_arrives(tmp_path: Pa
     target.close()
 
 
-async def test_a_failed_transfer_leaves_no_file_behind(tmp_path: Path) -> None:
+async def test_failed_transfer_leaves_no_file(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=10)
     reader = await source.open_snapshot()
     target = LmdbStore(tmp_path / "target")
     writer = target.receive_snapshot(reader.meta)
     writer.write(0, reader.chunk(0))  # type: ignore[arg-type]
-    with pytest.raises(SnapshotInvalid, match="not whole"):
+    with pytest.raises(SnapshotInvalid, match="is not complete"):
         await writer.finish()
     assert not (tmp_path / "target" / "incoming").exists()
     with pytest.raises(StoreFailed, match="no longer being received"):
@@ -183,7 +181,7 @@ async def test_a_failed_transfer_leaves_no_file_behind(tmp_path: Path) -> None:
     target.close()
 
 
-async def test_two_snapshots_of_the_same_state_are_the_same_stream(tmp_path: Path) -> None:
+async def test_snapshots_of_the_same_state_are_the_same_stream(tmp_path: Path) -> None:
     source = await large(tmp_path / "source", rows=100)
     first, second = await source.open_snapshot(), await source.open_snapshot()
     assert first.meta == second.meta

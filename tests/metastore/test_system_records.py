@@ -32,7 +32,7 @@ def write(*records: tuple[str, bytes], expected: tuple[tuple[str, int], ...] = (
     return SystemWrite(expected, records)
 
 
-def test_a_record_is_read_as_it_was_written_with_the_index_as_its_version() -> None:
+def test_system_record_round_trips_with_the_entry_index_as_version() -> None:
     world = World()
     world.apply(write(("node/n1", b"a"), ("node/n2", b"b"), ("cluster", b"c")))
     assert world.store.system.get("node/n1") == ("node/n1", 1, b"a")
@@ -41,7 +41,7 @@ def test_a_record_is_read_as_it_was_written_with_the_index_as_its_version() -> N
     assert world.store.system.version == 1
 
 
-def test_a_write_on_an_old_version_is_refused_as_a_whole() -> None:
+def test_write_expecting_an_old_version_is_refused_as_a_whole() -> None:
     world = World()
     world.apply(write(("a", b"1"), expected=(("a", 0),)))
     with pytest.raises(SystemConflict, match="record a has version 1, not 0"):
@@ -52,7 +52,7 @@ def test_a_write_on_an_old_version_is_refused_as_a_whole() -> None:
     assert world.store.system.get("a").value == b"2"
 
 
-def test_users_see_nothing_of_it_whatever_range_they_ask_for() -> None:
+def test_system_records_are_in_no_range_of_users() -> None:
     world = World()
     world.apply(Put(b"k", b"v"))
     before = (world.store.revision, world.store.key_count, world.store.size_bytes, world.store.digest())
@@ -66,7 +66,7 @@ def test_users_see_nothing_of_it_whatever_range_they_ask_for() -> None:
     assert world.store.system.get("node/n1").value == b"a"
 
 
-def test_it_survives_a_restart_and_a_snapshot() -> None:
+def test_system_records_survive_restart_and_snapshot() -> None:
     world = World()
     world.apply(write(("node/n1", b"a")))
     again = MetaStore(opened_again(world.tables))
@@ -88,18 +88,18 @@ def test_it_survives_a_restart_and_a_snapshot() -> None:
         write(*((str(number), b"") for number in range(65))),
     ],
 )
-def test_what_is_too_large_is_refused(request_: SystemWrite) -> None:
+def test_too_large_system_record_is_refused(request_: SystemWrite) -> None:
     with pytest.raises(InvalidRequest):
         World().apply(request_)
 
 
-def test_a_record_that_is_damaged_is_never_served() -> None:
+def test_damaged_system_record_is_never_served() -> None:
     world = World()
     world.tables.put(Table.META, b"system/node/n1", b"\xc1")
-    with pytest.raises(StoreCorrupt, match="is none"):
+    with pytest.raises(StoreCorrupt, match="is malformed"):
         MetaStore(opened_again(world.tables))
 
 
-def test_it_travels_as_every_command_does() -> None:
+def test_system_write_is_encoded_like_every_command() -> None:
     request = write(("a", b"1"), expected=(("a", 0), ("b", 7)))
     assert decode_command(encode_command(request)) == (request, None)

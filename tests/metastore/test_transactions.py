@@ -30,14 +30,14 @@ def outcome(driver: Driver, *compare: Compare) -> bool:
     return succeeded
 
 
-def test_all_writes_of_a_transaction_share_one_revision(driver: Driver) -> None:
+def test_writes_of_a_transaction_share_one_revision(driver: Driver) -> None:
     driver.do(Put(b"old"))
     result = driver.do(Txn(success=(Put(b"a"), Put(b"b"), DeleteRange(b"old"))))
     assert result == TxnResult(3, True, (PutResult(3), PutResult(3), DeleteRangeResult(3, 1)))
     assert {driver.get(b"a").mod_revision, driver.get(b"b").mod_revision} == {3}
 
 
-def test_a_failed_compare_takes_the_other_branch(driver: Driver) -> None:
+def test_failed_compare_takes_the_other_branch(driver: Driver) -> None:
     compare = Compare(b"a", VERSION, GREATER, 0)
     result = driver.do(Txn((compare,), (Put(b"then"),), (Put(b"else"),)))
     assert not result.succeeded
@@ -64,14 +64,14 @@ def test_a_failed_compare_takes_the_other_branch(driver: Driver) -> None:
         (Compare(b"none", VALUE, NOT_EQUAL, b"x"), False),
     ],
 )
-def test_each_compare_as_etcd_decides_it(driver: Driver, compare: Compare, expected: bool) -> None:
+def test_each_compare_decides_as_in_etcd(driver: Driver, compare: Compare, expected: bool) -> None:
     driver.do(LeaseGrant(60, 77))
     driver.do(Put(b"a", b"1"))
     driver.do(Put(b"a", b"2", lease=77))
     assert outcome(driver, compare) is expected
 
 
-def test_a_compare_of_a_range_holds_for_every_key_of_it(driver: Driver) -> None:
+def test_range_compare_must_hold_for_every_key(driver: Driver) -> None:
     driver.all(Put(b"p1", b"x"), Put(b"p2", b"x"), Put(b"p3", b"y"))
     assert outcome(driver, Compare(b"p1", VALUE, EQUAL, b"x", b"p3"))
     assert not outcome(driver, Compare(b"p1", VALUE, EQUAL, b"x", b"p4"))
@@ -79,7 +79,7 @@ def test_a_compare_of_a_range_holds_for_every_key_of_it(driver: Driver) -> None:
     assert not outcome(driver, Compare(b"q", VALUE, EQUAL, b"x", b"r"))
 
 
-def test_a_range_sees_the_writes_before_it_and_not_those_behind_it(driver: Driver) -> None:
+def test_range_in_a_transaction_sees_only_earlier_writes_of_it(driver: Driver) -> None:
     driver.do(Put(b"a", b"old"))
     read = Range(b"a", b"c")
     result = driver.do(Txn(success=(read, Put(b"a", b"new"), read)))
@@ -89,13 +89,13 @@ def test_a_range_sees_the_writes_before_it_and_not_those_behind_it(driver: Drive
     assert (first.revision, second.revision) == (2, 3)
 
 
-def test_a_range_in_a_transaction_can_read_the_past(driver: Driver) -> None:
+def test_range_in_a_transaction_can_read_the_past(driver: Driver) -> None:
     driver.do(Put(b"a", b"1"))
     result = driver.do(Txn(success=(Put(b"a", b"2"), Range(b"a", revision=2))))
     assert result.results[1].kvs[0].value == b"1"
 
 
-def test_nested_transactions_choose_their_path_before_anything_is_written(driver: Driver) -> None:
+def test_nested_transactions_choose_their_path_before_any_write(driver: Driver) -> None:
     nested = Txn((Compare(b"a", VERSION, EQUAL, 0),), (Put(b"was-missing"),), (Put(b"was-there"),))
     result = driver.do(Txn(success=(Put(b"a"), nested)))
     assert result.results[1].succeeded
@@ -115,7 +115,7 @@ def test_nested_transactions_choose_their_path_before_anything_is_written(driver
         (Txn(success=(Put(b"a"),)), Txn(success=(DeleteRange(b"a"),))),
     ],
 )
-def test_a_key_that_would_be_written_twice_is_refused_and_named(driver: Driver, operations: tuple[Any, ...]) -> None:
+def test_duplicate_key_is_refused_and_named(driver: Driver, operations: tuple[Any, ...]) -> None:
     before = driver.contents()
     with pytest.raises(DuplicateKey, match="duplicate key b'"):
         driver.do(Txn(success=operations))
@@ -136,18 +136,18 @@ def test_branches_exclude_each_other_and_deletes_may_overlap(driver: Driver, txn
     driver.do(txn)
 
 
-def test_a_delete_finds_nothing_where_an_earlier_one_was(driver: Driver) -> None:
+def test_delete_after_a_delete_in_the_same_transaction_finds_nothing(driver: Driver) -> None:
     driver.all(Put(b"a"), Put(b"b"))
     result = driver.do(Txn(success=(DeleteRange(b"a", b"c"), DeleteRange(b"b"))))
     assert [part.deleted for part in result.results] == [2, 0]
 
 
-def test_a_transaction_that_writes_nothing_has_no_revision(driver: Driver) -> None:
+def test_transaction_without_writes_has_no_revision(driver: Driver) -> None:
     driver.do(Put(b"a"))
     assert driver.do(Txn(success=(Range(b"a"), DeleteRange(b"none")))).revision == 2
 
 
-def test_reads_of_compacted_and_future_revisions_are_refused_before_anything_is_written(driver: Driver) -> None:
+def test_reads_of_compacted_and_future_revisions_are_refused_before_any_write(driver: Driver) -> None:
     """etcd #18667: such a read in a transaction must not take the server down, nor leave half of it."""
     driver.all(Put(b"a"), Put(b"a"), Put(b"a"))
     driver.do(Compact(3))
@@ -160,7 +160,7 @@ def test_reads_of_compacted_and_future_revisions_are_refused_before_anything_is_
     assert driver.contents() == before
 
 
-def test_a_refusal_deep_inside_leaves_no_trace(driver: Driver) -> None:
+def test_refusal_in_a_nested_transaction_changes_nothing(driver: Driver) -> None:
     driver.do(Put(b"a", b"1"))
     before = driver.contents()
     with pytest.raises(LeaseNotFound, match="lease 9 does not exist"):
@@ -170,11 +170,11 @@ def test_a_refusal_deep_inside_leaves_no_trace(driver: Driver) -> None:
     assert driver.contents() == before
 
 
-def test_only_the_path_that_is_taken_can_refuse(driver: Driver) -> None:
+def test_only_the_chosen_path_can_be_refused(driver: Driver) -> None:
     assert driver.do(Txn(success=(Put(b"a"),), failure=(Put(b"b", lease=9),))).succeeded
 
 
-def test_ignoring_the_value_keeps_it_and_still_counts(driver: Driver) -> None:
+def test_ignore_value_keeps_the_value_and_increments_the_version(driver: Driver) -> None:
     driver.do(LeaseGrant(60, 5))
     driver.do(Put(b"a", b"1", lease=5))
     result = driver.do(Put(b"a", ignore_value=True, prev_kv=True))
@@ -182,7 +182,7 @@ def test_ignoring_the_value_keeps_it_and_still_counts(driver: Driver) -> None:
     assert (driver.get(b"a").value, driver.get(b"a").version, driver.get(b"a").lease) == (b"1", 2, 0)
 
 
-def test_ignoring_the_lease_keeps_it(driver: Driver) -> None:
+def test_ignore_lease_keeps_the_lease(driver: Driver) -> None:
     driver.do(LeaseGrant(60, 5))
     driver.do(Put(b"a", b"1", lease=5))
     driver.do(Put(b"a", b"2", ignore_lease=True))
@@ -190,7 +190,7 @@ def test_ignoring_the_lease_keeps_it(driver: Driver) -> None:
     assert driver.store.lease_info(5).keys == (b"a",)
 
 
-def test_a_read_only_transaction_needs_no_entry(driver: Driver) -> None:
+def test_read_only_transaction_needs_no_entry(driver: Driver) -> None:
     driver.do(Put(b"a", b"1"))
     txn = Txn((Compare(b"a", VERSION, EQUAL, 1),), (Range(b"a"),), ())
     before = driver.contents()
@@ -198,7 +198,7 @@ def test_a_read_only_transaction_needs_no_entry(driver: Driver) -> None:
     assert driver.contents() == before
 
 
-def test_a_transaction_that_breaks_down_half_way_stops_the_node(
+def test_transaction_refused_after_its_first_write_stops_the_node(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a refusal that comes after the first write must never look like a refusal."""

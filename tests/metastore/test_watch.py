@@ -26,7 +26,7 @@ def drain(watcher: Watcher, **options: int) -> list[RevisionEvents]:
 
 
 def fault_in(news: list[RevisionEvents], expected: list[tuple[int, list[bytes]]]) -> str | None:
-    """The checker: what is wrong with a delivery, compared with what was written."""
+    """The checker: the fault of a delivery, compared with what was written."""
     seen = [(part.revision, [event.kv.key for event in part.events]) for part in news]
     revisions = [revision for revision, _ in seen]
     if revisions != sorted(revisions):
@@ -38,7 +38,7 @@ def fault_in(news: list[RevisionEvents], expected: list[tuple[int, list[bytes]]]
     return None
 
 
-def test_a_watch_from_now_sees_what_comes_and_nothing_else(driver: Driver) -> None:
+def test_watch_from_now_gets_exactly_the_later_events(driver: Driver) -> None:
     driver.do(Put(b"a", b"old"))
     watcher = driver.store.watches.open(WatchRequest(b"a"))
     assert drain(watcher) == []
@@ -46,7 +46,7 @@ def test_a_watch_from_now_sees_what_comes_and_nothing_else(driver: Driver) -> No
     assert drain(watcher) == [RevisionEvents(3, (Event(False, KeyValue(b"a", b"new", 2, 3, 2, 0), None),))]
 
 
-def test_a_watch_from_the_past_replays_and_then_goes_on(driver: Driver) -> None:
+def test_watch_from_the_past_replays_and_continues(driver: Driver) -> None:
     driver.all(Put(b"a", b"1"), Put(b"b"), Put(b"a", b"2"))
     watcher = driver.store.watches.open(WatchRequest(b"a", start_revision=1))
     assert [part.revision for part in drain(watcher)] == [2, 4]
@@ -55,7 +55,7 @@ def test_a_watch_from_the_past_replays_and_then_goes_on(driver: Driver) -> None:
     assert news == RevisionEvents(5, (Event(True, KeyValue(b"a", b"", 0, 5, 0, 0), None),))
 
 
-def test_a_watch_from_the_future_gets_no_old_events(driver: Driver) -> None:
+def test_watch_from_the_future_gets_no_earlier_events(driver: Driver) -> None:
     """etcd #20221."""
     watcher = driver.store.watches.open(WatchRequest(*EVERYTHING, start_revision=4))
     assert drain(watcher) == []
@@ -66,7 +66,7 @@ def test_a_watch_from_the_future_gets_no_old_events(driver: Driver) -> None:
     assert [part.revision for part in drain(watcher)] == [4]
 
 
-def test_the_events_of_a_revision_are_never_split(driver: Driver) -> None:
+def test_events_of_a_revision_are_never_split(driver: Driver) -> None:
     driver.do(Txn(success=tuple(Put(b"k%d" % number, bytes(100)) for number in range(50))))
     watcher = driver.store.watches.open(WatchRequest(*EVERYTHING, start_revision=1))
     (news,) = drain(watcher, bytes_max=1)
@@ -86,7 +86,7 @@ def test_events_keep_the_order_of_the_operations(driver: Driver) -> None:
     ]
 
 
-def test_only_what_is_asked_for_is_delivered(driver: Driver) -> None:
+def test_watch_gets_only_matching_events(driver: Driver) -> None:
     for request, expected in [
         (WatchRequest(b"b", b"d", start_revision=1), [b"b", b"c", b"c"]),
         (WatchRequest(b"c", b"\0", start_revision=1), [b"c", b"d", b"c"]),
@@ -101,14 +101,14 @@ def test_only_what_is_asked_for_is_delivered(driver: Driver) -> None:
         assert [event.kv.key for part in news for event in part.events] == expected
 
 
-def test_the_previous_value_on_request(driver: Driver) -> None:
+def test_watch_gets_previous_values_on_request(driver: Driver) -> None:
     driver.all(Put(b"a", b"1"), Put(b"a", b"2"), DeleteRange(b"a"), Put(b"a", b"3"))
     news = drain(driver.store.watches.open(WatchRequest(b"a", start_revision=1, prev_kv=True)))
     previous = [event.prev_kv.value if event.prev_kv else None for part in news for event in part.events]
     assert previous == [None, b"1", b"2", None]
 
 
-def test_a_sleeper_is_woken_once_and_only_by_what_concerns_it(driver: Driver) -> None:
+def test_sleeping_watch_is_woken_once_and_only_by_matching_keys(driver: Driver) -> None:
     calls: list[str] = []
     hub = driver.store.watches
     key = hub.open(WatchRequest(b"k"), lambda: calls.append("key"))
@@ -125,7 +125,7 @@ def test_a_sleeper_is_woken_once_and_only_by_what_concerns_it(driver: Driver) ->
     assert [part.revision for part in drain(part)] == [3, 4, 5]
 
 
-def test_news_come_after_the_batch_is_whole(driver: Driver) -> None:
+def test_watches_are_woken_after_the_whole_batch(driver: Driver) -> None:
     seen: list[int] = []
     watcher = driver.store.watches.open(WatchRequest(b"a"), lambda: seen.append(driver.store.revision))
     drain(watcher)
@@ -133,8 +133,8 @@ def test_news_come_after_the_batch_is_whole(driver: Driver) -> None:
     assert seen == [4]
 
 
-def test_a_sleeper_is_up_to_date_though_it_looked_at_nothing(driver: Driver) -> None:
-    """Progress without events: it may resume behind everything that did not concern it, even after compaction."""
+def test_sleeping_watch_is_up_to_date_without_reading(driver: Driver) -> None:
+    """Progress without events: it may resume after all unrelated revisions, even after compaction."""
     watcher = driver.store.watches.open(WatchRequest(b"quiet"))
     drain(watcher)
     driver.all(*(Put(b"busy", b"%d" % number) for number in range(100)))
@@ -158,7 +158,7 @@ def test_progress_is_never_ahead_of_the_events(driver: Driver) -> None:
     assert future.progress == driver.store.revision
 
 
-def test_a_slow_watcher_loses_nothing_and_never_stalls_the_store(driver: Driver) -> None:
+def test_slow_watch_loses_nothing_and_never_stalls_the_store(driver: Driver) -> None:
     """etcd #17529, #17247, #15271."""
     watcher = driver.store.watches.open(WatchRequest(b"a", b"c"))
     expected: list[tuple[int, list[bytes]]] = []
@@ -175,7 +175,7 @@ def test_a_slow_watcher_loses_nothing_and_never_stalls_the_store(driver: Driver)
     assert fault_in(news, expected) is None
 
 
-def test_a_watcher_overtaken_by_compaction_is_told_mm_and_gets_no_gap(driver: Driver) -> None:
+def test_watch_overtaken_by_compaction_gets_mm_and_no_gap(driver: Driver) -> None:
     """etcd #18089, #19179."""
     driver.all(*(Put(b"a", b"%d" % number) for number in range(20)))
     watcher = driver.store.watches.open(WatchRequest(b"a", start_revision=2))
@@ -189,7 +189,7 @@ def test_a_watcher_overtaken_by_compaction_is_told_mm_and_gets_no_gap(driver: Dr
     assert refused.value.minimal_revision == 10
 
 
-def test_a_watch_resumes_where_another_stopped(driver: Driver) -> None:
+def test_watch_resumes_where_another_stopped(driver: Driver) -> None:
     driver.all(*(Put(b"a", b"%d" % number) for number in range(10)))
     first = driver.store.watches.open(WatchRequest(b"a", start_revision=1))
     part = list(first.poll(revisions_max=5))
@@ -198,7 +198,7 @@ def test_a_watch_resumes_where_another_stopped(driver: Driver) -> None:
     assert fault_in(news, [(revision, [b"a"]) for revision in range(2, 12)]) is None
 
 
-def test_a_closed_watcher_is_never_woken(driver: Driver) -> None:
+def test_closed_watch_is_never_woken(driver: Driver) -> None:
     calls: list[int] = []
     watcher = driver.store.watches.open(WatchRequest(b"a"), lambda: calls.append(1))
     drain(watcher)
@@ -207,7 +207,7 @@ def test_a_closed_watcher_is_never_woken(driver: Driver) -> None:
     assert calls == []
 
 
-def test_a_watcher_may_close_another_one_when_it_is_woken(driver: Driver) -> None:
+def test_watch_may_close_another_one_when_woken(driver: Driver) -> None:
     hub = driver.store.watches
     second = hub.open(WatchRequest(b"a"), lambda: None)
     first = hub.open(WatchRequest(b"a"), second.close)
@@ -217,8 +217,8 @@ def test_a_watcher_may_close_another_one_when_it_is_woken(driver: Driver) -> Non
     assert len(drain(first)) == 1
 
 
-def test_a_replaced_state_wakes_everybody(driver: Driver) -> None:
-    """A snapshot was installed: the cursor stays where it was, so nothing is skipped in silence."""
+def test_replaced_state_wakes_all_watches(driver: Driver) -> None:
+    """A snapshot was installed: the cursor stays, so nothing is skipped silently."""
     calls: list[int] = []
     watcher = driver.store.watches.open(WatchRequest(b"a"), lambda: calls.append(1))
     drain(watcher)
@@ -232,7 +232,7 @@ def test_a_replaced_state_wakes_everybody(driver: Driver) -> None:
     assert [part.revision for part in drain(watcher)] == [2, 3, 4]
 
 
-def test_one_revision_can_be_read_by_its_number(driver: Driver) -> None:
+def test_single_revision_can_be_read_for_a_watch(driver: Driver) -> None:
     driver.all(Put(b"a"), Put(b"b"))
     request = WatchRequest(*EVERYTHING)
     assert [event.kv.key for event in driver.store.watches.events(request, 3).events] == [b"b"]
@@ -244,7 +244,7 @@ def test_one_revision_can_be_read_by_its_number(driver: Driver) -> None:
     "request_",
     [WatchRequest(b""), WatchRequest(b"a", start_revision=-1), WatchRequest(b"a", filters=frozenset({"noput"}))],
 )
-def test_a_senseless_watch_is_refused(driver: Driver, request_: WatchRequest) -> None:
+def test_invalid_watch_is_refused(driver: Driver, request_: WatchRequest) -> None:
     with pytest.raises(InvalidRequest):
         driver.store.watches.open(request_)
 
@@ -262,7 +262,7 @@ def skipping(original: Any) -> Any:
 
 
 def repeating(original: Any) -> Any:
-    """A poll that forgets how far it came."""
+    """A poll that does not record its progress."""
 
     def poll(self: Any, watcher: Any, revisions_max: int, bytes_max: int) -> Any:
         first = watcher.next_revision
@@ -277,7 +277,7 @@ def repeating(original: Any) -> Any:
 
 
 @pytest.mark.parametrize(("method", "plant", "fault"), [("_wake", skipping, "a gap"), ("poll", repeating, "twice")])
-def test_the_checker_sees_a_planted_fault(
+def test_checker_detects_planted_faults(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, method: str, plant: Any, fault: str
 ) -> None:
     monkeypatch.setattr(watch.WatchHub, method, plant(getattr(watch.WatchHub, method)))

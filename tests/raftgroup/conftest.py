@@ -12,7 +12,7 @@ from tests.support.raft_cluster import Cluster
 
 @pytest.fixture
 def make_cluster() -> Iterator[Callable[..., Cluster]]:
-    """Clusters on simulated time that end with the test, checked once more."""
+    """Clusters in simulated time that end with the test, with a final check."""
     clusters: list[Cluster] = []
 
     def make(seed: int = 1, members: int = 3, **options: Any) -> Cluster:

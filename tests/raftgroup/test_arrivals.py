@@ -1,11 +1,11 @@
-"""After a snapshot comes the log behind it, and not another snapshot (M11; scenarios.md, "Raft group")."""
+"""After a snapshot a follower continues from the log, without another snapshot (M11; scenarios.md, "Raft group")."""
 
 from __future__ import annotations
 
 from palisade.raftgroup.log_retention import ARRIVED_S, Arrivals, LogRetention, compaction_target
 
 
-def test_the_log_waits_until_the_follower_holds_what_there_was_when_its_snapshot_arrived() -> None:
+def test_log_is_kept_until_the_follower_has_what_existed_at_its_snapshot() -> None:
     arrivals, held = Arrivals(), {"n2": 100}
     arrivals.note("n2", 250, now=0.0)
     assert arrivals.needed(held.get, 0.1) == 100
@@ -17,7 +17,7 @@ def test_the_log_waits_until_the_follower_holds_what_there_was_when_its_snapshot
     assert arrivals.needed(held.get, 0.4) is None
 
 
-def test_it_waits_for_a_bounded_time_and_for_nobody_who_is_gone() -> None:
+def test_log_is_kept_for_a_bounded_time_and_not_for_removed_members() -> None:
     arrivals = Arrivals()
     arrivals.note("n2", 250, now=0.0)
     arrivals.note("n3", 250, now=5.0)
@@ -27,7 +27,7 @@ def test_it_waits_for_a_bounded_time_and_for_nobody_who_is_gone() -> None:
     assert arrivals.needed({}.get, ARRIVED_S + 1) is None
 
 
-def test_what_they_need_holds_the_compaction_back() -> None:
+def test_arrivals_limit_the_compaction() -> None:
     retention = LogRetention(20)
     assert compaction_target(retention, first=50, last=300, durable=290, needed=None) == 280
     assert compaction_target(retention, first=50, last=300, durable=290, needed=100) == 100

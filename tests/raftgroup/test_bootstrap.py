@@ -1,4 +1,4 @@
-"""How a group is founded, and how a wiped member is told apart: M11 of the requirements, RATIS-2523."""
+"""Founding a group, and distinguishing a wiped member from a new one: M11 of the requirements, RATIS-2523."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def greeting(
 
 
 class Founder:
-    """One founding member, and what it would do with its vote. Its pins survive a restart, its reports do not."""
+    """One founding member, and the use of its vote. Its pins survive a restart, its reports do not."""
 
     def __init__(self, member: str, incarnation: str | None = None, pins: dict[str, str] | None = None) -> None:
         self.member = member
@@ -47,7 +47,7 @@ class Founder:
         return self.introductions.greeting(known)
 
     def meets(self, other: Greeting) -> bool:
-        """Whether it talks to the other."""
+        """Whether it accepts the other one."""
         known = self.membership or Founding(greeting(self.member), ADDRESSES).provisional()
         if self.introductions.judge(other, known) is not None:
             return False
@@ -67,7 +67,7 @@ PAIRS = [("n1", "n2"), ("n1", "n3"), ("n2", "n3")]
 
 
 @pytest.mark.parametrize("order", list(permutations(PAIRS)))
-def test_in_any_order_of_greetings_all_come_to_the_same_membership(order: list[tuple[str, str]]) -> None:
+def test_founding_reaches_the_same_membership_in_any_order_of_greetings(order: list[tuple[str, str]]) -> None:
     founders = {member: Founder(member) for member in ADDRESSES}
     for one, other in order:
         greetings = founders[one].greeting(), founders[other].greeting()
@@ -80,7 +80,7 @@ def test_in_any_order_of_greetings_all_come_to_the_same_membership(order: list[t
     assert [founder.membership for founder in founders.values()] == [voters("n1", "n2", "n3")] * 3
 
 
-def test_a_member_that_is_missing_holds_the_founding_up_and_is_named() -> None:
+def test_missing_founder_delays_the_founding_and_is_named() -> None:
     founder = Founder("n1")
     founder.meets(greeting("n2"))
     founder.hears("n2", {"n1": storage("n1"), "n2": storage("n2")})
@@ -88,14 +88,14 @@ def test_a_member_that_is_missing_holds_the_founding_up_and_is_named() -> None:
     assert founder.introductions.missing_founders() == ["n3"]
 
 
-def test_a_founded_member_tells_the_latecomer() -> None:
+def test_founded_member_informs_a_late_founder() -> None:
     latecomer = Founder("n3")
     latecomer.meets(greeting("n1", knows=voters("n1", "n2", "n3")))
     assert latecomer.membership == voters("n1", "n2", "n3")
 
 
-def test_pins_go_on_being_reported_after_the_founding() -> None:
-    """The greeting of a connection may be older than the founding of who sent it."""
+def test_pins_are_reported_after_the_founding() -> None:
+    """The greeting of a connection may be older than its sender's founding."""
     founder = Founder("n1")
     pins = {member: storage(member) for member in ADDRESSES}
     for member in ("n2", "n3"):
@@ -105,7 +105,7 @@ def test_pins_go_on_being_reported_after_the_founding() -> None:
     assert founder.introductions.pins == pins
 
 
-def test_a_founding_member_that_lost_its_disk_is_told_so_and_refused() -> None:
+def test_founder_that_lost_its_disk_is_refused_and_stops() -> None:
     wiped, survivor = Founder("n2", "new storage"), voters("n1", "n2", "n3")
     with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage"):
         wiped.meets(greeting("n1", knows=survivor))
@@ -126,7 +126,7 @@ REFUSAL = f"{OTHER_STORAGE}n2 is known with storage old, not new"
 @pytest.mark.parametrize(
     ("founding", "by", "reason", "membership"),
     [
-        (True, "n1", "two nodes are called n2", provisional()),
+        (True, "n1", "two nodes have the name n2", provisional()),
         (True, "n9", REFUSAL, provisional()),
         (True, "n1", REFUSAL, voters("n1", "n2", "n3")),
         (False, "n1", REFUSAL, Membership(())),
@@ -134,14 +134,14 @@ REFUSAL = f"{OTHER_STORAGE}n2 is known with storage old, not new"
     ],
     ids=["for another reason", "by a stranger", "with a membership in its log", "while it joins", "as a member"],
 )
-def test_any_other_refusal_stops_nobody(founding: bool, by: str, reason: str, membership: Membership) -> None:
-    """A laggard may know the earlier storage of a member that came back."""
+def test_other_refusals_stop_no_member(founding: bool, by: str, reason: str, membership: Membership) -> None:
+    """An outdated member may know the earlier storage of a member that joined again."""
     own = greeting("n2", "new")
     Introductions(own, Founding(own, ADDRESSES) if founding else None).refused(by, reason, membership)
 
 
 def random_walk(random: Random) -> None:
-    """Greetings and reports in any order, any of them lost, members restarted, n2's disk lost at some moment."""
+    """Greetings and reports in any order, with losses and restarts; n2's disk is lost at some moment."""
     founders = {member: Founder(member) for member in ADDRESSES}
     lost_at, stopped = int(random.random() * 40), set[str]()
     agreed: set[tuple[tuple[str, str], ...]] = set()
@@ -170,7 +170,7 @@ def random_walk(random: Random) -> None:
     assert len(agreed) <= 1, "two groups were founded"
 
 
-def test_however_it_goes_at_most_one_group_is_founded() -> None:
+def test_founding_creates_at_most_one_group() -> None:
     for seed in range(3000):
         random_walk(Random(seed))
 
@@ -182,41 +182,42 @@ class TestGreetings:
     def judged(self, other: Greeting) -> str | None:
         return judge_greeting(other, self.OWN, self.KNOWN)
 
-    def test_of_a_member_with_its_storage_is_welcome(self) -> None:
+    def test_greeting_of_a_member_with_its_storage_is_accepted(self) -> None:
         assert self.judged(greeting("n2", knows=self.KNOWN)) is None
 
-    def test_of_a_stranger_is_welcome_since_he_may_be_invited_next(self) -> None:
+    def test_greeting_of_an_unknown_member_is_accepted(self) -> None:
         assert self.judged(greeting("n9")) is None
 
-    def test_of_another_cluster_is_refused(self) -> None:
+    def test_greeting_of_another_cluster_is_refused(self) -> None:
         assert "this is cluster c, not other" in str(self.judged(greeting("n2", cluster="other")))
 
-    def test_of_a_namesake_is_refused(self) -> None:
-        assert "two nodes are called n1" in str(self.judged(greeting("n1", "x")))
+    def test_greeting_with_the_own_id_is_refused(self) -> None:
+        assert "two nodes have the name n1" in str(self.judged(greeting("n1", "x")))
 
-    def test_of_a_removed_member_is_refused(self) -> None:
+    def test_greeting_of_a_removed_member_is_refused(self) -> None:
         reason = judge_greeting(greeting("n3", knows=self.KNOWN), self.OWN, self.KNOWN.without("n3"))
         assert "n3 was removed" in str(reason)
 
-    def test_of_who_knows_more_is_welcome_under_any_storage(self) -> None:
-        """It may have come back and lead by now; only over this connection is that heard of."""
+    def test_greeting_with_a_newer_membership_is_accepted_under_any_storage(self) -> None:
+        """It may have joined again and lead by now; this node learns of it only over this connection."""
         newer = Membership(self.KNOWN.members, version=9)
         assert self.judged(greeting("n2", "new storage", knows=newer)) is None
 
-    def test_who_knows_less_can_not_tell_a_member_that_it_was_wiped(self) -> None:
-        """A laggard that knows the old storage only, seen by the new one that is a member."""
+    def test_outdated_member_cannot_stop_a_member_with_a_new_storage(self) -> None:
+        """An outdated member that knows only the old storage, seen by the new storage, which is a member."""
         came_back = Introductions(greeting("n2", "new storage"), None)
         newer = Membership((), version=9)
         assert came_back.judge(greeting("n3", knows=self.KNOWN), newer) is None
 
-    def test_who_joins_again_is_not_wiped_by_who_is_further_in_the_same_past(self) -> None:
-        """Restores 168: two came back with new disks, and one, which took in the log of before faster, told the other
-        one of the storage that it had had."""
+    def test_joining_member_is_not_stopped_by_one_further_in_an_old_log(self) -> None:
+        """Restores 168: two members joined with new disks; one, which copied the old log faster, reported to the other
+        one its earlier storage.
+        """
         joins = Introductions(greeting("n2", "new storage"), None)
         newer = Membership(self.KNOWN.members, version=self.KNOWN.version + 1)
         assert joins.judge(greeting("n3", knows=newer), self.KNOWN) is None
         arrived = replace(self.KNOWN, members=tuple(replace(each, incarnation="new storage") for each in newer.members))
-        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, and this one is"):
+        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, but this one is"):
             joins.judge(greeting("n3", knows=newer), arrived)
 
     @pytest.mark.parametrize(
@@ -230,10 +231,10 @@ class TestGreetings:
             ("version", "1"),
         ],
     )
-    def test_that_make_no_sense_name_the_field(self, field: str, value: object) -> None:
+    def test_malformed_greeting_is_refused_with_its_field(self, field: str, value: object) -> None:
         with pytest.raises(ValueError, match=field):
             Greeting.from_wire(greeting("n1").to_wire() | {field: value})
 
-    def test_survive_the_wire(self) -> None:
+    def test_greeting_round_trips(self) -> None:
         said = greeting("n2", knows=self.KNOWN)
         assert Greeting.from_wire(said.to_wire()) == said

@@ -1,4 +1,4 @@
-"""Each rule of `raft_checkers.py` is proved by a fault that it must see."""
+"""Each rule of `raft_checkers.py` is proved by a planted fault that it must detect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settled(cluster: Cluster) -> Node:
     return leader
 
 
-def test_two_leaders_in_one_term_are_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_two_leaders_in_one_term(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     usurper = cluster.followers()[0]
@@ -43,7 +43,7 @@ def test_two_leaders_in_one_term_are_seen(make_cluster: MakeCluster) -> None:
         cluster.run_for(1.0)
 
 
-def test_a_term_that_goes_back_is_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_a_decreasing_term(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     cluster.followers()[0].group._replica.engine._SyncObj__raftCurrentTerm = 0
@@ -51,7 +51,7 @@ def test_a_term_that_goes_back_is_seen(make_cluster: MakeCluster) -> None:
         cluster.run_for(1.0)
 
 
-def test_logs_that_do_not_match_are_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_logs_that_do_not_match(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     cluster.checkers.check_logs()
@@ -62,7 +62,7 @@ def test_logs_that_do_not_match_are_seen(make_cluster: MakeCluster) -> None:
 
 
 def cut_off_with_a_write(cluster: Cluster) -> Node:
-    """A leader that has a write in its log which nobody else has, and believes that it is committed."""
+    """A leader with a write in its log that no other member has, and that it takes for committed."""
     leader = settled(cluster)
     cluster.network.isolate(leader.id)
     leader.process.call(lambda: leader.group.submit(CallbackProposal([put("lost", "a", "lost")], lambda _: None, 0.5)))
@@ -73,14 +73,14 @@ def cut_off_with_a_write(cluster: Cluster) -> Node:
     return leader
 
 
-def test_a_leader_without_what_was_committed_is_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_a_leader_without_committed_entries(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     cut_off_with_a_write(cluster)
     with pytest.raises(Violation, match="leads term 2 without the committed entry"):
         cluster.run_for(5.0)
 
 
-def test_two_commands_at_one_index_are_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_two_commands_at_one_index(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     leader = cut_off_with_a_write(cluster)
     index = leader.disk.machine.applied[0]
@@ -92,7 +92,7 @@ def test_two_commands_at_one_index_are_seen(make_cluster: MakeCluster) -> None:
         cluster.checkers.applied_by(leader.id)(index, term, commands)
 
 
-def test_a_command_that_is_applied_twice_is_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_a_command_applied_twice(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     leader = settled(cluster)
     _, _, commands = leader.disk.machine.log[-1]
@@ -102,7 +102,7 @@ def test_a_command_that_is_applied_twice_is_seen(make_cluster: MakeCluster) -> N
 
 
 def unguarded(message: Append, log: Any, term: int, _commit: int) -> StaleTerm | Missing | Matched | Extend:
-    """As the library does it: whatever follows prev_index is replaced (fault 1)."""
+    """As in the library: everything after prev_index is replaced (fault 1)."""
     if message.term < term:
         return StaleTerm()
     if message.prev_index > log.last.index or log.term_at(message.prev_index) != message.prev_term:
@@ -110,12 +110,12 @@ def unguarded(message: Append, log: Any, term: int, _commit: int) -> StaleTerm |
     return Extend(message, truncates=True) if message.entries else Matched(message.covers, message.commit)
 
 
-def test_a_group_without_the_guard_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_a_group_without_the_screen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(palisade.raftgroup.replica, "screen_append", unguarded)
     assert any(breaks_in_a_storm(make_cluster(seed)) for seed in range(50))
 
 
-def test_a_group_with_the_guard_stands_the_same_storms(make_cluster: MakeCluster) -> None:
+def test_group_with_the_screen_survives_the_same_storms(make_cluster: MakeCluster) -> None:
     assert not any(breaks_in_a_storm(make_cluster(seed)) for seed in range(10))
 
 
@@ -136,7 +136,7 @@ def breaks_in_a_storm(cluster: Cluster) -> bool:
     return False
 
 
-def test_words_that_leave_before_they_are_on_disk_are_seen(
+def test_checker_detects_messages_before_their_state_is_on_disk(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Outbox, "send_durable", lambda self, *message: self._send(*message))
@@ -144,8 +144,8 @@ def test_words_that_leave_before_they_are_on_disk_are_seen(
         settled(make_cluster())
 
 
-def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> None:
-    """What was acknowledged is gone from all of them after a loss of power."""
+def test_checker_detects_a_disk_with_false_syncs(make_cluster: MakeCluster) -> None:
+    """Acknowledged writes are lost on all members after a power failure."""
     cluster = make_cluster()
     leader = settled(cluster)
     disks: dict[str, tuple[MemoryJournal, Any]] = {
@@ -171,7 +171,7 @@ def test_a_disk_that_lies_about_its_syncs_is_seen(make_cluster: MakeCluster) -> 
         cluster.run_for(5.0)
 
 
-def test_a_read_without_a_barrier_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_a_read_without_a_barrier(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReadBarrier, "passes", lambda _: True)
     cluster = make_cluster()
     leader = settled(cluster)
@@ -185,13 +185,15 @@ def test_a_read_without_a_barrier_is_seen(make_cluster: MakeCluster, monkeypatch
 
 
 async def confirmed_before(barrier: ReadBarrier) -> int:
-    """Whatever a majority confirmed in this term will do, however long ago."""
+    """Any earlier confirmation by a majority in this term is accepted."""
     await barrier._confirmed.until(0.0)
     return barrier._replica.engine.applied_index
 
 
-def test_a_leader_that_confirms_an_old_read_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has given up its lease, hears nobody any more, and its successor has committed a write meanwhile."""
+def test_checker_detects_a_leader_that_confirms_an_old_read(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has given up its lease and receives nothing, and its successor has committed a write meanwhile."""
     monkeypatch.setattr(ReadBarrier, "_confirmed_here", confirmed_before)
     cluster = make_cluster()
     old = settled(cluster)
@@ -211,7 +213,7 @@ async def hand_over(leader: Node, heir: Node) -> None:
     assert leader.group._replica.hand_over(heir.id)
 
 
-def test_a_refused_write_that_is_applied_is_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_a_refused_write_that_is_applied(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     cluster.checkers.history[0].outcome = "refused"
@@ -219,7 +221,7 @@ def test_a_refused_write_that_is_applied_is_seen(make_cluster: MakeCluster) -> N
         cluster.checkers.check_run()
 
 
-def test_an_acknowledged_write_that_one_state_lacks_is_seen(make_cluster: MakeCluster) -> None:
+def test_checker_detects_a_state_without_an_acknowledged_write(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     machine: RegisterMachine = cluster.followers()[0].disk.machine
@@ -246,32 +248,32 @@ class TestLinearizability:
     def read(seen: str | None, begin: float, end: float) -> Operation:
         return Operation("c", "a", begin, seen=seen, end=end, outcome="read")
 
-    def test_reads_and_writes_in_order_are_fine(self) -> None:
+    def test_reads_and_writes_in_order_are_linearizable(self) -> None:
         self.check(self.read(None, 0, 1), self.write("w1", 2, 3), self.read("w1", 4, 5), self.write("w2", 6, 7))
 
-    def test_a_read_beside_a_write_may_see_either(self) -> None:
+    def test_read_concurrent_with_a_write_may_see_either_value(self) -> None:
         self.check(self.write("w1", 0, 9), self.read(None, 1, 2), self.read("w1", 3, 4))
 
-    def test_a_stale_read_is_not(self) -> None:
+    def test_stale_read_is_a_violation(self) -> None:
         with pytest.raises(Violation):
             self.check(self.write("w1", 0, 1), self.read(None, 2, 3))
 
-    def test_new_then_old_is_not(self) -> None:
+    def test_new_then_old_is_a_violation(self) -> None:
         with pytest.raises(Violation):
             self.check(self.write("w1", 0, 9), self.read("w1", 1, 2), self.read(None, 3, 4))
 
-    def test_a_write_behind_a_later_one_is_not(self) -> None:
+    def test_write_after_a_later_one_is_a_violation(self) -> None:
         with pytest.raises(Violation):
             self.check(self.write("w2", 0, 1), self.write("w1", 2, 3))
 
-    def test_a_read_of_what_was_not_written_yet_is_not(self) -> None:
+    def test_read_of_an_unwritten_value_is_a_violation(self) -> None:
         with pytest.raises(Violation):
             self.check(self.read("w1", 0, 1), self.write("w1", 2, 3))
 
-    def test_a_write_of_unknown_outcome_may_come_late(self) -> None:
+    def test_write_of_unknown_outcome_may_take_effect_late(self) -> None:
         late = self.write("w2", 0, 1, "unknown")
         self.check(late, self.write("w1", 2, 3), self.read("w1", 4, 5), self.read("w2", 6, 7))
 
-    def test_an_acknowledged_write_that_was_never_applied_is_not(self) -> None:
+    def test_acknowledged_write_never_applied_is_a_violation(self) -> None:
         with pytest.raises(Violation):
             self.check(self.write("w9", 0, 1))

@@ -1,4 +1,4 @@
-"""Who waits for a commit in place, and who hears a bell (`base.commit_thread`)."""
+"""Waiting for a commit in place, and being woken by the bell (`base.commit_thread`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def thread() -> Iterator[CommitThread]:
     made.close()
 
 
-async def test_the_bell_is_heard_once_the_work_is_done(thread: CommitThread) -> None:
+async def test_bell_is_readable_once_the_work_is_done(thread: CommitThread) -> None:
     loop, heard, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     loop.add_reader(thread.bell, heard.set)
     commit = thread.submit(may_end.wait)
@@ -32,7 +32,7 @@ async def test_the_bell_is_heard_once_the_work_is_done(thread: CommitThread) -> 
     assert commit.error is None
 
 
-def test_a_bell_that_was_hushed_is_heard_again_when_it_rings_again() -> None:
+def test_hushed_bell_is_readable_after_the_next_ring() -> None:
     bell = Bell()
     heard = lambda: bool(select.select([bell], [], [], 0)[0])  # noqa: E731
     for _ in range(3):
@@ -44,20 +44,20 @@ def test_a_bell_that_was_hushed_is_heard_again_when_it_rings_again() -> None:
     bell.close()
 
 
-def test_a_bell_that_nobody_hears_may_be_rung_for_ever(thread: CommitThread) -> None:
-    """A full pipe must not stop who rings: that thread commits."""
+def test_bell_without_reader_never_blocks(thread: CommitThread) -> None:
+    """A full pipe must not block the ringing thread: it commits."""
     for _ in range(200_000):
         thread.bell.ring()
     assert thread.submit(lambda: None).wait(10)
 
 
-def test_what_the_work_raises_is_its_error(thread: CommitThread) -> None:
+def test_exception_of_the_work_is_the_task_error(thread: CommitThread) -> None:
     commit = thread.submit(lambda: 1 // 0)
     assert commit.wait(10)
     assert isinstance(commit.error, ZeroDivisionError)
 
 
-def test_a_loop_is_busy_by_how_much_it_worked_since_it_was_asked_last() -> None:
+def test_busy_meter_measures_the_work_since_its_last_call() -> None:
     worked, now = iter([5.0, 5.0 + BUSY + 0.1, 5.0 + BUSY + 0.2]), iter([70.0, 71.0, 72.0])
     meter = BusyMeter(lambda: next(worked), lambda: next(now))
     assert meter.busy()

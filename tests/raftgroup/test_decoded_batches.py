@@ -23,7 +23,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_a_follower_decodes_each_batch_once(decoded: list[bytes]) -> None:
+def test_follower_decodes_each_batch_once(decoded: list[bytes]) -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
     follower.settle()
@@ -33,7 +33,7 @@ def test_a_follower_decodes_each_batch_once(decoded: list[bytes]) -> None:
     assert decoded == [write(1, 1), write(2, 1)]
 
 
-def test_a_leader_decodes_none_of_its_own_batches(decoded: list[bytes]) -> None:
+def test_leader_decodes_none_of_its_own_batches(decoded: list[bytes]) -> None:
     leader = LoneReplica()
     leader.leads()
     decoded.clear()
@@ -44,7 +44,7 @@ def test_a_leader_decodes_none_of_its_own_batches(decoded: list[bytes]) -> None:
     assert decoded == []
 
 
-def test_a_batch_of_an_earlier_start_is_decoded_when_it_is_applied(decoded: list[bytes]) -> None:
+def test_batch_of_an_earlier_start_is_decoded_when_applied(decoded: list[bytes]) -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
     follower.settle()
@@ -56,7 +56,7 @@ def test_a_batch_of_an_earlier_start_is_decoded_when_it_is_applied(decoded: list
     assert decoded == [write(1, 1)]
 
 
-def test_a_truncated_batch_is_not_applied_in_the_place_of_another() -> None:
+def test_truncated_batch_is_not_applied_in_place_of_another() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1), (3, 1)], prev=(0, 0))
     follower.settle()
@@ -66,7 +66,7 @@ def test_a_truncated_batch_is_not_applied_in_the_place_of_another() -> None:
     assert len(follower.replica._decoded) == 0
 
 
-def test_a_displaced_proposal_may_be_proposed_again_once_another_entry_is_applied_in_its_place() -> None:
+def test_displaced_proposal_may_be_proposed_again_after_another_entry_at_its_index() -> None:
     leader = LoneReplica()
     term = leader.leads()
     ends = leader.proposes(put("mine", "a", "mine"))

@@ -1,7 +1,7 @@
-"""PySyncObj 0.3.17, by its seams: whoever upgrades it must read again what `engine.py` relies on.
+"""PySyncObj 0.3.17: the parts that `library.py` relies on; read them again before an upgrade.
 
-The digests are of the source of each method, without comments and blanks. When one differs, read its change, see
-whether what is said beside it still holds, and only then write the new digest down.
+The digests are of the source of each method, without comments and blanks. If one differs, read the change, verify the
+statement beside the digest, and only then update the digest.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ def digest(method: str) -> str:
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
 
 
-def test_the_version_is_the_one_that_was_read() -> None:
+def test_library_version_is_the_pinned_one() -> None:
     assert pysyncobj.syncobj.VERSION == "0.3.17"
 
 
 @pytest.mark.parametrize("method", sorted(RELIED_UPON))
-def test_a_method_that_is_relied_upon_is_as_it_was_read(method: str) -> None:
+def test_used_library_method_is_unchanged(method: str) -> None:
     assert digest(method) == DIGESTS[method], f"{method} has changed; relied upon: {RELIED_UPON[method]}"
 
 
-def test_every_private_name_that_the_engine_uses_exists() -> None:
+def test_every_used_private_name_exists() -> None:
     replica = LoneReplica()
     source = inspect.getsource(inspect.getmodule(Engine))  # type: ignore[arg-type]
     names = set(re.findall(r"_SyncObj__\w+", source))
@@ -86,15 +86,15 @@ def test_every_private_name_that_the_engine_uses_exists() -> None:
         assert hasattr(replica.replica.engine, name), name
 
 
-def test_what_the_engine_overrides_exists_in_the_library() -> None:
-    """A name that the library lost would be overridden in vain, and its successor would run."""
+def test_overridden_names_exist_in_the_library() -> None:
+    """An override of a removed name would have no effect, and its replacement would run."""
     overridden = [name for name in vars(Engine) if name.startswith("_SyncObj__") or name == "_checkCommandsToApply"]
     assert len(overridden) == 6
     for name in overridden:
         assert callable(getattr(library.SyncObj, name)), name
 
 
-def test_private_names_of_the_library_stay_in_one_file() -> None:
+def test_private_names_of_the_library_are_used_in_one_file() -> None:
     for path in Path(raftgroup.__file__).parent.rglob("*.py"):
         if path.name != "library.py":
             assert "_SyncObj__" not in path.read_text(), path
@@ -120,8 +120,8 @@ def callers(name: str) -> dict[str, int]:
     return found
 
 
-def test_a_single_entry_is_asked_for_by_the_commit_rule_and_for_appends_only() -> None:
-    """`_SyncObj__getEntries` hides from the commit rule what is not on disk; nobody else may be led astray by it."""
+def test_single_entry_is_requested_only_by_the_commit_rule_and_appends() -> None:
+    """`_SyncObj__getEntries` hides unsynced entries from the commit rule; no other caller may be affected."""
     singles = {
         method.name
         for method in library_tree().body
@@ -138,25 +138,25 @@ def test_a_single_entry_is_asked_for_by_the_commit_rule_and_for_appends_only() -
     assert callers("__getPrevLogIndexTerm") == {"__sendAppendEntries": 1}
 
 
-def test_the_journal_is_made_once() -> None:
+def test_library_creates_its_journal_once() -> None:
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(library))) if isinstance(node, ast.Call)]
     made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "createJournal"]
     assert len(made) == 1
 
 
-def test_pickle_is_used_to_dump_and_to_load_only() -> None:
+def test_library_uses_pickle_only_to_dump_and_load() -> None:
     uses = set(re.findall(r"pickle\.(\w+)\(", inspect.getsource(library)))
     assert uses == {"dumps", "loads"}
 
 
-def test_time_and_random_are_globals_of_the_module() -> None:
+def test_library_time_and_random_are_module_globals() -> None:
     source = inspect.getsource(library)
     assert "monotonic as monotonicTime" in source
     assert set(re.findall(r"\brandom\.(\w+)\(", source)) == {"random"}
     assert set(re.findall(r"\btime\.(\w+)\(", source)) == {"sleep"}, "in threads and for transports that are not ready"
 
 
-def test_a_journal_has_the_methods_that_the_view_answers() -> None:
+def test_library_journal_has_the_methods_of_the_view() -> None:
     methods = {name for name, value in vars(Journal).items() if inspect.isfunction(value)}
     assert methods == {
         "add",
@@ -175,7 +175,7 @@ def test_a_journal_has_the_methods_that_the_view_answers() -> None:
     }
 
 
-def test_a_transport_is_ready_by_default_and_delivers_by_its_callback() -> None:
+def test_library_transport_is_ready_and_delivers_by_callback() -> None:
     transport = Transport(None, None, [])
     assert transport.ready
     seen: list[object] = []
@@ -184,19 +184,19 @@ def test_a_transport_is_ready_by_default_and_delivers_by_its_callback() -> None:
     assert seen == [("node", {"type": "x"})]
 
 
-def test_the_kinds_of_entries_are_the_librarys() -> None:
+def test_entry_kinds_are_the_librarys() -> None:
     kinds = library._COMMAND_TYPE
     assert (BATCH[0], NO_OP[0], MEMBERSHIP[0]) == (kinds.REGULAR, kinds.NO_OP, kinds.MEMBERSHIP)
 
 
-def test_the_library_applies_and_appends_only_where_the_engine_overrides_it() -> None:
-    """`Engine.append` and `Engine.__applyLogEntries` stand in for these; nothing else in a tick may call them."""
+def test_library_applies_and_appends_only_in_overridden_methods() -> None:
+    """`Engine.append` and `Engine.__applyLogEntries` replace these; nothing else in a tick may call them."""
     assert callers("__applyLogEntries") == {"_onTick": 2}
     assert callers("_checkCommandsToApply") == {"_onTick": 1}
     assert callers("__commandsQueue") == {"__init__": 1, "_applyCommand": 2, "_checkCommandsToApply": 1}
 
 
-def test_an_entry_is_in_the_log_as_soon_as_it_is_proposed() -> None:
+def test_proposed_entry_is_in_the_log_at_once() -> None:
     leader = LoneReplica()
     leader.leads()
     before = leader.journal.last.index
@@ -205,12 +205,12 @@ def test_an_entry_is_in_the_log_as_soon_as_it_is_proposed() -> None:
     assert leader.said(MessageKind.APPEND, to="n2")
 
 
-def test_a_follower_can_not_append() -> None:
+def test_follower_cannot_append() -> None:
     with pytest.raises(NodeFailed, match="does not lead"):
         LoneReplica().replica.engine.append(BATCH)
 
 
-def test_two_engines_in_one_process_keep_their_clocks_apart() -> None:
+def test_two_engines_in_one_process_have_separate_clocks() -> None:
     one, other = LoneReplica(), LoneReplica()
     other.clock.time += 1000.0
     one.waits(0.5)

@@ -11,7 +11,7 @@ from tests.support.bare_library import BareNode, entry
 from tests.support.lone_replica import HandClock, LoneReplica, storage
 
 
-def test_fault_1_the_library_removes_applied_entries_on_a_late_append() -> None:
+def test_fault_1_library_removes_applied_entries_on_a_late_append() -> None:
     node = BareNode(HandClock())
     node.gets_append(1, [entry(2, 1), entry(3, 1)], prev=(1, 0), commit=3)
     node.tick()
@@ -27,21 +27,21 @@ def follower_with_three_entries() -> LoneReplica:
     return follower
 
 
-def test_fault_1_a_late_append_removes_nothing() -> None:
+def test_fault_1_late_append_removes_nothing() -> None:
     follower = follower_with_three_entries()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=2)
     follower.gets_append("n2", 1, [], prev=(2, 1), commit=2)
     assert follower.log == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_fault_1_a_late_append_acknowledges_only_what_it_covers() -> None:
+def test_fault_1_late_append_acknowledges_only_what_it_covers() -> None:
     follower = follower_with_three_entries()
     follower.sent.clear()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=3)
     assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [2]
 
 
-def test_fault_1_the_commit_index_moves_only_as_far_as_the_message_covers() -> None:
+def test_fault_1_commit_index_moves_only_as_far_as_the_message_covers() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1), (3, 1)], prev=(0, 0), commit=0)
     follower.gets_append("n3", 2, [], prev=(1, 1), commit=3)
@@ -49,13 +49,13 @@ def test_fault_1_the_commit_index_moves_only_as_far_as_the_message_covers() -> N
     assert follower.replica.engine.commit_index == 1
 
 
-def test_fault_1_a_true_conflict_is_replaced() -> None:
+def test_fault_1_true_conflict_is_replaced() -> None:
     follower = follower_with_three_entries()
     follower.gets_append("n3", 2, [(3, 2), (4, 2)], prev=(2, 1), commit=2)
     assert follower.log == [(1, 1), (2, 1), (3, 2), (4, 2)]
 
 
-def test_fault_1_planted_without_the_guard_the_late_append_removes_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_1_without_the_screen_a_late_append_removes_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     def unguarded(message: Append, *_: object) -> Extend:
         return Extend(message, truncates=True)
 
@@ -66,14 +66,14 @@ def test_fault_1_planted_without_the_guard_the_late_append_removes_entries(monke
     monkeypatch.setattr(palisade.raftgroup.replica, "screen_append", screen_append)
 
 
-def test_fault_2_the_library_counts_an_acknowledgement_of_an_earlier_term() -> None:
+def test_fault_2_library_counts_an_acknowledgement_of_an_earlier_term() -> None:
     node = BareNode(HandClock())
     node.leads()
     node.gets("n2", type="next_node_idx", next_node_idx=3, reset=False, success=True)
     assert node.field("raftMatchIndex")[node.peers["n2"]] == 2, "the message has no term that could be looked at"
 
 
-def test_fault_2_an_acknowledgement_of_an_earlier_term_does_not_count() -> None:
+def test_fault_2_acknowledgement_of_an_earlier_term_does_not_count() -> None:
     leader = LoneReplica()
     first_term = leader.leads()
     leader.gets("n3", MessageKind.APPEND_REPLY, first_term + 1, 0, False, leader.clock.time, storage("n3"))
@@ -85,7 +85,7 @@ def test_fault_2_an_acknowledgement_of_an_earlier_term_does_not_count() -> None:
     assert leader.replica.engine.match_index("n3") == match is None
 
 
-def test_fault_3_the_library_lets_a_reset_move_next_index_below_match_index() -> None:
+def test_fault_3_library_moves_next_index_below_match_index_on_reset() -> None:
     node = BareNode(HandClock())
     node.leads()
     node.gets("n2", type="next_node_idx", next_node_idx=3, reset=False, success=True)
@@ -94,7 +94,7 @@ def test_fault_3_the_library_lets_a_reset_move_next_index_below_match_index() ->
     assert node.field("raftNextIndex")[peer] < node.field("raftMatchIndex")[peer] + 1
 
 
-def test_fault_3_a_late_refusal_never_moves_next_index_below_match_index() -> None:
+def test_fault_3_late_refusal_never_moves_next_index_below_match_index() -> None:
     leader = LoneReplica()
     term = leader.leads()
     match = leader.replica.engine.match_index("n2")
@@ -103,7 +103,7 @@ def test_fault_3_a_late_refusal_never_moves_next_index_below_match_index() -> No
     assert leader.replica.engine.next_index("n2") == match + 1
 
 
-def test_fault_3_transport_errors_leave_next_index_of_a_follower_that_was_never_contacted() -> None:
+def test_fault_3_transport_error_keeps_next_index_of_an_uncontacted_follower() -> None:
     """RATIS-1074, whose own fix was undone when the initial matchIndex became -1: here unknown is None."""
     leader = LoneReplica()
     leader.unreachable.add("n3")
@@ -120,7 +120,7 @@ def test_fault_3_transport_errors_leave_next_index_of_a_follower_that_was_never_
     assert leader.replica.replication.wanting_snapshot() == []
 
 
-def test_fault_3_a_failed_heartbeat_changes_nothing_and_a_successful_one_advances_only_what_it_covers() -> None:
+def test_fault_3_failed_heartbeat_changes_nothing_and_a_successful_one_advances_only_what_it_covers() -> None:
     leader = LoneReplica()
     leader.leads()
     leader.proposes(b"\x93\xa1x\xa1a\xa1v")
@@ -134,7 +134,7 @@ def test_fault_3_a_failed_heartbeat_changes_nothing_and_a_successful_one_advance
     assert engine.match_index("n2") == before[1]
 
 
-def test_fault_6_the_library_trusts_the_commit_index_that_it_stored() -> None:
+def test_fault_6_library_trusts_its_stored_commit_index() -> None:
     node = BareNode(HandClock())
 
     class Journal(type(node.field("raftLog"))):  # type: ignore[misc]
@@ -150,7 +150,7 @@ def test_fault_6_the_library_trusts_the_commit_index_that_it_stored() -> None:
     assert node.raftLastApplied == 3, "applied without having heard of any leader"
 
 
-def test_fault_6_a_restarted_node_applies_nothing_before_a_leader_says_what_is_committed() -> None:
+def test_fault_6_restarted_node_applies_nothing_before_a_leader_sends_the_commit_index() -> None:
     follower = follower_with_three_entries()
     assert follower.machine.applied == (2, 1)
     follower.crash()

@@ -16,7 +16,7 @@ from tests.support.raft_cluster import Cluster, Node
 from tests.support.register_machine import put
 
 
-def test_fault_12_the_library_applies_half_a_command_again_and_again() -> None:
+def test_fault_12_library_applies_half_a_command_repeatedly() -> None:
     node = BareNode(HandClock())
     node.leads()
     node.break_after(1)
@@ -28,7 +28,7 @@ def test_fault_12_the_library_applies_half_a_command_again_and_again() -> None:
     assert node.total == 3, "its own thread logs the exception and ticks again"
 
 
-def test_fault_12_an_exception_in_apply_stops_the_node_and_nothing_is_applied_twice(
+def test_fault_12_exception_in_apply_stops_the_node_and_nothing_is_applied_twice(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster()
@@ -53,7 +53,7 @@ def test_fault_12_an_exception_in_apply_stops_the_node_and_nothing_is_applied_tw
     assert cluster.put(cluster.leader().id, "a", "the others go on")
 
 
-def test_fault_13_the_librarys_callback_is_never_called() -> None:
+def test_fault_13_library_callback_is_never_called() -> None:
     node = BareNode(HandClock())
     node.leads()
     ends: list[Any] = []
@@ -70,7 +70,7 @@ def submit(cluster: Cluster, node: Node, timeout_s: float, name: str = "x") -> l
     return ends
 
 
-def test_fault_13_without_a_leader_a_proposal_is_refused_at_its_deadline(make_cluster: Callable[..., Cluster]) -> None:
+def test_fault_13_proposal_without_a_leader_is_refused_at_its_deadline(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     node = cluster.followers()[0]
     cluster.network.isolate(node.id)
@@ -86,7 +86,7 @@ def test_fault_13_without_a_leader_a_proposal_is_refused_at_its_deadline(make_cl
     assert len(ends) == 1
 
 
-def test_fault_13_a_short_deadline_ends_in_time_behind_a_long_one(make_cluster: Callable[..., Cluster]) -> None:
+def test_fault_13_short_deadline_after_a_long_one_ends_in_time(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     node = cluster.followers()[0]
     cluster.network.isolate(node.id)
@@ -99,7 +99,7 @@ def test_fault_13_a_short_deadline_ends_in_time_behind_a_long_one(make_cluster: 
     assert isinstance(long[0], Applied)
 
 
-def test_fault_13_what_is_in_the_log_of_a_leader_that_was_cut_off_is_unknown_at_its_deadline(
+def test_fault_13_proposal_in_the_log_of_an_isolated_leader_is_unknown_at_its_deadline(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster()
@@ -114,7 +114,7 @@ def test_fault_13_what_is_in_the_log_of_a_leader_that_was_cut_off_is_unknown_at_
     assert len(ends) == 1
 
 
-def test_fault_13_what_another_leaders_entry_replaced_is_proposed_again_and_applied_once(
+def test_fault_13_displaced_proposal_is_proposed_again_and_applied_once(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster()
@@ -132,7 +132,7 @@ def test_fault_13_what_another_leaders_entry_replaced_is_proposed_again_and_appl
     assert cluster.checkers.committed[index][0] == term, "the answer names the term of its entry"
 
 
-def test_fault_13_a_leader_that_crashes_leaves_forwarded_proposals_unknown(
+def test_fault_13_crash_of_the_leader_leaves_forwarded_proposals_unknown(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster()
@@ -155,7 +155,7 @@ def test_fault_13_a_leader_that_crashes_leaves_forwarded_proposals_unknown(
     assert len(ends) == 1
 
 
-def test_fault_13_a_node_that_stops_says_unknown_of_what_is_in_a_log_and_refuses_the_rest(
+def test_fault_13_stopping_node_reports_unknown_for_logged_proposals_and_refuses_others(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster = make_cluster()
@@ -171,7 +171,7 @@ def test_fault_13_a_node_that_stops_says_unknown_of_what_is_in_a_log_and_refuses
     assert [type(end) for end in second] == [Unavailable]
 
 
-def test_fault_13_a_failing_disk_stops_the_node_and_ends_everything(make_cluster: Callable[..., Cluster]) -> None:
+def test_fault_13_failing_disk_stops_the_node_and_ends_all_proposals(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     cluster.tolerates_failed_nodes = True
     leader = cluster.leader()

@@ -26,7 +26,7 @@ from palisade.raftgroup.proposals import Applied
 from tests.support.lone_replica import LoneReplica, storage, voters
 
 
-def test_fault_4_the_library_never_asks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_4_library_never_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr(os, "fsync", calls.append)
     monkeypatch.setattr(os, "fdatasync", calls.append)
@@ -37,7 +37,7 @@ def test_fault_4_the_library_never_asks_the_disk(tmp_path: Path, monkeypatch: py
     assert calls == [], "term, vote and entry are in the page cache at best"
 
 
-def test_fault_4_an_acknowledgement_waits_for_the_disk() -> None:
+def test_fault_4_acknowledgement_waits_for_the_disk() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
     follower.tick()
@@ -46,7 +46,7 @@ def test_fault_4_an_acknowledgement_waits_for_the_disk() -> None:
     assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [3]
 
 
-def test_fault_4_a_vote_waits_for_the_disk() -> None:
+def test_fault_4_vote_waits_for_the_disk() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
     voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
@@ -56,7 +56,7 @@ def test_fault_4_a_vote_waits_for_the_disk() -> None:
     assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
-def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
+def test_fault_4_candidate_requests_votes_after_its_own_is_on_disk() -> None:
     candidate = LoneReplica()
     candidate.waits(1.6)
     candidate.tick()
@@ -68,7 +68,7 @@ def test_fault_4_a_candidate_asks_for_votes_only_with_its_own_on_disk() -> None:
     assert len(candidate.said(MessageKind.REQUEST_VOTE)) == 2
 
 
-def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
+def test_fault_4_message_queued_during_a_sync_waits_for_the_next_one() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
     disk = follower.journal.disk
@@ -87,8 +87,8 @@ def test_fault_4_what_was_said_during_a_sync_waits_for_the_next_one() -> None:
     assert [body[1] for body in follower.said(MessageKind.APPEND_REPLY)] == [3]
 
 
-def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
-    """It counts itself as one of the majority, so a follower's answer alone is not one."""
+def test_fault_4_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
+    """It counts itself for the majority, so a follower's answer alone is not enough."""
     leader = LoneReplica()
     leader.leads()
     ends = leader.proposes(b"\x93\xa1x\xa1a\xa1v")
@@ -103,12 +103,12 @@ def test_fault_4_a_leader_commits_nothing_that_is_not_on_its_own_disk() -> None:
 
 
 def with_a_learner() -> LoneReplica:
-    """One voter, which needs nobody's vote, and so waits for nobody's answer to what is on its disk."""
+    """One voter, which needs no other vote, and so waits for no other answer for what is on its disk."""
     learner = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "n2"})
     return LoneReplica(membership=voters("n1").with_member(learner))
 
 
-def test_fault_4_a_leader_says_nothing_in_its_term_to_who_connects_before_that_is_on_its_disk() -> None:
+def test_fault_4_leader_sends_nothing_in_its_term_before_the_term_is_on_disk() -> None:
     """tests/sim, scenario restores, seed 31218."""
     leader = with_a_learner()
     leader.waits(leader.timing.election_timeout_max_s + 0.01)
@@ -121,8 +121,8 @@ def test_fault_4_a_leader_says_nothing_in_its_term_to_who_connects_before_that_i
     assert [body[0] for body in leader.said(MessageKind.APPEND, to="n2")] == [1]
 
 
-def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> None:
-    """What a crash takes back, with the term that it is of, was in no other log."""
+def test_fault_4_entries_of_one_index_and_term_are_never_sent_with_two_contents() -> None:
+    """Entries lost in a crash, together with their term, were in no other log."""
     leader = with_a_learner()
     sent: dict[tuple[int, int], set[bytes]] = {}
     for command in (b"\x93\xa1x\xa1a\xa1v", b"\x93\xa1x\xa1a\xa1w"):
@@ -140,7 +140,7 @@ def test_fault_4_of_one_index_and_one_term_nobody_is_ever_sent_two_entries() -> 
     assert leader.said(MessageKind.APPEND, to="n2"), "it does speak, once its term is on its disk"
 
 
-def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_4_vote_sent_before_the_sync_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outbox, "send_durable", lambda self, *message: self._send(*message))
     voter = LoneReplica()
     voter.waits(1.0)
@@ -152,7 +152,7 @@ def test_fault_4_planted_without_holding_back_the_vote_is_forgotten(monkeypatch:
     assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]], "two votes in one term"
 
 
-def test_a_crash_after_the_vote_and_before_the_answer_forgets_both_or_none() -> None:
+def test_crash_between_vote_and_answer_forgets_both_or_none() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
     voter.gets("n2", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
@@ -172,7 +172,7 @@ def test_a_crash_after_the_vote_and_before_the_answer_forgets_both_or_none() -> 
     assert voter.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
-def test_a_crash_after_the_append_and_before_the_answer_loses_nothing_acknowledged() -> None:
+def test_crash_between_append_and_answer_loses_nothing_acknowledged() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
     follower.settle()
@@ -184,8 +184,8 @@ def test_a_crash_after_the_append_and_before_the_answer_loses_nothing_acknowledg
     assert [body[1:3] for body in follower.said(MessageKind.APPEND_REPLY)] == [[2, False]], "it asks for entry 2 again"
 
 
-def test_a_follower_applies_what_is_on_its_own_disk_only() -> None:
-    """So the state is never ahead of the log but by a snapshot, and no membership is forgotten in a crash."""
+def test_follower_applies_only_entries_on_its_own_disk() -> None:
+    """So the state is ahead of the log only after a snapshot, and no membership is lost in a crash."""
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0), commit=2)
     follower.tick()
@@ -194,7 +194,7 @@ def test_a_follower_applies_what_is_on_its_own_disk_only() -> None:
     assert follower.machine.applied == (2, 1)
 
 
-def test_the_term_never_goes_back_over_a_restart() -> None:
+def test_term_never_decreases_over_a_restart() -> None:
     node = LoneReplica()
     terms = []
     for term in (3, 5, 9):
@@ -205,7 +205,7 @@ def test_the_term_never_goes_back_over_a_restart() -> None:
     assert terms == [3, 5, 9]
 
 
-def test_a_group_of_one_commits_and_finds_it_after_a_restart() -> None:
+def test_group_of_one_commits_and_keeps_its_log_over_a_restart() -> None:
     """etcd #14370."""
     single = LoneReplica(["n1"])
     single.waits(0.1)
@@ -222,7 +222,7 @@ def test_a_group_of_one_commits_and_finds_it_after_a_restart() -> None:
     assert single.machine.registers == {"a": "v"}
 
 
-def test_fault_5_the_library_loses_its_log_in_a_crash_during_compaction(tmp_path: Path) -> None:
+def test_fault_5_library_loses_its_log_in_a_crash_during_compaction(tmp_path: Path) -> None:
     path = str(tmp_path / "journal")
     journal = FileJournal(path)
     for index in range(1, 11):
@@ -231,7 +231,7 @@ def test_fault_5_the_library_loses_its_log_in_a_crash_during_compaction(tmp_path
     assert len(FileJournal(path)) == 0, "deleteEntriesTo begins with this, then writes the rest anew"
 
 
-def test_fault_5_the_library_reads_a_flipped_bit_as_an_entry(tmp_path: Path) -> None:
+def test_fault_5_library_reads_a_flipped_bit_as_an_entry(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = FileJournal(str(path))
     journal.add(b"entry", 1, 1)
@@ -241,7 +241,7 @@ def test_fault_5_the_library_reads_a_flipped_bit_as_an_entry(tmp_path: Path) -> 
     assert FileJournal(str(path))[0][0] == b"enTry"
 
 
-def test_fault_5_the_library_has_offsets_of_32_bits(tmp_path: Path) -> None:
+def test_fault_5_library_has_32_bit_offsets(tmp_path: Path) -> None:
     journal = FileJournal(str(tmp_path / "journal"))
     journal._FileJournal__currentOffset = 1 << 32
     with pytest.raises(struct.error):
@@ -256,7 +256,7 @@ def filled(path: Path) -> LmdbJournal:
     return journal
 
 
-def test_fault_5_a_crash_during_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_5_crash_during_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = filled(tmp_path)
     journal.compact_to(60)
     fill = JournalFile._fill
@@ -275,7 +275,7 @@ def test_fault_5_a_crash_during_compaction_loses_nothing(tmp_path: Path, monkeyp
     again.close()
 
 
-def test_fault_5_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
+def test_fault_5_flipped_bit_is_never_served(tmp_path: Path) -> None:
     filled(tmp_path).close()
     damaged = [path for path in tmp_path.rglob("*") if path.is_file() and b"entry" in path.read_bytes()]
     for path in damaged:

@@ -12,7 +12,7 @@ from tests.support.lone_replica import HandClock, LoneReplica, storage
 
 
 def following_follower() -> LoneReplica:
-    """It has been up for long, and hears n2, who leads term 1."""
+    """It has been up for long, and follows n2, the leader of term 1."""
     follower = LoneReplica()
     follower.waits(0.9)
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0), commit=1)
@@ -21,7 +21,7 @@ def following_follower() -> LoneReplica:
     return follower
 
 
-def test_fault_7_the_library_votes_while_it_hears_a_leader() -> None:
+def test_fault_7_library_votes_while_it_follows_a_leader() -> None:
     node = BareNode(HandClock())
     node.gets_append(1, [entry(2, 1)], prev=(1, 0))
     node.gets("n3", type="request_vote", term=9, last_log_index=2, last_log_term=1)
@@ -29,7 +29,7 @@ def test_fault_7_the_library_votes_while_it_hears_a_leader() -> None:
     assert node.network.sent[-1] == ("n3", {"type": "response_vote", "term": 9})
 
 
-def test_fault_7_nobody_votes_within_the_election_timeout_of_hearing_a_leader() -> None:
+def test_fault_7_no_vote_within_the_election_timeout_after_a_leader_message() -> None:
     follower = following_follower()
     follower.waits(0.99)
     follower.gets("n3", MessageKind.REQUEST_VOTE, 9, 5, 5, False)
@@ -44,8 +44,8 @@ def test_fault_7_nobody_votes_within_the_election_timeout_of_hearing_a_leader() 
     assert follower.said(MessageKind.VOTE) == [[9, True, storage("n1")]]
 
 
-def test_fault_7_nobody_votes_within_the_election_timeout_of_starting() -> None:
-    """It may have promised its leader something and forgotten it."""
+def test_fault_7_no_vote_within_the_election_timeout_after_start() -> None:
+    """It may have made a promise to its leader before the restart."""
     starter = LoneReplica()
     starter.waits(0.99)
     starter.gets("n3", MessageKind.REQUEST_VOTE, 1, 0, 0, False)
@@ -54,7 +54,7 @@ def test_fault_7_nobody_votes_within_the_election_timeout_of_starting() -> None:
     assert starter.replica.engine.term == 0
 
 
-def test_fault_7_the_library_raises_its_term_alone() -> None:
+def test_fault_7_library_raises_its_term_alone() -> None:
     node = BareNode(HandClock())
     for _ in range(5):
         node.clock.time += 2.0
@@ -62,7 +62,7 @@ def test_fault_7_the_library_raises_its_term_alone() -> None:
     assert node.raftCurrentTerm == 5
 
 
-def test_fault_7_a_node_that_nobody_would_vote_for_keeps_its_term() -> None:
+def test_fault_7_node_without_prospect_of_votes_keeps_its_term() -> None:
     isolated = LoneReplica()
     for _ in range(50):
         isolated.waits(0.2)
@@ -73,7 +73,7 @@ def test_fault_7_a_node_that_nobody_would_vote_for_keeps_its_term() -> None:
     assert len(isolated.said(MessageKind.PRE_VOTE, to="n2")) > 10, "it goes on asking"
 
 
-def test_fault_7_grants_of_an_old_round_are_worth_nothing_once_a_leader_was_heard() -> None:
+def test_fault_7_grants_of_an_old_round_are_void_after_a_leader_message() -> None:
     node = LoneReplica()
     node.waits(1.6)
     node.tick()
@@ -86,8 +86,8 @@ def test_fault_7_grants_of_an_old_round_are_worth_nothing_once_a_leader_was_hear
     assert node.said(MessageKind.REQUEST_VOTE) == []
 
 
-def test_fault_7_a_campaign_keeps_the_promise_to_the_leader_that_was_heard_last() -> None:
-    """Also when the library believes that a hand-over is still pending: its flag survives a change of term."""
+def test_fault_7_campaign_keeps_the_promise_to_the_last_leader() -> None:
+    """Also if the library believes that a hand-over is still pending: its flag survives a change of term."""
     node = following_follower()
     node.gets("n2", MessageKind.CAMPAIGN_NOW, 1)
     node.gets("n3", MessageKind.REQUEST_VOTE, 2, 1, 1, True)
@@ -102,7 +102,7 @@ def test_fault_7_a_campaign_keeps_the_promise_to_the_leader_that_was_heard_last(
     assert node.replica.engine.term == 2
 
 
-def test_fault_7_planted_without_the_promise_the_vote_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_7_vote_is_given_without_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(palisade.raftgroup.voting, "may_vote", lambda *_, **__: True)
     follower = following_follower()
     follower.gets("n3", MessageKind.REQUEST_VOTE, 9, 5, 5, False)
@@ -110,7 +110,7 @@ def test_fault_7_planted_without_the_promise_the_vote_is_given(monkeypatch: pyte
     assert follower.said(MessageKind.VOTE) == [[9, True, storage("n1")]]
 
 
-def test_fault_8_the_library_believes_in_its_leadership_for_half_a_minute() -> None:
+def test_fault_8_library_believes_in_its_leadership_for_half_a_minute() -> None:
     node = BareNode(HandClock())
     node.leads()
     node.clock.time += 29.0
@@ -118,7 +118,7 @@ def test_fault_8_the_library_believes_in_its_leadership_for_half_a_minute() -> N
     assert node._isLeader()
 
 
-def test_fault_8_an_isolated_leader_gives_up_within_the_election_timeout_and_reads_nothing_before() -> None:
+def test_fault_8_isolated_leader_steps_down_within_the_election_timeout_without_reads() -> None:
     leader = LoneReplica()
     leader.leads()
     assert leader.replica.lease_holds()
@@ -135,7 +135,7 @@ def test_fault_8_an_isolated_leader_gives_up_within_the_election_timeout_and_rea
     assert not leader.replica.leads
 
 
-def test_fault_8_the_lease_is_measured_from_the_sending_not_from_the_answer() -> None:
+def test_fault_8_lease_is_measured_from_the_sending_not_from_the_answer() -> None:
     leader = LoneReplica()
     leader.leads()
     sent_at = leader.clock.time
@@ -145,7 +145,7 @@ def test_fault_8_the_lease_is_measured_from_the_sending_not_from_the_answer() ->
     assert leader.replica.lease_remaining_s() < 0.2
 
 
-def test_fault_14_the_library_counts_a_vote_twice() -> None:
+def test_fault_14_library_counts_a_vote_twice() -> None:
     node = BareNode(HandClock())
     node._SyncObj__otherNodes |= {type(node.peers["n2"])("n4"), type(node.peers["n2"])("n5")}
     node.clock.time += 2.0
@@ -156,7 +156,7 @@ def test_fault_14_the_library_counts_a_vote_twice() -> None:
 
 
 @pytest.mark.parametrize("between", [[], [(0, "n3")], [(0, "n2"), (0, "n4")]])
-def test_fault_14_a_repeated_vote_counts_once_also_after_a_late_one_of_an_earlier_term(
+def test_fault_14_repeated_vote_counts_once_also_after_a_late_one_of_an_earlier_term(
     between: list[tuple[int, str]],
 ) -> None:
     candidate = LoneReplica(["n1", "n2", "n3", "n4", "n5"])
@@ -171,7 +171,7 @@ def test_fault_14_a_repeated_vote_counts_once_also_after_a_late_one_of_an_earlie
     assert candidate.replica.engine.leads
 
 
-def test_fault_14_the_vote_of_another_storage_under_the_same_id_does_not_count() -> None:
+def test_fault_14_vote_of_another_storage_under_the_same_id_does_not_count() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
     candidate.gets("n2", MessageKind.VOTE, term, True, "another storage")
@@ -179,7 +179,7 @@ def test_fault_14_the_vote_of_another_storage_under_the_same_id_does_not_count()
     assert candidate.replica.engine.role is RaftRole.CANDIDATE
 
 
-def test_a_learner_votes_when_asked_because_only_the_candidate_knows_whether_it_counts() -> None:
+def test_learner_votes_because_only_the_candidate_knows_whether_it_counts() -> None:
     """A promotion that reached the old voters only, and one of them died: Raft thesis 4.2.2."""
     outsider = LoneReplica(["n2", "n3"])
     outsider.waits(1.0)
@@ -191,7 +191,7 @@ def test_a_learner_votes_when_asked_because_only_the_candidate_knows_whether_it_
     assert outsider.said(MessageKind.VOTE) == [[1, True, storage("n1")]]
 
 
-def test_one_node_votes_once_in_a_term() -> None:
+def test_node_votes_once_in_a_term() -> None:
     voter = LoneReplica()
     voter.waits(1.0)
     voter.gets("n2", MessageKind.REQUEST_VOTE, 3, 0, 0, False)
@@ -202,7 +202,7 @@ def test_one_node_votes_once_in_a_term() -> None:
     assert voter.said(MessageKind.VOTE, to="n2") == [[3, True, storage("n1")]] * 2
 
 
-def test_a_candidate_whose_log_is_behind_gets_no_vote() -> None:
+def test_candidate_with_an_outdated_log_gets_no_vote() -> None:
     voter = following_follower()
     voter.waits(1.0)
     voter.gets("n3", MessageKind.REQUEST_VOTE, 2, 9, 0, False)
@@ -212,8 +212,8 @@ def test_a_candidate_whose_log_is_behind_gets_no_vote() -> None:
     assert voter.said(MessageKind.PRE_VOTE_REPLY)[0][1] is False
 
 
-def test_a_leader_that_hands_over_gives_its_lease_up_first_and_for_the_whole_term() -> None:
-    """The campaign may arrive late: whoever leads the term of the hand-over reads by lease no more."""
+def test_leader_that_hands_over_gives_up_its_lease_for_the_whole_term() -> None:
+    """The campaign may arrive late: the leader of the term of the hand-over no longer reads by lease."""
     leader = LoneReplica()
     leader.leads()
     assert leader.replica.hand_over("n2")
@@ -226,7 +226,7 @@ def test_a_leader_that_hands_over_gives_its_lease_up_first_and_for_the_whole_ter
         assert not leader.replica.lease_holds()
 
 
-def test_a_leader_hands_over_only_to_who_holds_the_whole_log() -> None:
+def test_leader_hands_over_only_to_a_follower_with_the_whole_log() -> None:
     leader = LoneReplica()
     leader.leads()
     assert not leader.replica.hand_over("n3")
@@ -234,14 +234,14 @@ def test_a_leader_hands_over_only_to_who_holds_the_whole_log() -> None:
     assert leader.replica.lease_holds()
 
 
-def test_a_handed_over_campaign_is_voted_for_although_the_leader_was_just_heard() -> None:
+def test_handed_over_campaign_gets_votes_despite_a_recent_leader() -> None:
     follower = following_follower()
     follower.gets("n3", MessageKind.REQUEST_VOTE, 2, 1, 1, True)
     follower.settle()
     assert follower.said(MessageKind.VOTE) == [[2, True, storage("n1")]]
 
 
-def test_who_is_told_to_campaign_does_so_at_once_and_says_why() -> None:
+def test_successor_campaigns_at_once_and_declares_the_hand_over() -> None:
     follower = following_follower()
     follower.gets("n2", MessageKind.CAMPAIGN_NOW, 1)
     follower.settle()
@@ -249,7 +249,7 @@ def test_who_is_told_to_campaign_does_so_at_once_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(("sender", "term"), [("n3", 1), ("n2", 0), ("n2", 2)])
-def test_a_hand_over_of_another_term_or_of_somebody_who_does_not_lead_is_ignored(sender: str, term: int) -> None:
+def test_hand_over_of_another_term_or_of_a_non_leader_is_ignored(sender: str, term: int) -> None:
     follower = following_follower()
     follower.gets(sender, MessageKind.CAMPAIGN_NOW, term)
     follower.settle()

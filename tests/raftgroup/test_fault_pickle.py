@@ -1,4 +1,4 @@
-"""Fault 11 of pysyncobj.md: whoever reaches the library's port owns the machine; here nothing is unpickled."""
+"""Fault 11 of pysyncobj.md: any peer of the library's port can execute code; here nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def malicious_frame() -> bytes:
     return struct.pack("i", len(packed)) + packed
 
 
-def test_fault_11_the_library_runs_what_any_connection_sends() -> None:
+def test_fault_11_library_executes_input_of_any_connection() -> None:
     connection = TcpConnection(createPoller("auto"))
     connection._TcpConnection__readBuffer = malicious_frame()
     connection._TcpConnection__processParseMessage()
     assert TOUCHED == ["owned"]
 
 
-def test_fault_11_a_pickle_on_the_wire_is_no_frame() -> None:
+def test_fault_11_pickle_on_the_wire_is_not_a_frame() -> None:
     with pytest.raises(FrameError):
         FrameParser().feed(malicious_frame() * 100)
     assert TOUCHED == []
 
 
 @pytest.mark.parametrize("kind", list(MessageKind))
-def test_fault_11_a_pickle_inside_a_message_is_not_unpickled(
+def test_fault_11_pickle_inside_a_message_is_not_unpickled(
     make_cluster: Callable[..., Cluster], kind: MessageKind
 ) -> None:
     cluster = make_cluster()
@@ -69,7 +69,7 @@ def test_fault_11_a_pickle_inside_a_message_is_not_unpickled(
     assert cluster.put(cluster.leader().id, "a", "still here")
 
 
-def test_fault_11_the_library_has_no_pickle_in_its_hands_here() -> None:
+def test_fault_11_library_cannot_use_pickle_here() -> None:
     LoneReplica()
     assert library.pickle.dumps([1, b"x"]) == b"\x92\x01\xc4\x01x"
     with pytest.raises(ValueError, match="unpack"):
@@ -85,8 +85,10 @@ def test_fault_11_no_module_of_the_group_imports_pickle() -> None:
             assert not {"pickle", "marshal", "shelve"} & {*names, module}, path
 
 
-def test_fault_11_the_librarys_own_requests_to_add_remove_and_transfer_have_no_kind() -> None:
-    """They are text messages of any connection there; here a member asks the leader by name, after its handshake."""
+def test_fault_11_library_requests_to_add_remove_and_transfer_have_no_kind() -> None:
+    """In the library they are text messages of any connection; here a member calls the leader by name, after its
+    handshake.
+    """
     replica = LoneReplica()
     replica.leads()
     before = replica.replica.membership

@@ -24,7 +24,7 @@ def dump(index: int, total: int) -> bytes:
     return gzip.compress(pickle.dumps(({"total": total}, entry(index, 1), entry(index - 1, 1), [])))
 
 
-def test_fault_9_the_library_installs_a_snapshot_that_is_older_than_its_state() -> None:
+def test_fault_9_library_installs_a_snapshot_older_than_its_state() -> None:
     node = BareNode(HandClock())
     node.gets_append(1, [entry(index, 1) for index in range(2, 7)], prev=(1, 0), commit=6)
     node.tick()
@@ -33,22 +33,22 @@ def test_fault_9_the_library_installs_a_snapshot_that_is_older_than_its_state() 
     assert node.raftLastApplied == 3
 
 
-def test_fault_9_the_library_goes_on_after_a_snapshot_that_it_could_not_load() -> None:
+def test_fault_9_library_continues_after_a_snapshot_that_it_could_not_load() -> None:
     node = BareNode(HandClock())
     node.gets("n2", type="append_entries", term=1, commit_index=9, serialized=(b"not a dump", True, True))
     assert node.network.sent[-1][1]["success"] is True, "it says that it has it"
 
 
-def test_fault_9_a_state_older_than_what_is_committed_is_refused() -> None:
+def test_fault_9_state_older_than_the_commit_index_is_refused() -> None:
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1), (2, 1), (3, 1)], prev=(0, 0), commit=3)
     follower.settle()
-    with pytest.raises(NodeFailed, match="older than what this node has committed"):
+    with pytest.raises(NodeFailed, match="older than the commit index of this node"):
         follower.replica.installed_snapshot(2, 1, follower.membership)
 
 
 def lagging(make_cluster: Callable[..., Cluster]) -> tuple[Cluster, str, str]:
-    """A follower that is down while the others write more than the log keeps."""
+    """A follower that is down while the others write more than the log retains."""
     cluster = make_cluster(retention=LogRetention(10))
     leader = cluster.leader().id
     follower = cluster.followers()[0].id
@@ -61,7 +61,7 @@ def lagging(make_cluster: Callable[..., Cluster]) -> tuple[Cluster, str, str]:
 
 
 def snapshot_messages(cluster: Cluster, to: str) -> list[tuple[int, list[Any]]]:
-    """(message, body) of everything about snapshots that is sent to that member, from now on."""
+    """(message, body) of all snapshot messages sent to that member, from now on."""
     seen: list[tuple[int, list[Any]]] = []
     watch = cluster.network.overhear
 
@@ -74,7 +74,7 @@ def snapshot_messages(cluster: Cluster, to: str) -> list[tuple[int, list[Any]]]:
     return seen
 
 
-def test_fault_9_a_snapshot_that_does_not_load_stops_the_node(
+def test_fault_9_snapshot_that_does_not_load_stops_the_node(
     make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, _, follower = lagging(make_cluster)
@@ -90,7 +90,7 @@ def test_fault_9_a_snapshot_that_does_not_load_stops_the_node(
         cluster.nodes[follower].group.failed.result()
 
 
-def test_fault_10_the_library_sends_a_whole_snapshot_in_one_tick() -> None:
+def test_fault_10_library_sends_a_whole_snapshot_in_one_tick() -> None:
     node = BareNode(HandClock(), logCompactionBatchSize=10)
     node._SyncObj__forceLogCompaction = True
     for number in range(20):
@@ -114,7 +114,7 @@ def test_fault_10_the_library_sends_a_whole_snapshot_in_one_tick() -> None:
     assert len(pieces) > 10
 
 
-def test_fault_10_a_snapshot_goes_out_a_few_pieces_at_a_time_and_is_installed_once(
+def test_fault_10_snapshot_is_sent_a_few_pieces_at_a_time_and_installed_once(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     cluster, _, follower = lagging(make_cluster)
@@ -129,7 +129,7 @@ def test_fault_10_a_snapshot_goes_out_a_few_pieces_at_a_time_and_is_installed_on
     cluster.checkers.check_run()
 
 
-def test_fault_10_an_interrupted_snapshot_goes_on_where_it_was(make_cluster: Callable[..., Cluster]) -> None:
+def test_fault_10_interrupted_snapshot_resumes(make_cluster: Callable[..., Cluster]) -> None:
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
@@ -147,10 +147,10 @@ def test_fault_10_an_interrupted_snapshot_goes_on_where_it_was(make_cluster: Cal
 
 
 @pytest.mark.parametrize("moment_s", [0.002 * number for number in range(1, 30)])
-def test_a_crash_at_any_moment_of_an_install_ends_in_the_same_state(
+def test_crash_at_any_moment_of_an_install_ends_in_the_same_state(
     make_cluster: Callable[..., Cluster], moment_s: float
 ) -> None:
-    """Between the state and the reset of the log, too: the membership of the snapshot is in the journal before."""
+    """Also between replacing the state and resetting the log: the journal already has the new membership."""
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)
@@ -164,7 +164,7 @@ def test_a_crash_at_any_moment_of_an_install_ends_in_the_same_state(
     assert node.disk.machine.registers == cluster.nodes[leader].disk.machine.registers
 
 
-def test_a_snapshot_during_a_change_of_leader_still_arrives(make_cluster: Callable[..., Cluster]) -> None:
+def test_snapshot_during_a_change_of_leader_arrives(make_cluster: Callable[..., Cluster]) -> None:
     cluster, leader, follower = lagging(make_cluster)
     seen = snapshot_messages(cluster, follower)
     cluster.start(follower)

@@ -1,6 +1,6 @@
-"""A new cluster out of one survivor: everything in its log stays, and nobody of before takes part (issue 3).
+"""A new cluster from one survivor: its whole log stays, and no earlier member takes part (issue 3).
 
-Also what a change of membership left standing: one that only lost members could have committed (issue 2, left over).
+Also pending membership changes that only lost members could have committed (issue 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def look(node: Node) -> Survivor:
 
 
 def force(cluster: Cluster, member: str) -> Survivor:
-    """`member` is down; its disk is made the only one of a new generation."""
+    """`member` is down; its disk becomes the only one of a new generation."""
     node = cluster.nodes[member]
     found = look(node)
     commands = [put("forced", "generation", str(found.generation + 1))]
@@ -45,7 +45,7 @@ def force(cluster: Cluster, member: str) -> Survivor:
 
 
 class MemoryOf(MemoryJournal):
-    """The same state and disk, synced outside of the simulation."""
+    """The same state and disk, synced outside the simulation."""
 
     def __init__(self, journal: MemoryJournal) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class MemoryOf(MemoryJournal):
 
 
 def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
-    """Three nodes with a write; then n2 and n3 are lost for ever, and n1 has been stopped."""
+    """Three nodes with a write; then n2 and n3 are lost permanently, and n1 is stopped."""
     cluster = make_cluster(seed)
     settled(cluster)
     for member in ("n2", "n3", "n1"):
@@ -68,7 +68,7 @@ def without_majority(make_cluster: MakeCluster, seed: int) -> Cluster:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_survivor_goes_on_alone_with_all_that_it_holds(make_cluster: MakeCluster, seed: int) -> None:
+def test_survivor_continues_alone_with_its_whole_log(make_cluster: MakeCluster, seed: int) -> None:
     cluster = without_majority(make_cluster, seed)
     assert force(cluster, "n1").lost == ("n2", "n3")
     cluster.start("n1")
@@ -81,8 +81,10 @@ def test_the_survivor_goes_on_alone_with_all_that_it_holds(make_cluster: MakeClu
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_members_of_before_are_refused_with_the_reason_and_stop(make_cluster: MakeCluster, seed: int) -> None:
-    """Together they would be a majority of the old group; the survivor does not notice them."""
+def test_members_of_the_earlier_generation_are_refused_with_the_reason_and_stop(
+    make_cluster: MakeCluster, seed: int
+) -> None:
+    """Together they would be a majority of the old group; the survivor ignores them."""
     cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.tolerates_failed_nodes = True
@@ -99,7 +101,7 @@ def test_members_of_before_are_refused_with_the_reason_and_stop(make_cluster: Ma
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_comes_back_empty_gets_everything_and_votes_again(make_cluster: MakeCluster, seed: int) -> None:
+def test_member_that_returns_empty_copies_everything_and_votes_again(make_cluster: MakeCluster, seed: int) -> None:
     cluster = without_majority(make_cluster, seed)
     force(cluster, "n1")
     cluster.start("n1")
@@ -119,8 +121,9 @@ def test_who_comes_back_empty_gets_everything_and_votes_again(make_cluster: Make
 
 
 def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """n1 goes on alone, and n2 joins it with a new disk. Its log has come to a membership of before the break, in which
-    it has another storage, and no further."""
+    """n1 continues alone, and n2 joins it with a new disk. Its log has reached a membership from before the break, in
+    which it has another storage, and no further.
+    """
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
     cluster = make_cluster(seed)
     group = settled(cluster).group
@@ -146,10 +149,10 @@ def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("restarted", ["n1", "n2"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
+def test_joining_member_with_an_old_log_is_admitted_again(
     make_cluster: MakeCluster, seed: int, restarted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Restores 11024: the connection broke, and all refused each other from then on."""
+    """Restores 11024: the connection broke, and from then on all refused each other."""
     cluster = half_joined(make_cluster, seed, monkeypatch)
     cluster.restart(restarted)
     cluster.run_for(1.0)
@@ -161,7 +164,7 @@ def test_who_joins_is_let_in_again_though_its_log_is_still_of_before(
 
 
 def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """n2 has lost its disk and joins; it has `taken` so many entries, and no membership, when the others are lost."""
+    """n2 has lost its disk and joins; it has copied `taken` entries, and no membership, when the others are lost."""
     monkeypatch.setattr(replication, "APPEND_BYTES_MAX", 1)
     cluster = make_cluster(seed)
     settled(cluster)
@@ -185,10 +188,10 @@ def joining(make_cluster: MakeCluster, seed: int, taken: int, monkeypatch: pytes
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("taken", [0, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_who_was_joining_at_the_break_is_told_to_begin_anew(
+def test_member_joining_at_the_break_must_start_anew(
     make_cluster: MakeCluster, seed: int, taken: int, restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no member that could refuse it. Who has nothing needs no more than a start."""
+    """It knows no member that could refuse it. A node without data only needs a restart."""
     cluster = joining(make_cluster, seed, taken, monkeypatch)
     n2 = cluster.nodes["n2"]
     cluster.network.intercept = lambda *_: True
@@ -209,10 +212,10 @@ def test_who_was_joining_at_the_break_is_told_to_begin_anew(
         cluster.run_until(lambda: cluster.nodes["n1"].group.members.voters == {"n1", "n2"})
 
 
-def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
+def test_half_joined_survivor_begins_no_existing_generation(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the end of its log it is of the first one; what it was taking in was of the second."""
+    """Its log ends in the first generation; it was copying the log of the second."""
     cluster = half_joined(make_cluster, 1, monkeypatch)
     cluster.crash("n2")
     journal = cluster.nodes["n2"].disk.journal
@@ -223,15 +226,17 @@ def test_a_survivor_that_has_joined_half_way_begins_no_generation_that_there_is(
     assert look(cluster.nodes["n2"]).generation == 2
 
 
-def test_the_fault_that_this_is_for_is_seen(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who joins goes by the newest membership in its log."""
+def test_checker_detects_a_joining_member_that_uses_its_logs_membership(
+    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A joining member uses the newest membership in its log."""
     monkeypatch.setattr(Admission, "_join", lambda *_: None)
     with pytest.raises(Stuck):
-        test_who_joins_is_let_in_again_though_its_log_is_still_of_before(make_cluster, 1, "n1", monkeypatch)
+        test_joining_member_with_an_old_log_is_admitted_again(make_cluster, 1, "n1", monkeypatch)
 
 
-def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make_cluster: MakeCluster) -> None:
-    """The leader removes n3 at the moment when n2 is lost: two voters, one of them gone, stand still for ever."""
+def test_membership_change_without_possible_commit_is_undone(make_cluster: MakeCluster) -> None:
+    """The leader removes n3 at the moment when n2 is lost: two voters, one of them lost, would be stuck for ever."""
     cluster = make_cluster(5)
     leader = settled(cluster).id
     gone, other = (member for member in ("n1", "n2", "n3") if member != leader)
@@ -252,7 +257,7 @@ def test_a_change_of_membership_that_nobody_is_left_to_commit_is_taken_back(make
     assert cluster.nodes[leader].group.members.voters == {leader}
 
 
-def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> None:
+def test_entries_not_known_to_be_committed_are_kept() -> None:
     """They may have been acknowledged: only the lost majority knew."""
     lone = LoneReplica()
     lone.gets_append("n2", 1, [(1, 1), (2, 1)], prev=(0, 0))
@@ -266,7 +271,7 @@ def test_entries_that_the_survivor_does_not_know_to_be_committed_are_kept() -> N
     assert lone.machine.registers == {"a": "2.1", "g": "2"}
 
 
-def test_a_crash_before_the_sync_leaves_the_survivor_as_it_was(make_cluster: MakeCluster) -> None:
+def test_crash_before_the_sync_leaves_the_survivor_unchanged(make_cluster: MakeCluster) -> None:
     cluster = without_majority(make_cluster, 3)
     journal = cluster.nodes["n1"].disk.journal
     before = look(cluster.nodes["n1"])
@@ -288,8 +293,8 @@ class Unsynced(MemoryOf):
         await asyncio.Event().wait()
 
 
-def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeCluster) -> None:
-    with pytest.raises(DataDirectoryError, match="never been used"):
+def test_force_is_refused_if_unnecessary_or_impossible(make_cluster: MakeCluster) -> None:
+    with pytest.raises(DataDirectoryError, match="has ever used the data directory"):
         survey(MemoryJournal(), (0, 0), Random(1))
     cluster = without_majority(make_cluster, 1)
     force(cluster, "n1")
@@ -300,7 +305,7 @@ def test_what_needs_no_force_or_can_not_be_forced_is_refused(make_cluster: MakeC
 
 
 @pytest.mark.parametrize("others", [("n2", "n3"), ("n1", "n2", "n3")], ids=["removed", "another storage of its own"])
-def test_who_is_no_member_by_its_own_log_can_not_go_on_alone(others: tuple[str, ...]) -> None:
+def test_non_member_by_its_own_log_cannot_continue_alone(others: tuple[str, ...]) -> None:
     journal = MemoryJournal()
     open_storage(journal, "test", "n1", Random(1))
     keep_membership(journal, voters(*others))

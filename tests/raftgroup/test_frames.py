@@ -1,4 +1,4 @@
-"""Half frames wait, hostile ones are refused at once (scenarios.md, "Everywhere": garbage, half frames, 2 GiB)."""
+"""Incomplete frames wait, hostile ones are refused (scenarios.md, "Everywhere": garbage, half frames, 2 GiB)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FRAMES = st.lists(st.tuples(st.integers(0, 255), BODIES), max_size=8)
 
 
 def raw_frame(kind: int, packed: bytes) -> bytes:
-    """A frame around any bytes, with a checksum that is right."""
+    """A frame around any bytes, with a valid checksum."""
     return struct.pack(">IBI", len(packed) + 5, kind, zlib.crc32(bytes((kind,)) + packed)) + packed
 
 
 @given(frames=FRAMES, cuts=st.lists(st.integers(0, 400)))
-def test_what_was_framed_comes_out_however_it_was_cut(frames: list[tuple[int, Any]], cuts: list[int]) -> None:
+def test_parser_returns_frames_for_any_split(frames: list[tuple[int, Any]], cuts: list[int]) -> None:
     stream = b"".join(encode(kind, body) for kind, body in frames)
     parser, got, start = FrameParser(), [], 0
     for cut in (*sorted(cuts), len(stream)):
@@ -39,26 +39,26 @@ def test_what_was_framed_comes_out_however_it_was_cut(frames: list[tuple[int, An
     assert parser.kept_bytes == 0
 
 
-def test_a_frame_looks_as_written_down() -> None:
+def test_frame_has_the_documented_layout() -> None:
     packed = msgpack.packb(["x", b"y"])
     assert encode(7, ["x", b"y"]) == raw_frame(7, packed)
 
 
-def test_an_encoder_goes_on_after_a_body_that_it_refused() -> None:
+def test_encoder_continues_after_a_refused_body() -> None:
     encoder = Encoder()
     with pytest.raises(TypeError):
         encoder.encode(1, ["good", object()])
     assert FrameParser().feed(encoder.encode(1, "next")) == [(1, "next")]
 
 
-def test_half_a_frame_waits_for_the_rest() -> None:
+def test_parser_waits_for_the_rest_of_a_frame() -> None:
     frame, parser = encode(3, b"body"), FrameParser()
     for byte in frame[:-1]:
         assert parser.feed(bytes((byte,))) == []
     assert parser.feed(frame[-1:]) == [(3, b"body")]
 
 
-def test_two_gibibytes_announced_are_refused_from_the_length_alone() -> None:
+def test_announced_two_gibibytes_are_refused_by_length_alone() -> None:
     parser = FrameParser()
     with pytest.raises(FrameTooLarge) as caught:
         parser.feed(struct.pack(">I", 2**31))
@@ -67,7 +67,7 @@ def test_two_gibibytes_announced_are_refused_from_the_length_alone() -> None:
     assert parser.kept_bytes <= 4
 
 
-def test_a_large_frame_is_kept_only_as_far_as_it_came() -> None:
+def test_parser_keeps_only_the_received_part_of_a_large_frame() -> None:
     parser = FrameParser()
     tracemalloc.start()
     parser.feed(struct.pack(">IBI", 60_000_000, 1, 0) + b"x")
@@ -76,7 +76,7 @@ def test_a_large_frame_is_kept_only_as_far_as_it_came() -> None:
     assert peak_bytes < 100_000
 
 
-def test_the_limit_is_exact_and_can_be_raised() -> None:
+def test_frame_limit_is_exact_and_can_be_raised() -> None:
     frame = encode(1, b"x" * 100)
     length = len(frame) - 4
     assert FrameParser(length).feed(frame) == [(1, b"x" * 100)]
@@ -89,12 +89,12 @@ def test_the_limit_is_exact_and_can_be_raised() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 5])
-def test_a_frame_without_a_body_is_corrupt(length: int) -> None:
+def test_frame_without_a_body_is_corrupt(length: int) -> None:
     with pytest.raises(FrameCorrupt):
         FrameParser().feed(struct.pack(">I", length))
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     frame = encode(9, ["put", b"key", b"value"])
     for bit in range(8 * len(frame)):
         flipped = bytearray(frame)
@@ -108,7 +108,7 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 
 @given(st.binary())
-def test_garbage_is_refused_or_waited_for_and_nothing_else(garbage: bytes) -> None:
+def test_garbage_is_refused_or_waited_for(garbage: bytes) -> None:
     parser = FrameParser(1 << 16)
     try:
         assert parser.feed(garbage) == []
@@ -118,7 +118,7 @@ def test_garbage_is_refused_or_waited_for_and_nothing_else(garbage: bytes) -> No
 
 
 @given(st.binary(min_size=1))
-def test_a_garbage_body_with_a_right_checksum_raises_nothing_but_frame_corrupt(packed: bytes) -> None:
+def test_garbage_body_with_a_valid_checksum_raises_only_frame_corrupt(packed: bytes) -> None:
     try:
         ((kind, body),) = FrameParser().feed(raw_frame(1, packed))
     except FrameCorrupt:
@@ -151,14 +151,14 @@ def test_hostile_bodies_are_refused(packed: bytes) -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_more_items_than_allowed_are_refused() -> None:
+def test_too_many_items_are_refused() -> None:
     assert FrameParser(items_max=3).feed(encode(1, [1, 2, 3])) == [(1, [1, 2, 3])]
     with pytest.raises(FrameCorrupt):
         FrameParser(items_max=2).feed(encode(1, [1, 2, 3]))
 
 
-def test_small_frames_are_read_fast_enough_for_the_stream() -> None:
-    """Target of issue 2: 400,000/s; a tenth of it must hold on any machine, or something is quadratic."""
+def test_small_frames_are_parsed_fast_enough_for_the_stream() -> None:
+    """Target of issue 2: 400,000/s; a tenth of it must hold on any machine unless something is quadratic."""
     count = 20_000
     stream = encode(16, [17, "put", b"k" * 20, b"v" * 60]) * count
     started = time.perf_counter()

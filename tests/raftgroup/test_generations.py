@@ -1,4 +1,4 @@
-"""Members of different generations never work together, and who is left behind stops: R7, issue 3."""
+"""Members of different generations never work together, and a node left behind stops: R7, issue 3."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ KNOWN = voters("n1", "n2", "n3")
 
 
 def refusal(by: str, generation: int, incarnation: str | None = None) -> dict[str, str]:
-    """How `by`, of that generation, refuses n3 of generation 1."""
+    """The refusal by `by`, of that generation, of n3 of generation 1."""
     reason = judge_generation("n3", 1, generation, incarnation or storage(by))
     assert reason is not None
     return {by: reason}
 
 
 @pytest.mark.parametrize(("its", "own"), [(1, 1), (7, 7), (0, 3), (3, 0), (0, 0)])
-def test_the_same_generation_is_welcome_and_so_is_who_has_none(its: int, own: int) -> None:
+def test_same_and_missing_generations_are_accepted(its: int, own: int) -> None:
     assert judge_generation("n2", its, own, "x") is None
 
 
 @pytest.mark.parametrize(("its", "own"), [(1, 2), (2, 1), (1, 9)])
-def test_another_one_is_refused_whichever_is_newer_and_told_what_to_do(its: int, own: int) -> None:
+def test_other_generation_is_refused_with_the_remedy(its: int, own: int) -> None:
     reason = str(judge_generation("n2", its, own, "storage-of-n1"))
     assert f"n2 is of generation {its}" in reason
     assert "--join" in reason
@@ -48,11 +48,11 @@ def test_another_one_is_refused_whichever_is_newer_and_told_what_to_do(its: int,
 @pytest.mark.parametrize(
     "reason", ["", "other-generation: ", "other-generation: x y: z", "other-generation: 2 y", "no"]
 )
-def test_a_refusal_for_another_reason_names_no_generation(reason: str) -> None:
+def test_other_refusals_name_no_generation(reason: str) -> None:
     assert refusing_generation(reason) is None
 
 
-def test_the_greeting_of_another_generation_is_refused_before_all_else() -> None:
+def test_greeting_of_another_generation_is_refused_first() -> None:
     own = Introductions(replace(greeting("n1"), generation=2), None)
     reason = own.judge(replace(greeting("n2", knows=KNOWN), generation=1), KNOWN, 2)
     assert refusing_generation(str(reason)) == (2, storage("n1"))
@@ -60,25 +60,25 @@ def test_the_greeting_of_another_generation_is_refused_before_all_else() -> None
     assert refusing_generation(str(own.judge(ahead, KNOWN, 2))) == (2, storage("n1"))
 
 
-def test_a_member_whose_own_storage_went_on_in_a_newer_generation_has_left_this_one_behind() -> None:
-    """The survivor of a forced new cluster; two that come back would be a majority of the old one."""
+def test_member_whose_storage_has_a_newer_generation_stops_this_node() -> None:
+    """The survivor of a forced new cluster; two members that return would be a majority of the old one."""
     reason = outlived("n3", 1, KNOWN, refusal("n1", 2))
     assert reason is not None
     assert "n3 holds generation 1" in reason
     assert "--join" in reason
 
 
-def test_one_restored_copy_at_the_address_of_a_member_stops_nobody() -> None:
+def test_single_restored_copy_at_a_members_address_stops_no_node() -> None:
     assert outlived("n3", 1, KNOWN, refusal("n1", 2, "a restored storage")) is None
 
 
-def test_a_majority_that_was_restored_stops_who_was_not() -> None:
+def test_restored_majority_stops_the_others() -> None:
     both = refusal("n1", 2, "restored 1") | refusal("n2", 2, "restored 2")
     assert "n3 holds generation 1" in str(outlived("n3", 1, KNOWN, both))
 
 
-def test_who_joins_goes_by_the_generation_that_it_joins_whatever_its_log_begins_with() -> None:
-    """Restores 11038 and 11024: its log had come to memberships of before the break."""
+def test_joining_member_uses_the_generation_that_it_joins() -> None:
+    """Restores 11038 and 11024: its log had reached memberships from before the break."""
     assert outlived("n3", 2, KNOWN, refusal("n1", 2)) is None
     assert "n3 holds generation 2" in str(outlived("n3", 2, KNOWN, refusal("n1", 3)))
     joining = Introductions(greeting("n3"), None)
@@ -88,9 +88,10 @@ def test_who_joins_goes_by_the_generation_that_it_joins_whatever_its_log_begins_
     assert joining.generation(replace(KNOWN, generation=3)) == 3
 
 
-def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> None:
-    """The administrator was wrong, and both go on. They have used the same terms: where the entries of one follow those
-    of the other, nobody notices."""
+def test_joining_member_copies_one_history_even_if_another_knows_it() -> None:
+    """The administrator made a mistake, and both continue. They have used the same terms: if entries of one follow
+    those of the other, it goes unnoticed.
+    """
     journal = MemoryJournal()
     stored = open_storage(journal, "c", "n1", Random(1))
     own, _ = own_introduction(GroupConfig("c", "n1", {"peer": "n1:7501"}, {}), stored)
@@ -136,30 +137,30 @@ def test_who_joins_takes_in_one_history_though_another_one_knows_it_too() -> Non
     assert "n1 holds generation 2" in str(failures)
 
 
-def test_what_was_restored_is_of_its_generation_also_where_it_was_empty() -> None:
+def test_restored_node_has_its_generation_even_if_empty() -> None:
     journal = MemoryJournal()
     open_storage(journal, "c", "n1", Random(1))
     keep_restored(journal, (0, 0), 5, "backup")
     assert open_storage(journal, "c", "n1", Random(1)).generation == 5
 
 
-def test_older_generations_and_strangers_stop_nobody() -> None:
+def test_older_generations_and_unknown_nodes_stop_no_node() -> None:
     newer = replace(KNOWN, generation=3)
     assert outlived("n3", 3, newer, refusal("n1", 2) | refusal("n2", 2)) is None
     assert outlived("n3", 1, KNOWN, refusal("n8", 2) | refusal("n9", 2)) is None
 
 
-def test_a_change_of_membership_keeps_the_generation_and_so_does_the_wire() -> None:
+def test_membership_changes_and_encoding_keep_the_generation() -> None:
     later = replace(KNOWN, generation=4).without("n3")
     assert later.generation == 4
     assert Membership.from_wire(later.to_wire()) == later
 
 
-def test_a_membership_that_was_written_before_there_were_generations_is_of_the_first() -> None:
+def test_membership_without_generation_is_of_the_first() -> None:
     assert Membership.from_wire(KNOWN.to_wire()[:3]).generation == 1
 
 
-def test_one_voter_alone_begins_a_generation_and_shuts_the_others_out() -> None:
+def test_forced_single_voter_begins_a_generation_and_excludes_others() -> None:
     alone = KNOWN.alone("n2", 2)
     assert (alone.voters, alone.removed, alone.generation) == ({"n2"}, {"n1", "n3"}, 2)
     assert alone.version == KNOWN.version + 1
@@ -170,7 +171,7 @@ def founder(member: str, generation: int, origin: str) -> Introductions:
     return Introductions(own, Founding(own, ADDRESSES))
 
 
-def test_founders_begin_with_the_same_backup_or_not_at_all() -> None:
+def test_founders_must_start_with_the_same_backup() -> None:
     provisional = Founding(greeting("n1"), ADDRESSES).provisional()
     first = founder("n1", 2, "backup one")
     same, other = founder("n2", 2, "backup one"), founder("n3", 2, "backup two")
@@ -180,7 +181,7 @@ def test_founders_begin_with_the_same_backup_or_not_at_all() -> None:
     assert "n3 is of generation 1" in str(first.judge(empty.greeting(provisional), provisional))
 
 
-def test_a_restored_group_is_founded_in_its_generation() -> None:
+def test_restored_group_is_founded_in_its_generation() -> None:
     founders = {member: founder(member, 5, "backup") for member in ADDRESSES}
     provisional = Founding(greeting("n1"), ADDRESSES).provisional()
     for member, one in founders.items():
@@ -195,9 +196,9 @@ def test_a_restored_group_is_founded_in_its_generation() -> None:
     assert found.generation == 5
 
 
-def test_a_laggard_of_the_same_generation_is_no_reason_to_stop() -> None:
+def test_outdated_member_of_the_same_generation_stops_no_node() -> None:
     own = Introductions(greeting("n3"), None)
-    own.refused("n1", "two nodes are called n3", KNOWN)
+    own.refused("n1", "two nodes have the name n3", KNOWN)
     others = tuple(replace(each, incarnation="new") for each in KNOWN.members)
     with pytest.raises(DataDirectoryError, match="lost"):
         own.judge(greeting("n1", knows=replace(KNOWN, members=others, version=9)), replace(KNOWN, version=2), 1)

@@ -1,4 +1,4 @@
-"""scenarios.md, "Raft group": who leads, for how long, and what it may read; whole groups on simulated time."""
+"""scenarios.md, "Raft group": leadership, its duration, and permitted reads; whole groups in simulated time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeCluster = Callable[..., Cluster]
 
 
 class TestElections:
-    def test_an_isolated_laggard_returns_and_leader_and_term_are_unchanged(self, make_cluster: MakeCluster) -> None:
+    def test_isolated_outdated_member_returns_without_changing_leader_or_term(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         laggard, term = cluster.followers()[0], leader.group.term
@@ -30,8 +30,8 @@ class TestElections:
         assert {node.group.term for node in cluster.healthy} == {term}
         assert {node.group.leader for node in cluster.healthy} == {leader.id}
 
-    def test_a_link_cut_between_the_leader_and_one_follower_costs_no_election(self, make_cluster: MakeCluster) -> None:
-        """The follower hears the third member only, who hears the leader and refuses its vote."""
+    def test_cut_link_between_leader_and_one_follower_causes_no_election(self, make_cluster: MakeCluster) -> None:
+        """The follower receives only from the third member, which follows the leader and refuses its vote."""
         cluster = make_cluster()
         leader = settled(cluster)
         cut, term = cluster.followers()[0], leader.group.term
@@ -42,7 +42,7 @@ class TestElections:
         assert leader.group.try_read_barrier()
 
     @pytest.mark.parametrize("direction", ["to the leader", "from the leader"])
-    def test_a_leader_that_is_heard_in_one_direction_only_is_replaced_and_reads_nothing_stale(
+    def test_leader_with_one_way_links_is_replaced_without_stale_reads(
         self, make_cluster: MakeCluster, direction: str
     ) -> None:
         cluster = make_cluster()
@@ -60,7 +60,7 @@ class TestElections:
         assert cluster.read(leader.id, "a") == "second"
         cluster.checkers.check_run()
 
-    def test_an_isolated_leader_stops_reading_and_committing_within_the_lease(self, make_cluster: MakeCluster) -> None:
+    def test_isolated_leader_stops_reads_and_commits_within_the_lease(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         cluster.network.isolate(leader.id)
@@ -71,7 +71,7 @@ class TestElections:
         cluster.run_for(5.0)
         assert leader.disk.machine.registers["a"].startswith("first")
 
-    def test_a_paused_leader_wakes_up_and_reads_nothing_stale(self, make_cluster: MakeCluster) -> None:
+    def test_paused_leader_resumes_without_stale_reads(self, make_cluster: MakeCluster) -> None:
         """etcd #20418: its first turn after the pause decides by the clock."""
         cluster = make_cluster()
         leader = settled(cluster)
@@ -82,7 +82,7 @@ class TestElections:
         assert not leader.group.try_read_barrier(), "before it has read a single message"
         assert cluster.read(leader.id, "a") == "second"
 
-    def test_planted_a_lease_that_outlives_the_pause_is_seen(
+    def test_checker_detects_a_lease_that_outlives_a_pause(
         self, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("palisade.raftgroup.quorum_lease.QuorumLease.remaining_s", lambda *_: 100.0)
@@ -99,7 +99,7 @@ class TestElections:
         with pytest.raises(AssertionError, match="stands before it"):
             cluster.checkers.check_run()
 
-    def test_the_loss_of_all_power_loses_nothing_acknowledged(self, make_cluster: MakeCluster) -> None:
+    def test_power_failure_of_all_members_loses_nothing_acknowledged(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
         for number in range(5):
@@ -113,7 +113,7 @@ class TestElections:
 
 
 class TestHandOver:
-    def test_a_hand_over_takes_a_few_round_trips(self, make_cluster: MakeCluster) -> None:
+    def test_hand_over_takes_a_few_round_trips(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         target = cluster.followers()[1]
@@ -122,13 +122,13 @@ class TestHandOver:
         cluster.put(target.id, "a", "second")
         assert cluster.simulation.now - begin < 0.2
 
-    def test_any_member_can_ask_for_it(self, make_cluster: MakeCluster) -> None:
+    def test_hand_over_can_be_requested_at_any_member(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
         target, other = cluster.followers()
         assert cluster.call(other.id, other.group.transfer(target.id)) == target.id
 
-    def test_to_nobody_in_reach_it_is_refused(self, make_cluster: MakeCluster) -> None:
+    def test_hand_over_to_an_unreachable_member_is_refused(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         for wanted in ("n9", cluster.followers()[0].id):
@@ -137,11 +137,10 @@ class TestHandOver:
             with pytest.raises(MembershipRefused, match="can't take over"):
                 cluster.call(leader.id, leader.group.transfer(wanted))
 
-    def test_when_the_order_to_campaign_is_lost_a_leader_has_its_lease_again_soon(
-        self, make_cluster: MakeCluster
-    ) -> None:
-        """It gave its lease up for that term, since the campaign may still come; so the term has to end. (Found by the
-        simulator: caches of all nodes stayed fenced, for without the lease nobody is granted one.)"""
+    def test_leader_has_a_lease_again_soon_after_a_lost_hand_over(self, make_cluster: MakeCluster) -> None:
+        """It gave up its lease for that term, because the campaign may still come; so the term must end. (Found by the
+        simulator: the caches of all nodes stayed fenced, because without the lease no node gets one.)
+        """
         cluster = make_cluster()
         leader = settled(cluster)
         term = leader.group.term
@@ -156,9 +155,7 @@ class TestHandOver:
         cluster.put(leader.id, "a", "second")
         cluster.checkers.check_run()
 
-    def test_an_order_to_campaign_that_arrives_late_takes_over_without_a_stale_read(
-        self, make_cluster: MakeCluster
-    ) -> None:
+    def test_late_hand_over_succeeds_without_a_stale_read(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         target, deliver = lost_order(cluster, leader)
@@ -168,7 +165,7 @@ class TestHandOver:
         assert cluster.read(leader.id, "a") == "second"
         cluster.checkers.check_run()
 
-    def test_an_order_to_campaign_of_a_term_that_is_over_changes_nothing(self, make_cluster: MakeCluster) -> None:
+    def test_hand_over_of_a_past_term_changes_nothing(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         _, deliver = lost_order(cluster, leader)
@@ -181,7 +178,7 @@ class TestHandOver:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_storm_of_late_repeated_and_reordered_messages_breaks_nothing(make_cluster: MakeCluster, seed: int) -> None:
+def test_storm_of_late_repeated_and_reordered_messages_breaks_no_rule(make_cluster: MakeCluster, seed: int) -> None:
     cluster = make_cluster(seed)
     settled(cluster)
     cluster.network.weather = Weather((0.0005, 0.02), lose=0.1, repeat=0.5, reorder=0.5)
@@ -199,7 +196,7 @@ def test_a_storm_of_late_repeated_and_reordered_messages_breaks_nothing(make_clu
 
 
 def lost_order(cluster: Cluster, leader: Node) -> tuple[Node, Callable[[], None]]:
-    """A hand-over whose order to campaign did not arrive in time; who it was for, and what delivers it after all."""
+    """A hand-over whose request to campaign did not arrive in time; its target, and a function to deliver it."""
     target = cluster.followers()[0]
     kept: list[tuple[str, Any]] = []
 

@@ -23,7 +23,7 @@ class TestMembership:
         cluster.call(leader.id, leader.group.add(cluster.member(node, becomes_voter=becomes_voter)))
         return node
 
-    def test_a_member_joins_learns_and_is_promoted_by_itself(self, make_cluster: MakeCluster) -> None:
+    def test_new_member_catches_up_and_is_promoted(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
         node = self.joined(cluster, "n4")
@@ -33,7 +33,7 @@ class TestMembership:
         assert cluster.leader().group.members.voters == {"n1", "n2", "n3", "n4"}
         assert cluster.read("n4", "a") == "first"
 
-    def test_a_learner_neither_votes_for_itself_nor_counts(self, make_cluster: MakeCluster) -> None:
+    def test_learner_neither_campaigns_nor_counts(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
         node = self.joined(cluster, "n4", becomes_voter=False)
@@ -45,7 +45,7 @@ class TestMembership:
         assert node.group.role is RaftRole.LEARNER
         assert cluster.leaders() == []
 
-    def test_a_learner_is_promoted_only_once_it_has_caught_up(self, make_cluster: MakeCluster) -> None:
+    def test_learner_is_promoted_only_after_catching_up(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         self.joined(cluster, "n4", becomes_voter=False)
@@ -59,7 +59,7 @@ class TestMembership:
         with pytest.raises(MembershipRefused, match="promote it once it has caught up"):
             cluster.call(leader.id, leader.group.promote("n5"))
 
-    def test_a_removed_member_campaigns_and_nobody_notices(self, make_cluster: MakeCluster) -> None:
+    def test_campaign_of_a_removed_member_has_no_effect(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         gone, term = cluster.followers()[0], leader.group.term
@@ -72,7 +72,7 @@ class TestMembership:
             cluster.put(gone.id, "a", "of a removed member", timeout_s=1.0)
         assert cluster.put(leader.id, "a", "of a member")
 
-    def test_a_leader_that_is_removed_hands_over_first(self, make_cluster: MakeCluster) -> None:
+    def test_removed_leader_hands_over_first(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         cluster.call(leader.id, leader.group.remove(leader.id))
@@ -82,10 +82,10 @@ class TestMembership:
 
     @pytest.mark.parametrize("leads", [False, True])
     @pytest.mark.parametrize("fsync_s", [0.0005, 0.1, 0.3])
-    def test_who_asks_for_its_own_removal_is_told_the_end_of_it(
+    def test_member_that_requests_its_own_removal_receives_the_result(
         self, make_cluster: MakeCluster, fsync_s: float, leads: bool
     ) -> None:
-        """Whoever carries it out hung up on who was going as soon as the change was in its log, the answer unsaid."""
+        """The executing leader closed the connection as soon as the change was in its log, before the answer."""
         for seed in range(8):
             cluster = make_cluster(seed)
             gone = settled(cluster) if leads else (settled(cluster), cluster.followers()[0])[1]
@@ -97,7 +97,7 @@ class TestMembership:
             cluster.run_for(3.0)
             assert gone.id not in leader.peers.connected()
 
-    def test_of_two_changes_at_once_the_second_is_refused(self, make_cluster: MakeCluster) -> None:
+    def test_second_concurrent_change_is_refused(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         nodes = [cluster.add_node("n4"), cluster.add_node("n5")]
@@ -109,7 +109,7 @@ class TestMembership:
         assert isinstance(errors[1], MembershipRefused)
         assert leader.group.members.learners == {"n4"}
 
-    def test_a_change_is_made_while_a_node_is_down_and_the_node_hears_of_it(self, make_cluster: MakeCluster) -> None:
+    def test_change_while_a_node_is_down_reaches_it_later(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         down = cluster.followers()[0]
@@ -121,8 +121,8 @@ class TestMembership:
         cluster.run_until(cluster.converged)
         assert down.group.members == leader.group.members
 
-    def test_a_change_that_only_absent_voters_could_commit_is_refused(self, make_cluster: MakeCluster) -> None:
-        """It would count at once, and the group could neither commit nor undo it."""
+    def test_change_that_only_absent_voters_could_commit_is_refused(self, make_cluster: MakeCluster) -> None:
+        """It would be effective at once, and the group could neither commit nor undo it."""
         cluster = make_cluster()
         leader = settled(cluster)
         down, up = cluster.followers()
@@ -133,9 +133,7 @@ class TestMembership:
         cluster.call(leader.id, leader.group.remove(down.id))
         assert leader.group.members.voters == {leader.id, up.id}
 
-    def test_a_change_that_was_cut_off_is_unknown_and_undone_by_the_next_leader(
-        self, make_cluster: MakeCluster
-    ) -> None:
+    def test_isolated_change_is_unknown_and_undone_by_the_next_leader(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         others = cluster.followers()
@@ -149,10 +147,10 @@ class TestMembership:
         assert cluster.put(leader.id, "a", "all three")
 
     @pytest.mark.parametrize("crash_leader", [False, True])
-    def test_a_wiped_node_comes_back_under_its_old_id_from_nothing(
+    def test_wiped_node_rejoins_under_its_old_id_from_nothing(
         self, make_cluster: MakeCluster, crash_leader: bool
     ) -> None:
-        """RATIS-2523: no endless loop, and its old vote and its old acknowledgements are gone for good."""
+        """RATIS-2523: no endless loop, and its old vote and its old acknowledgements are lost."""
         cluster = make_cluster()
         leader = settled(cluster)
         wiped = cluster.followers()[0]
@@ -176,10 +174,10 @@ class TestMembership:
         cluster.checkers.check_run()
 
     @pytest.mark.parametrize("member", ["n1", "n2", "n3"])
-    def test_a_wiped_founding_member_takes_no_part_and_stops_with_the_remedy(
+    def test_wiped_founder_takes_no_part_and_stops_with_the_remedy(
         self, make_cluster: MakeCluster, member: str
     ) -> None:
-        """n1 always dials first, and hears it from their refusals; n3 from those who greet it."""
+        """n1 always dials first, and learns it from their refusals; n3 from the greetings of others."""
         cluster = make_cluster()
         settled(cluster)
         cluster.tolerates_failed_nodes = True
@@ -195,10 +193,8 @@ class TestMembership:
         assert wiped.group.term == 0
         assert wiped.disk.journal.vote is None
 
-    def test_a_laggard_that_knows_an_old_storage_stops_nobody_who_has_come_back(
-        self, make_cluster: MakeCluster
-    ) -> None:
-        """Started as a founding member again, with what it came back with only in its log, it meets the laggard."""
+    def test_outdated_member_that_knows_an_old_storage_stops_no_rejoined_node(self, make_cluster: MakeCluster) -> None:
+        """Restarted as a founding member, with its new membership only in its log, it meets the outdated member."""
         cluster = make_cluster(members=5)
         settled(cluster)
         back, laggard = cluster.nodes["n1"], cluster.nodes["n5"]
@@ -226,10 +222,8 @@ class TestMembership:
         cluster.run_until(cluster.converged)
         assert laggard.group.members.get("n1").incarnation == back.group.incarnation
 
-    def test_word_of_a_refusal_that_comes_late_says_nothing_of_who_has_let_the_node_in_since(
-        self, make_cluster: MakeCluster
-    ) -> None:
-        """tests/sim, scenario storm, seed 21932: a node that came back waited for ever to be let in by who had."""
+    def test_late_refusal_does_not_affect_later_admission(self, make_cluster: MakeCluster) -> None:
+        """tests/sim, scenario storm, seed 21932: a returning node waited for ever for admission that it already had."""
         cluster = make_cluster()
         settled(cluster)
         node, other = cluster.followers()
@@ -239,9 +233,7 @@ class TestMembership:
         cluster.run_until(lambda: other.id not in node.peers.connected())
         assert node.group.status().refusals == {}
 
-    def test_a_node_that_came_back_and_leads_reaches_a_laggard_that_knows_its_old_storage(
-        self, make_cluster: MakeCluster
-    ) -> None:
+    def test_rejoined_leader_reaches_an_outdated_member(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster(members=5)
         settled(cluster)
         laggard, wiped = cluster.followers()[:2]
@@ -257,17 +249,15 @@ class TestMembership:
         cluster.run_until(cluster.converged)
         assert laggard.group.leader == wiped.id
 
-    def test_the_storage_of_the_leader_is_not_replaced_under_it(self, make_cluster: MakeCluster) -> None:
+    def test_storage_of_the_leader_cannot_be_replaced(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         stranger = cluster.member(leader)
         stranger = type(stranger)(leader.id, MemberRole.LEARNER, "another storage", {"peer": leader.id})
-        with pytest.raises(MembershipRefused, match="let it hand over"):
+        with pytest.raises(MembershipRefused, match="transfer leadership before"):
             cluster.call(leader.id, leader.group.add(stranger))
 
-    def test_a_promotion_that_its_member_never_heard_of_leaves_a_group_that_can_elect(
-        self, make_cluster: MakeCluster
-    ) -> None:
+    def test_promotion_unknown_to_its_member_leaves_an_electable_group(self, make_cluster: MakeCluster) -> None:
         """Raft thesis 4.2.2: two voters and a learner; the leader dies when only the other voter has the promotion."""
         cluster = make_cluster(members=2)
         leader = settled(cluster)

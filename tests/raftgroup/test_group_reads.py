@@ -1,4 +1,4 @@
-"""Read barriers on leaders and followers: whole groups on simulated time."""
+"""Read barriers on leaders and followers: whole groups in simulated time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MakeCluster = Callable[..., Cluster]
 
 
 class TestReads:
-    def test_a_leader_with_its_lease_reads_without_waiting(self, make_cluster: MakeCluster) -> None:
+    def test_leader_with_its_lease_reads_without_waiting(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         begin, sent = cluster.simulation.now, cluster.network.delivered
         assert cluster.read(leader.id, "a") == "first"
         assert (cluster.simulation.now, cluster.network.delivered) == (begin, sent)
 
-    def test_a_follower_sees_every_write_that_ended_before_its_read_began(self, make_cluster: MakeCluster) -> None:
+    def test_follower_read_sees_every_write_completed_before_it(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         slow = cluster.followers()[0]
@@ -31,7 +31,7 @@ class TestReads:
             cluster.put(leader.id, "a", f"v{number}")
             assert cluster.read(slow.id, "a") == f"v{number}"
 
-    def test_without_a_majority_a_read_is_refused_in_time(self, make_cluster: MakeCluster) -> None:
+    def test_read_without_a_majority_is_refused_in_time(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         for follower in cluster.followers():
@@ -42,7 +42,7 @@ class TestReads:
             cluster.read(leader.id, "a", timeout_s=2.0)
         assert cluster.simulation.now - begin < 2.5
 
-    def test_many_reads_of_one_moment_share_one_question(self, make_cluster: MakeCluster) -> None:
+    def test_concurrent_reads_share_one_request(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
         follower = cluster.followers()[0]
@@ -59,7 +59,7 @@ class TestReads:
         cluster.run_until(lambda: all(read.done() for read in reads))
         assert len(asked) == 1
 
-    def test_a_new_leader_reads_nothing_before_its_first_commit(self, make_cluster: MakeCluster) -> None:
+    def test_new_leader_reads_nothing_before_its_first_commit(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         leader = settled(cluster)
         heir = cluster.followers()[0]

@@ -1,4 +1,4 @@
-"""What may reach the consensus library: against a naive model, for random histories and random messages of them."""
+"""Which messages may reach the consensus library: compared with a naive model, for random histories and messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log_of(terms: list[int], base: int = 0) -> MemoryJournal:
 
 
 def append(term: int, history: list[int], prev: int, count: int, commit: int) -> Append:
-    """What a leader with that history sends: `count` entries behind `prev`."""
+    """An append of a leader with that history: `count` entries after `prev`."""
     entries = [
         Entry(b"%d.%d" % (index, history[index - 1]), index, history[index - 1])
         for index in range(prev + 1, prev + count + 1)
@@ -43,32 +43,32 @@ def terms(log: MemoryJournal) -> list[int]:
 
 
 class TestAppends:
-    def test_of_a_past_leader_are_refused(self) -> None:
+    def test_append_of_a_past_leader_is_refused(self) -> None:
         assert screen_append(append(1, [1], 0, 1, 0), log_of([1]), 2, 0) == StaleTerm()
 
-    def test_that_build_on_what_is_missing_ask_for_the_end_of_the_log(self) -> None:
+    def test_append_after_missing_entries_requests_the_end_of_the_log(self) -> None:
         assert screen_append(append(1, [1, 1, 1], 3, 0, 0), log_of([1]), 1, 0) == Missing(2)
 
-    def test_that_build_on_another_entry_ask_for_what_follows_the_commit_index(self) -> None:
+    def test_append_after_a_different_entry_requests_what_follows_the_commit_index(self) -> None:
         assert screen_append(append(3, [1, 3, 3], 2, 1, 0), log_of([1, 2]), 3, 1) == Missing(2)
 
-    def test_that_match_deliver_nothing_and_commit_no_further_than_they_cover(self) -> None:
+    def test_matching_append_delivers_nothing_and_commits_only_what_it_covers(self) -> None:
         assert screen_append(append(2, [1, 1, 2], 0, 2, 3), log_of([1, 1, 1]), 2, 0) == Matched(2, 2)
 
-    def test_deliver_from_the_first_difference_on(self) -> None:
+    def test_append_is_delivered_from_the_first_difference_on(self) -> None:
         verdict = screen_append(append(3, [1, 3, 3], 0, 3, 9), log_of([1, 2, 2]), 3, 1)
         assert isinstance(verdict, Extend)
         assert verdict.truncates
         assert (verdict.append.prev_index, verdict.append.prev_term, verdict.append.commit) == (1, 1, 3)
         assert [entry.index for entry in verdict.append.entries] == [2, 3]
 
-    def test_that_begin_below_the_base_are_compared_above_it_only(self) -> None:
+    def test_append_below_the_base_is_compared_only_above_it(self) -> None:
         verdict = screen_append(append(1, [1] * 6, 0, 6, 6), log_of([1] * 5, base=3), 1, 4)
         assert isinstance(verdict, Extend)
         assert not verdict.truncates
         assert [entry.index for entry in verdict.append.entries] == [6]
 
-    def test_that_contradict_a_committed_entry_stop_the_node(self) -> None:
+    def test_append_that_contradicts_a_committed_entry_stops_the_node(self) -> None:
         with pytest.raises(NodeFailed, match="differs from this node's at index 2"):
             screen_append(append(3, [1, 3], 0, 2, 2), log_of([1, 2]), 3, 2)
         with pytest.raises(NodeFailed, match="differs"):
@@ -76,32 +76,30 @@ class TestAppends:
 
 
 class TestReplies:
-    """`match` None is unknown, which no arithmetic takes for an index."""
+    """`match` None is unknown and cannot be mistaken for an index."""
 
     @staticmethod
     def screened(reply: AppendReply, match: int | None = None) -> object:
         return screen_reply(reply, term=5, match=match, last_index=10, synced_index=8)
 
-    def test_of_a_later_term_end_the_leadership(self) -> None:
+    def test_reply_of_a_later_term_ends_the_leadership(self) -> None:
         assert self.screened(AppendReply(6, 0, False)) == StepDown(6)
 
-    def test_of_an_earlier_term_count_for_nothing(self) -> None:
+    def test_reply_of_an_earlier_term_does_not_count(self) -> None:
         assert isinstance(self.screened(AppendReply(4, 9, True)), DropReply)
         assert isinstance(self.screened(AppendReply(4, 1, False)), DropReply)
 
-    def test_that_acknowledge_what_is_not_there_count_for_nothing(self) -> None:
+    def test_acknowledgement_beyond_the_log_does_not_count(self) -> None:
         assert isinstance(self.screened(AppendReply(5, 12, True)), DropReply)
 
-    def test_that_acknowledge_more_than_the_own_disk_holds_wait(self) -> None:
+    def test_acknowledgement_beyond_the_own_disk_waits(self) -> None:
         assert self.screened(AppendReply(5, 10, True)) == Hold(9)
         assert self.screened(AppendReply(5, 9, True)) == Acknowledge(8)
 
     @pytest.mark.parametrize(
         ("asked", "match", "sent"), [(3, None, 3), (0, None, 1), (3, 6, 7), (99, 6, 11), (-5, 0, 1)]
     )
-    def test_that_ask_for_an_index_get_one_between_match_and_the_end(
-        self, asked: int, match: int | None, sent: int
-    ) -> None:
+    def test_requested_index_is_limited_to_match_and_the_end(self, asked: int, match: int | None, sent: int) -> None:
         assert self.screened(AppendReply(5, asked, False), match) == Resend(sent)
 
     @given(
@@ -119,7 +117,7 @@ class TestReplies:
 
 @dataclass
 class History:
-    """Leaders in order of their terms; each has everything that was committed before it (leader completeness).
+    """Leaders in order of their terms; each has all earlier committed entries (leader completeness).
 
     `logs[term]` is the whole log of that leader, as terms; `committed[term]` how much of it is committed in its term.
     """
@@ -159,7 +157,7 @@ def runs(draw: st.DrawFn) -> tuple[History, list[Append]]:
 
 
 class Follower:
-    """Applies verdicts as the library does: it removes everything behind prev_index, and appends."""
+    """Executes decisions as the library does: it removes everything after prev_index, and appends."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
@@ -189,7 +187,8 @@ class Follower:
 
 def check(run: tuple[History, list[Append]], screen: Screen) -> None:
     """Nothing acknowledged in its term or committed is ever removed; the log matches as far as it was acknowledged
-    (Raft 5.3); what the follower believes committed is committed."""
+    (Raft 5.3); the follower's commit index covers only committed entries.
+    """
     history, messages = run
     newest = history.logs[max(history.logs)]
     follower = Follower(screen)
@@ -206,12 +205,12 @@ def check(run: tuple[History, list[Append]], screen: Screen) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(runs())
-def test_no_delivery_removes_what_is_acknowledged_or_committed(run: tuple[History, list[Append]]) -> None:
+def test_delivery_never_removes_acknowledged_or_committed_entries(run: tuple[History, list[Append]]) -> None:
     check(run, screen_append)
 
 
 def trusting(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """The library's own way: whatever follows prev_index is replaced (fault 1)."""
+    """As in the library: everything after prev_index is replaced (fault 1)."""
     verdict = screen_append(message, log, term, commit)
     if isinstance(verdict, Matched) and message.entries and message.prev_index >= log.first.index:
         return Extend(message, truncates=True)
@@ -219,7 +218,7 @@ def trusting(message: Append, log: MemoryJournal, term: int, commit: int) -> Ver
 
 
 def hasty(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """The leader's commit index counts for the whole log, as it stands in the library."""
+    """The leader's commit index applies to the whole log, as in the library."""
     verdict = screen_append(message, log, term, commit)
     return replace(verdict, commit=min(message.commit, log.last.index)) if isinstance(verdict, Matched) else verdict
 
@@ -231,12 +230,12 @@ def boastful(message: Append, log: MemoryJournal, term: int, commit: int) -> Ver
 
 
 def obedient(message: Append, log: MemoryJournal, term: int, commit: int) -> Verdict:
-    """Believes leaders of the past."""
+    """Accepts leaders of earlier terms."""
     return screen_append(message, log, min(term, message.term), commit)
 
 
 @pytest.mark.parametrize("planted", [trusting, hasty, boastful, obedient])
-def test_the_model_sees_a_planted_fault(planted: Screen) -> None:
+def test_model_detects_planted_faults(planted: Screen) -> None:
     def breaks(run: tuple[History, list[Append]]) -> bool:
         try:
             check(run, planted)

@@ -1,4 +1,4 @@
-"""What was held back for the disk while the world went on: acknowledgements, messages, a snapshot (issue 2)."""
+"""Acknowledgements, messages and a snapshot held back for the disk while the state changed (issue 2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.register_machine import put
 
 
 def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
-    """A leader that has not synced its own entry yet when n2 acknowledges it; and the entry's index."""
+    """A leader that has not synced its own entry when n2 acknowledges it; and the entry's index."""
     leader = LoneReplica(("n1", "n2", "n3", "n4", "n5"))
     term = leader.campaigns(["n2", "n3"])
     for voter in ("n2", "n3"):
@@ -39,13 +39,13 @@ def changes_to(leader: LoneReplica, membership: Membership) -> None:
     assert leader.replica.membership == membership
 
 
-def test_a_held_acknowledgement_of_who_is_still_a_member_counts() -> None:
+def test_held_acknowledgement_of_a_member_counts() -> None:
     leader, index = with_a_held_acknowledgement()
     leader.sync()
     assert leader.replica.engine.match_index("n2") == index
 
 
-def test_a_held_acknowledgement_of_who_was_removed_meanwhile_stops_nobody_and_counts_for_nothing() -> None:
+def test_held_acknowledgement_of_a_removed_member_does_not_count() -> None:
     leader, index = with_a_held_acknowledgement()
     changes_to(leader, leader.replica.membership.without("n2"))
     leader.sync()
@@ -59,8 +59,8 @@ def test_a_held_acknowledgement_of_who_was_removed_meanwhile_stops_nobody_and_co
     assert leader.replica.engine.commit_index == leader.journal.last.index
 
 
-def test_a_held_acknowledgement_of_a_storage_that_was_replaced_meanwhile_counts_for_nothing() -> None:
-    """The new storage holds nothing of what the old one had acknowledged (RATIS-2523)."""
+def test_held_acknowledgement_of_a_replaced_storage_does_not_count() -> None:
+    """The new storage has nothing of what the old one had acknowledged (RATIS-2523)."""
     leader, _ = with_a_held_acknowledgement()
     wiped = Member("n2", MemberRole.LEARNER, "new storage", {"peer": "n2"})
     changes_to(leader, leader.replica.membership.with_member(wiped))
@@ -71,8 +71,8 @@ def test_a_held_acknowledgement_of_a_storage_that_was_replaced_meanwhile_counts_
     assert leader.replica.leads
 
 
-def test_messages_that_an_install_has_synced_leave_with_the_next_sync_of_the_group() -> None:
-    """An install syncs the journal by itself: nothing is dirty any more, and the messages still wait."""
+def test_messages_synced_by_an_install_leave_with_the_next_sync() -> None:
+    """An install syncs the journal itself: nothing is dirty afterwards, and the messages still wait."""
     follower = LoneReplica()
     follower.gets_append("n2", 1, [(1, 1)], prev=(0, 0))
     follower.settle()
@@ -87,7 +87,7 @@ def test_messages_that_an_install_has_synced_leave_with_the_next_sync_of_the_gro
 
 
 class Patient:
-    """The owner of a node's snapshots whose tasks do not run before the test says so."""
+    """The owner of a node's snapshots, whose tasks run only when the test allows it."""
 
     def __init__(self) -> None:
         self.spawned: list[Coroutine[Any, Any, None]] = []
@@ -103,7 +103,7 @@ class Patient:
 
 
 def test_nothing_is_applied_between_the_decision_to_install_and_its_first_step() -> None:
-    """What would be applied then might take the state past the snapshot that is about to replace it."""
+    """Entries applied then might take the state past the snapshot that is about to replace it."""
     follower, owner = LoneReplica(), Patient()
     snapshots = Snapshots(
         follower.replica,

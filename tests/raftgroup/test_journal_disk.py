@@ -92,7 +92,7 @@ def files_no_larger_than(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_power_lost_at_any_moment_of_a_commit_leaves_one_of_two_states(tmp_path: Path) -> None:
+async def test_power_failure_during_a_commit_leaves_the_old_or_new_state(tmp_path: Path) -> None:
     """M9; scenarios, Raft group: power loss, crash during log compaction."""
     rng = random.Random(1)
     data = tmp_path / "journal" / "data.mdb"
@@ -119,7 +119,7 @@ async def test_power_lost_at_any_moment_of_a_commit_leaves_one_of_two_states(tmp
     journal.close()
 
 
-def test_kill_9_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> None:
+def test_kill_9_at_any_moment_loses_nothing_synced(tmp_path: Path) -> None:
     """M9; scenarios, Raft group: term never decreases across any restart."""
     rng = random.Random(2)
     directory = tmp_path / "journal"
@@ -143,8 +143,8 @@ def test_kill_9_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> N
         journal.close()
 
 
-async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """M9. Anywhere in the file: what is read is what was written, or an error that stops the node."""
+async def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
+    """M9. Anywhere in the file: a read returns what was written, or an error that stops the node."""
     rng = random.Random(3)
     directory = tmp_path / "journal"
     for last in (40, 80, 120):
@@ -171,7 +171,7 @@ async def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
     assert refused > 100
 
 
-async def test_a_pointer_that_would_take_the_process_down_is_refused(tmp_path: Path) -> None:
+async def test_damaged_pointer_that_would_crash_the_process_is_refused(tmp_path: Path) -> None:
     """A branch that points to a page which is no leaf: LMDB runs into a C assertion on its way to the next leaf."""
     for last in (40, 80, 120, 300):
         await written(tmp_path, last)
@@ -196,7 +196,7 @@ async def test_a_pointer_that_would_take_the_process_down_is_refused(tmp_path: P
     assert "JournalCorrupt" in said
 
 
-async def test_a_damaged_entry_is_named_and_the_remedy_with_it(tmp_path: Path) -> None:
+async def test_damaged_entry_is_named_with_the_remedy(tmp_path: Path) -> None:
     directory = tmp_path / "journal"
     await written(directory, 50)
     data = directory / "data.mdb"
@@ -208,21 +208,21 @@ async def test_a_damaged_entry_is_named_and_the_remedy_with_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"x", b"garbage" * 10_000, bytes(8192)])
-def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "data.mdb").write_bytes(content)
     with pytest.raises((DataDirectoryError, JournalCorrupt), match=r"data directory"):
         LmdbJournal(tmp_path)
     assert (tmp_path / "data.mdb").read_bytes() == content
 
 
-def test_a_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
+def test_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path), max_dbs=1) as env, env.begin(write=True) as txn:
         txn.put(b"somebody", b"else's")
     with pytest.raises(DataDirectoryError, match="is not a journal: give the node its own data directory"):
         LmdbJournal(tmp_path)
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+def test_newer_format_is_refused(tmp_path: Path) -> None:
     LmdbJournal(tmp_path).close()
     with lmdb.open(str(tmp_path), max_dbs=2) as env, env.begin(write=True) as txn:
         value = meta_value(b"format", pack(["palisade-journal", 2]))
@@ -231,7 +231,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         LmdbJournal(tmp_path)
 
 
-def test_a_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
+def test_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     journal = LmdbJournal(tmp_path)
     script = "import sys; from palisade.raftgroup.lmdb_journal import LmdbJournal; LmdbJournal(sys.argv[1])"
     second = subprocess.run(
@@ -244,13 +244,13 @@ def test_a_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     LmdbJournal(tmp_path).close()
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DataDirectoryError, match=r"can't be used: Not a directory\. Make it writable"):
         LmdbJournal(tmp_path / "file" / "journal")
 
 
-async def test_the_file_grows_beyond_its_first_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_grows_beyond_its_first_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_file, "MAP_BYTES_MIN", 1 << 20)
     journal = LmdbJournal(tmp_path, memory_bytes=100_000)
     commands = [random.Random(index).randbytes(700_000) for index in range(1, 21)]
@@ -264,7 +264,7 @@ async def test_the_file_grows_beyond_its_first_map(tmp_path: Path, monkeypatch: 
     journal.close()
 
 
-async def test_compaction_makes_room_that_is_used_again(tmp_path: Path) -> None:
+async def test_compaction_frees_space_that_is_reused(tmp_path: Path) -> None:
     journal = LmdbJournal(tmp_path)
     for round_number in range(60):
         fill(journal, journal.last.index + 50)
@@ -276,7 +276,7 @@ async def test_compaction_makes_room_that_is_used_again(tmp_path: Path) -> None:
     journal.close()
 
 
-async def test_a_full_disk_stops_the_node_and_loses_nothing(tmp_path: Path) -> None:
+async def test_full_disk_stops_the_node_and_loses_nothing(tmp_path: Path) -> None:
     """Scenarios, everywhere: disk full."""
     await written(tmp_path, 50)
     journal = LmdbJournal(tmp_path)
@@ -296,7 +296,7 @@ async def test_a_full_disk_stops_the_node_and_loses_nothing(tmp_path: Path) -> N
     journal.close()
 
 
-async def test_a_slow_disk_does_not_hold_the_event_loop(tmp_path: Path, gate: Gate) -> None:
+async def test_slow_disk_does_not_block_the_event_loop(tmp_path: Path, gate: Gate) -> None:
     """Scenarios, everywhere: fsync takes 2 s; heartbeats go on."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 1)
@@ -328,8 +328,8 @@ async def test_syncs_during_a_slow_commit_share_the_next_one(tmp_path: Path, gat
     journal.close()
 
 
-async def test_what_is_truncated_during_a_commit_does_not_count_as_synced(tmp_path: Path, gate: Gate) -> None:
-    """A late fsync must not vouch for entries that took the place of those that it wrote."""
+async def test_entries_truncated_during_a_commit_do_not_count_as_synced(tmp_path: Path, gate: Gate) -> None:
+    """A late fsync must not vouch for entries that replaced those that it wrote."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 10)
     sync = asyncio.ensure_future(journal.sync())
@@ -348,9 +348,7 @@ async def test_what_is_truncated_during_a_commit_does_not_count_as_synced(tmp_pa
     journal.close()
 
 
-async def test_a_failure_reaches_everybody_who_waits(
-    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failure_reaches_all_waiters(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = LmdbJournal(tmp_path)
     begin = JournalFile.begin
 
@@ -374,8 +372,8 @@ async def test_a_failure_reaches_everybody_who_waits(
     journal.close()
 
 
-async def test_after_any_failure_nothing_is_synced_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a failed sync had taken is not with the disk: a later one would leave a gap."""
+async def test_nothing_is_synced_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of a failed sync are not on disk: a later sync would leave a gap."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 3)
     with monkeypatch.context() as broken:
@@ -414,7 +412,7 @@ async def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     journal.close()
 
 
-def test_a_crash_before_the_first_commit_leaves_a_directory_that_can_be_used(tmp_path: Path) -> None:
+def test_crash_before_the_first_commit_leaves_a_usable_directory(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"")
     LmdbJournal(tmp_path).close()
     assert os.path.getsize(tmp_path / "data.mdb") > 0

@@ -1,4 +1,6 @@
-"""An entry is a batch, which may have megabytes: a long log of them is never read into memory (issue 2, memory)."""
+"""An entry is a batch, which may have megabytes: a long log of them is never read into memory at once (issue 2,
+memory).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ AT_ONCE = 16
 
 
 class Watched(MemoryJournal):
-    """Notes how many entries were asked for at a time."""
+    """Records how many entries were read at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +29,7 @@ class Watched(MemoryJournal):
         return found
 
 
-def test_a_start_looks_for_memberships_a_few_entries_at_a_time() -> None:
+def test_start_reads_memberships_a_few_entries_at_a_time() -> None:
     """Seen with a million puts in the log: 1,024 entries at a time were 120 MiB at every start."""
     joined = Membership((Member("n1", MemberRole.VOTER, "i1", {"peer": "127.0.0.1:1"}),))
     journal, memberships = Watched(), MembershipLog(Membership(()))

@@ -1,4 +1,4 @@
-"""Who belongs to the group: Raft thesis 4.1, and M10, M11 of the requirements."""
+"""The members of the group: Raft thesis 4.1, and M10, M11 of the requirements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANGES = st.tuples(st.sampled_from(["add", "promote", "remove"]), st.sampled_fr
 
 
 @given(st.lists(CHANGES, max_size=20))
-def test_any_majority_of_one_membership_shares_a_voter_with_any_majority_of_the_next(
+def test_majorities_of_consecutive_memberships_share_a_voter(
     changes: list[tuple[str, str]],
 ) -> None:
     membership = voters("n1", "n2", "n3")
@@ -52,7 +52,7 @@ def test_any_majority_of_one_membership_shares_a_voter_with_any_majority_of_the_
 
 
 @given(st.lists(CHANGES, max_size=20))
-def test_a_replaced_storage_never_counts_as_the_voter_that_it_replaces(changes: list[tuple[str, str]]) -> None:
+def test_replaced_storage_never_counts_as_the_voter_that_it_replaces(changes: list[tuple[str, str]]) -> None:
     """An incarnation becomes a voter's only by a promotion."""
     membership = voters("n1", "n2", "n3")
     for change, member in changes:
@@ -65,17 +65,17 @@ def test_a_replaced_storage_never_counts_as_the_voter_that_it_replaces(changes: 
         membership = after
 
 
-def test_a_new_member_is_a_learner_first() -> None:
+def test_new_member_is_a_learner_first() -> None:
     with pytest.raises(MembershipRefused, match="must join as a learner"):
         voters("n1").with_member(Member("n2", MemberRole.VOTER, "x"))
 
 
-def test_a_member_with_the_same_storage_is_not_added_twice() -> None:
+def test_member_with_the_same_storage_is_not_added_twice() -> None:
     with pytest.raises(MembershipRefused, match="is a member already"):
         voters("n1", "n2").with_member(learner("n2"))
 
 
-def test_the_only_voter_is_neither_removed_nor_replaced() -> None:
+def test_only_voter_is_neither_removed_nor_replaced() -> None:
     alone = voters("n1").with_member(learner("n2"))
     with pytest.raises(MembershipRefused, match="only voter"):
         alone.without("n1")
@@ -83,18 +83,18 @@ def test_the_only_voter_is_neither_removed_nor_replaced() -> None:
         alone.with_member(learner("n1", "new"))
 
 
-def test_a_stranger_is_neither_promoted_nor_removed() -> None:
+def test_unknown_member_is_neither_promoted_nor_removed() -> None:
     for change in (voters("n1").promoted, voters("n1").without):
         with pytest.raises(MembershipRefused, match="n9 is not a member; the members are n1"):
             change("n9")
 
 
-def test_a_voter_is_not_promoted_again() -> None:
+def test_voter_is_not_promoted_again() -> None:
     with pytest.raises(MembershipRefused, match="voter already"):
         voters("n1").promoted("n1")
 
 
-def test_a_removed_member_is_remembered_until_it_is_invited_again() -> None:
+def test_removed_member_is_remembered_until_it_is_added_again() -> None:
     without = voters("n1", "n2", "n3").without("n3")
     assert without.removed == {"n3"}
     assert without.with_member(learner("n3", "new")).removed == frozenset()
@@ -111,7 +111,7 @@ class TestMembershipLog:
         log.append(9, self.SECOND)
         return log
 
-    def test_the_newest_in_the_log_counts_from_its_index_on(self) -> None:
+    def test_newest_membership_in_the_log_is_effective_from_its_index(self) -> None:
         log = self.log()
         assert log.current == self.SECOND
         assert [log.at(index) for index in (0, 4, 5, 8, 9, 99)] == [
@@ -123,7 +123,7 @@ class TestMembershipLog:
             self.SECOND,
         ]
 
-    def test_a_truncation_brings_back_what_counted_before(self) -> None:
+    def test_truncation_restores_the_previous_membership(self) -> None:
         log = self.log()
         assert log.truncate_from(9)
         assert (log.current, log.changed_at) == (self.FIRST, 5)
@@ -131,21 +131,21 @@ class TestMembershipLog:
         assert log.truncate_from(1)
         assert log.current == self.BASE
 
-    def test_a_compaction_keeps_what_counts_at_the_base(self) -> None:
+    def test_compaction_keeps_the_membership_at_the_base(self) -> None:
         log = self.log()
         log.compact_to(7)
         assert (log.at(7), log.current, log.changed_at) == (self.FIRST, self.SECOND, 9)
         log.truncate_from(8)
         assert log.current == self.FIRST
 
-    def test_a_snapshot_replaces_everything(self) -> None:
+    def test_snapshot_replaces_all_memberships(self) -> None:
         log = self.log()
         log.reset(self.FIRST)
         assert (log.current, log.changed_at) == (self.FIRST, 0)
 
 
-def test_a_member_that_moved_keeps_its_part_and_its_storage() -> None:
-    """It is asked for like an addition, with the storage that is known (palisade/topology/address_announcement.py)."""
+def test_moved_member_keeps_its_role_and_storage() -> None:
+    """It is requested like an addition, with the known storage (palisade/topology/address_announcement.py)."""
     membership = voters("n1", "n2", "n3")
     moved = Member("n2", MemberRole.LEARNER, storage("n2"), {"peer": "elsewhere"})
     after = membership.with_member(moved)
@@ -155,6 +155,6 @@ def test_a_member_that_moved_keeps_its_part_and_its_storage() -> None:
         after.with_member(moved)
 
 
-def test_the_only_voter_may_move() -> None:
+def test_only_voter_may_move() -> None:
     alone = voters("n1")
     assert alone.with_member(Member("n1", MemberRole.LEARNER, storage("n1"), {"peer": "h:1"})).voters == {"n1"}

@@ -1,4 +1,4 @@
-"""A message has the shape of its kind before anything handles it, so nothing can fail half-way for that reason."""
+"""The shape of a message is checked before it is handled, so that no handler fails midway because of it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WIRE = st.recursive(
 
 
 @pytest.mark.parametrize("kind", list(WELL_FORMED))
-def test_what_is_said_is_well_formed(kind: MessageKind) -> None:
+def test_sent_messages_are_well_formed(kind: MessageKind) -> None:
     assert is_well_formed(kind, WELL_FORMED[kind])
 
 
 @pytest.mark.parametrize("kind", list(WELL_FORMED))
-def test_a_field_more_or_less_or_of_another_type_is_not(kind: MessageKind) -> None:
+def test_message_with_an_extra_missing_or_wrong_field_is_malformed(kind: MessageKind) -> None:
     body = WELL_FORMED[kind]
     assert not is_well_formed(kind, None)
     assert not is_well_formed(kind, {"a": body})
@@ -53,14 +53,14 @@ def test_a_field_more_or_less_or_of_another_type_is_not(kind: MessageKind) -> No
         assert not is_well_formed(kind, body[:-1])
 
 
-def test_every_kind_but_the_snapshots_own_is_judged() -> None:
+def test_every_kind_except_snapshot_is_checked() -> None:
     assert set(MessageKind) - set(WELL_FORMED) == {MessageKind.SNAPSHOT}
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(WELL_FORMED)), WIRE)
-def test_no_well_formed_message_breaks_a_member(kind: MessageKind, body: Any) -> None:
-    """A stranger's numbers may be refused with a reason; they never end in a type or index error half-way."""
+def test_well_formed_messages_never_break_a_member(kind: MessageKind, body: Any) -> None:
+    """Arbitrary numbers may be refused with a reason; they never cause a type or index error midway."""
     if not is_well_formed(kind, body):
         return
     replica = LoneReplica()
@@ -100,6 +100,6 @@ def test_garbage_from_a_member_changes_nothing(
         (MessageKind.FORWARD, [[1, [b"x"], -1]]),
     ],
 )
-def test_numbers_that_no_member_has_are_not_handled(kind: MessageKind, body: Any) -> None:
-    """They stopped the node that they came to, or left it with a term that has no successor (docs/bugs-found.md)."""
+def test_out_of_range_numbers_are_not_handled(kind: MessageKind, body: Any) -> None:
+    """They stopped the receiving node, or left it with a term that has no successor (docs/bugs-found.md)."""
     assert not is_well_formed(kind, body)

@@ -1,4 +1,4 @@
-"""Each proposal comes to exactly one of three ends (pysyncobj.md, fault 13)."""
+"""Each proposal has exactly one of three outcomes (pysyncobj.md, fault 13)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(queue: Proposals, ends: list[Applied | RaftError], timeout_s: float = 10
     queue.add(CallbackProposal([command], ends.append, timeout_s), 0.0)
 
 
-def test_a_proposal_ends_once() -> None:
+def test_proposal_ends_once() -> None:
     ends: list[Applied | RaftError] = []
     one = CallbackProposal([b"x"], ends.append, 10.0)
     one.end(Applied(1, 1, [None]))
@@ -36,7 +36,7 @@ def test_a_proposal_ends_once() -> None:
     assert ends == [Applied(1, 1, [None])]
 
 
-def test_what_never_left_the_queue_is_refused_at_its_deadline_and_what_did_is_unknown() -> None:
+def test_queued_proposal_is_refused_and_sent_one_unknown_at_its_deadline() -> None:
     queue, waiting, sent = Proposals(), [], []
     add(queue, sent)
     queue.take()
@@ -49,14 +49,14 @@ def test_what_never_left_the_queue_is_refused_at_its_deadline_and_what_did_is_un
     assert [type(end) for end in waiting] == [Unavailable]
 
 
-def test_what_expired_is_not_taken_any_more() -> None:
+def test_expired_proposal_is_not_taken() -> None:
     queue, ends = Proposals(), []
     add(queue, ends, 1.0)
     queue.expire(2.0)
     assert queue.take() == []
 
 
-def test_a_long_deadline_delays_no_other() -> None:
+def test_long_deadline_delays_no_other() -> None:
     queue, short = Proposals(), []
     add(queue, [], 1000.0)
     add(queue, short, 1.0)
@@ -64,7 +64,7 @@ def test_a_long_deadline_delays_no_other() -> None:
     assert len(short) == 1
 
 
-def test_what_was_refused_is_first_in_line_again_in_its_order() -> None:
+def test_refused_proposals_return_to_the_front_in_order() -> None:
     queue = Proposals()
     for name in (b"a", b"b", b"c"):
         add(queue, [], command=name)
@@ -74,7 +74,7 @@ def test_what_was_refused_is_first_in_line_again_in_its_order() -> None:
     assert [each.commands for each in queue.take()] == [[b"a"], [b"b"], [b"c"], [b"d"]]
 
 
-def test_a_batch_is_bounded_in_number_and_size() -> None:
+def test_batch_is_bounded_in_number_and_size() -> None:
     queue = Proposals()
     for _ in range(BATCH_COMMANDS_MAX + 1):
         add(queue, [])
@@ -84,14 +84,14 @@ def test_a_batch_is_bounded_in_number_and_size() -> None:
     assert [len(queue.take()), len(queue.take())] == [2, 1]
 
 
-def test_a_listener_that_throws_harms_nobody() -> None:
+def test_failing_listener_affects_no_other_proposal() -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
     CallbackProposal([b"x"], broken, 1.0).end(Applied(1, 1, [None]))
 
 
-def test_a_stop_refuses_the_queue_and_says_unknown_of_the_rest() -> None:
+def test_stop_refuses_queued_proposals_and_reports_unknown_for_others() -> None:
     queue, waiting, sent = Proposals(), [], []
     add(queue, sent)
     queue.take()
@@ -103,7 +103,7 @@ def test_a_stop_refuses_the_queue_and_says_unknown_of_the_rest() -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Everything that may happen to proposals, in any order."""
+    """All possible events of proposals, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ TestLife.settings = settings(max_examples=100, deadline=None)
 
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.floats(0, 100))
-def test_exactly_those_past_their_deadline_end(deadlines: list[float], now: float) -> None:
+def test_exactly_the_overdue_proposals_end(deadlines: list[float], now: float) -> None:
     queue, ended = Proposals(), []
     for deadline in deadlines:
         queue.add(CallbackProposal([b"x"], lambda _, at=deadline: ended.append(at), deadline), 0.0)
@@ -177,8 +177,8 @@ class StandingClock:
         return 0
 
 
-def test_a_forwarded_proposal_counts_at_the_leader_as_it_does_at_home() -> None:
-    """Or an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
+def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
+    """Otherwise an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
     sent: list[Any] = []
 
     def send(_member: str, _kind: int, body: Any) -> bool:
@@ -195,9 +195,10 @@ def test_a_forwarded_proposal_counts_at_the_leader_as_it_does_at_home() -> None:
     assert [len(there.take()) for _ in range(2)] == [2, 1]
 
 
-def test_batches_that_are_refused_one_after_the_other_keep_their_order() -> None:
-    """A leader that was deposed with two entries under way hears of the older one first. What is first in line then
-    has to be the older one all the same, or a key ends with the value of a put that came before the last one."""
+def test_successively_refused_batches_keep_their_order() -> None:
+    """A deposed leader with two entries in flight receives the outcome of the older one first. The older one must be
+    first in line all the same, or a key ends with the value of a put before the last one.
+    """
     queue = Proposals()
     batches = []
     for name in (b"a", b"b", b"c"):
@@ -209,7 +210,7 @@ def test_batches_that_are_refused_one_after_the_other_keep_their_order() -> None
     assert [proposal.commands for proposal in queue.take()] == [[b"a"], [b"b"], [b"c"], [b"d"]]
 
 
-def test_what_the_leader_refuses_is_in_line_again_in_its_order() -> None:
+def test_proposals_refused_by_the_leader_are_queued_again_in_order() -> None:
     sent: list[Any] = []
 
     def send(_member: str, _kind: int, body: Any) -> bool:

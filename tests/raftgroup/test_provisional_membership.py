@@ -1,7 +1,7 @@
-"""A founding member that the others led on without: what it goes by meanwhile is provisional, and is never kept.
+"""A founding member that the others have overtaken: its membership meanwhile is provisional, and never kept.
 
-Found by a random schedule (seed 5359 with disks that take seconds): two members had not seen each other when the third
-one was elected by both; one of them compacted its log, and kept the membership without storages as the one to go by.
+Found by a random schedule (seed 5359 with disks that take seconds): two members had not seen each other when both
+elected the third one; one of them compacted its log, and kept the membership without storages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Half:
         return 0.5
 
 
-def test_a_provisional_membership_is_not_kept() -> None:
+def test_provisional_membership_is_not_kept() -> None:
     journal = MemoryJournal()
     open_storage(journal, "c", "n1", Half())
     keep_membership(journal, Membership((Member("n1", MemberRole.VOTER, "", {}),), version=0))
@@ -36,8 +36,9 @@ def test_a_provisional_membership_is_not_kept() -> None:
 
 
 def two_that_hear_late(cluster: Cluster) -> None:
-    """n1 and n2 do not hear what the other one has pinned, and n3 hears it of both: so n3 leads, and the other two
-    follow. Both compact their logs; then n2 is started again, and they hear of each other."""
+    """n1 and n2 do not receive each other's pins, and n3 receives both: so n3 leads, and the others follow. Both
+    compact their logs; then n2 is restarted, and they receive them.
+    """
     lost = ({"n1", "n2"}, MessageKind.FOUNDING)
     cluster.network.intercept = lambda sender, receiver, kind, _: ({sender, receiver}, kind) != lost
     assert cluster.leader(within_s=30.0).id == "n3"
@@ -55,16 +56,16 @@ def two_that_hear_late(cluster: Cluster) -> None:
 
 
 def clusters_that_hear_late(make_cluster: MakeCluster) -> None:
-    """Whom n2 greets first is chance: in about half of them it matters."""
+    """Which member n2 greets first is random: it matters in about half of the runs."""
     for seed in range(10):
         two_that_hear_late(make_cluster(seed, retention=LogRetention(5)))
 
 
-def test_members_that_hear_of_each_other_late_found_the_group_all_the_same(make_cluster: MakeCluster) -> None:
+def test_founders_with_late_greetings_found_the_group(make_cluster: MakeCluster) -> None:
     clusters_that_hear_late(make_cluster)
 
 
-def test_planted_one_that_keeps_the_provisional_membership_stops_the_others(
+def test_checker_detects_a_kept_provisional_membership(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "is_provisional", lambda _: False)

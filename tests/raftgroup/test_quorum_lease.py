@@ -18,66 +18,66 @@ def lease(drift: float = 0.0) -> QuorumLease:
 
 
 @pytest.mark.parametrize(("voters", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
-def test_a_majority_is_more_than_half(voters: int, needed: int) -> None:
+def test_majority_is_more_than_half(voters: int, needed: int) -> None:
     assert majority(voters) == needed
 
 
-def test_nothing_holds_before_a_majority_answered() -> None:
+def test_lease_does_not_hold_before_a_majority_has_answered() -> None:
     assert lease().remaining_s(THREE, 10.0) == 0.0
     assert lease().confirmed_at(THREE, 10.0) is None
 
 
-def test_it_lasts_from_the_sending_of_the_majoritys_append() -> None:
+def test_lease_lasts_from_the_sending_of_the_majoritys_append() -> None:
     held = lease()
     held.acknowledge("n2", 9.5)
     assert held.remaining_s(THREE, 10.0) == pytest.approx(0.5)
 
 
-def test_it_is_shorter_by_the_drift_of_the_clocks() -> None:
+def test_lease_is_shortened_by_the_clock_drift() -> None:
     held = lease(drift=0.01)
     held.acknowledge("n2", 10.0)
     assert held.remaining_s(THREE, 10.0) == pytest.approx(0.99)
 
 
-def test_a_late_answer_to_an_older_append_shortens_nothing() -> None:
+def test_late_answer_to_an_older_append_does_not_shorten_the_lease() -> None:
     held = lease()
     held.acknowledge("n2", 9.9)
     held.acknowledge("n2", 9.1)
     assert held.remaining_s(THREE, 10.0) == pytest.approx(0.9)
 
 
-def test_of_five_the_second_other_voter_counts() -> None:
+def test_lease_of_five_depends_on_the_second_other_voter() -> None:
     held = lease()
     for voter, sent_at in (("n2", 9.9), ("n3", 9.5), ("n4", 9.2)):
         held.acknowledge(voter, sent_at)
     assert held.confirmed_at(("n1", "n2", "n3", "n4", "n5"), 10.0) == 9.5
 
 
-def test_a_learner_does_not_count() -> None:
+def test_learner_does_not_count() -> None:
     held = lease()
     held.acknowledge("learner", 10.0)
     assert held.remaining_s(THREE, 10.0) == 0.0
 
 
-def test_alone_it_always_holds() -> None:
+def test_lease_of_a_single_voter_always_holds() -> None:
     assert lease().remaining_s(("n1",), 123.0) == pytest.approx(1.0)
 
 
-def test_answers_of_an_earlier_term_are_forgotten() -> None:
+def test_answers_of_an_earlier_term_are_dropped() -> None:
     held = lease()
     held.acknowledge("n2", 10.0)
     held.begin_term()
     assert held.remaining_s(THREE, 10.0) == 0.0
 
 
-def test_a_replaced_member_counts_for_nothing() -> None:
+def test_replaced_member_does_not_count() -> None:
     held = lease()
     held.acknowledge("n2", 10.0)
     held.forget("n2")
     assert held.remaining_s(THREE, 10.0) == 0.0
 
 
-def test_once_surrendered_it_stays_so_for_the_term_whatever_is_answered() -> None:
+def test_surrendered_lease_stays_so_for_the_term() -> None:
     held = lease()
     held.acknowledge("n2", 10.0)
     held.surrender()
@@ -89,7 +89,7 @@ def test_once_surrendered_it_stays_so_for_the_term_whatever_is_answered() -> Non
     assert held.remaining_s(THREE, 11.0) == pytest.approx(1.0)
 
 
-def test_before_the_first_election_it_is_surrendered() -> None:
+def test_lease_is_surrendered_before_the_first_election() -> None:
     held = QuorumLease("n1", 1.0, 0.0)
     held.acknowledge("n2", 10.0)
     assert held.remaining_s(THREE, 10.0) == 0.0
@@ -105,7 +105,7 @@ def test_before_the_first_election_it_is_surrendered() -> None:
         (5.5, 5.0, 6.0, False),
     ],
 )
-def test_a_voter_is_quiet_after_its_start_and_after_a_leader(
+def test_voter_refuses_votes_after_its_start_and_after_a_leader_message(
     started: float, heard: float | None, now: float, may: bool
 ) -> None:
     assert may_vote(now, started=started, heard_leader=heard, election_timeout_min_s=1.0) is may
@@ -116,9 +116,10 @@ def test_a_voter_is_quiet_after_its_start_and_after_a_leader(
     st.dictionaries(st.integers(1, 7), st.floats(0.0, 10.0), max_size=7),
     st.floats(0.0, 0.4),
 )
-def test_while_the_lease_holds_no_majority_may_vote(voters: int, heard: dict[int, float], drift: float) -> None:
-    """Every voter that answered heard the leader when the append was sent or later, and refuses for a timeout of its
-    own clock, which runs too fast by the drift at most."""
+def test_no_majority_may_vote_while_the_lease_holds(voters: int, heard: dict[int, float], drift: float) -> None:
+    """Every voter that answered received from the leader when the append was sent or later, and refuses for a timeout
+    of its own clock, which runs too fast by the drift at most.
+    """
     members = [f"n{number}" for number in range(1, voters + 1)]
     acknowledged = {f"n{number}": at for number, at in heard.items() if 1 < number <= voters}
     held = QuorumLease("n1", 1.0, drift)
@@ -137,7 +138,7 @@ def test_while_the_lease_holds_no_majority_may_vote(voters: int, heard: dict[int
 
 
 @given(st.lists(st.none() | st.floats(0, 100), min_size=1, max_size=7))
-def test_quorum_sent_at_is_what_counting_says(times: list[float | None]) -> None:
+def test_quorum_sent_at_equals_a_count(times: list[float | None]) -> None:
     members = [f"n{number}" for number in range(len(times))]
     acknowledged = {member: at for member, at in zip(members, times, strict=True) if at is not None}
     found = quorum_sent_at(members, "somebody else", 0.0, acknowledged)

@@ -16,7 +16,7 @@ FAULTS_S, QUIET_S = 8.0, 4.0
 
 
 def random_run(seed: int, members: int = 3, *, changes_members: bool = False) -> Cluster:
-    """Faults for a while, then none: everybody agrees, everything acknowledged is there, a leader leads."""
+    """Faults for a while, then none: all members agree, every acknowledged write exists, a leader leads."""
     cluster = Cluster(seed, members, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000))
     try:
         _run(cluster, changes_members=changes_members)
@@ -49,7 +49,7 @@ def _ends_well(cluster: Cluster, clients: Clients) -> None:
 
 
 def with_an_only_voter(seed: int) -> None:
-    """It waits for nobody's vote or acknowledgement, only for its own disk, which is slow. All come and go."""
+    """It waits for no vote or acknowledgement, only for its own disk, which is slow. All members come and go."""
     cluster = Cluster(seed, 1, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000))
     try:
         voter = settled(cluster)
@@ -74,25 +74,25 @@ def with_only_voters(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_a_random_schedule_breaks_no_rule(block: int) -> None:
+def test_random_schedule_breaks_no_rule(block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         cluster = random_run(seed, members=5 if seed % 5 == 0 else 3)
         assert any(operation.outcome == "applied" for operation in cluster.checkers.history)
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_random_schedule_with_changes_of_membership_breaks_no_rule(block: int) -> None:
+def test_random_schedule_with_membership_changes_breaks_no_rule(block: int) -> None:
     for seed in range(1000 + block * 10, 1000 + block * 10 + 10):
         random_run(seed, members=3 + seed % 3, changes_members=True)
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_random_schedule_with_an_only_voter_breaks_no_rule(block: int) -> None:
+def test_random_schedule_with_a_single_voter_breaks_no_rule(block: int) -> None:
     with_only_voters(range(2000 + block * 10, 2000 + block * 10 + 10))
 
 
-def test_what_an_only_voter_says_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: who connects is asked at once what it holds, whether the term of who asks is on its disk or not."""
+def test_checker_detects_a_single_voter_that_sends_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a connecting member is asked at once for its log, even if the leader's term is not on its disk yet."""
 
     def connected(self: Replica, member: str) -> None:
         if self.engine.leads:
@@ -103,7 +103,7 @@ def test_what_an_only_voter_says_too_early_is_seen(monkeypatch: pytest.MonkeyPat
         with_only_voters(range(2000, 2040))
 
 
-def test_a_seed_repeats_its_run_exactly() -> None:
+def test_seed_repeats_its_run_exactly() -> None:
     first, second = random_run(4), random_run(4)
     assert first.simulation.turns == second.simulation.turns
     assert first.checkers.committed == second.checkers.committed

@@ -1,4 +1,4 @@
-"""Which confirmations a read on a leader without its lease may rely on: those asked for after it began (thesis 6.4)."""
+"""Which confirmations a read on a leader without its lease may use: those requested after it began (thesis 6.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGAN_AFTER_S = 0.01
 
 
 class OldConfirmation(ReadBarrier):
-    """The fault: whatever a majority confirmed in this term will do."""
+    """The fault: any earlier confirmation by a majority in this term is accepted."""
 
     async def _confirmed_here(self) -> int:
         await self._confirmed.until(0.0)
@@ -46,14 +46,14 @@ def passes(kind: type[ReadBarrier], *, asked_before_it_began: bool) -> bool:
     return asyncio.run(reads())
 
 
-def test_a_majority_that_was_asked_after_the_read_began_confirms_it() -> None:
+def test_majority_asked_after_the_read_began_confirms_it() -> None:
     assert passes(ReadBarrier, asked_before_it_began=False)
 
 
-def test_a_majority_that_was_asked_before_the_read_began_confirms_nothing() -> None:
+def test_majority_asked_before_the_read_began_does_not_confirm_it() -> None:
     """Another leader may have committed a write in between."""
     assert not passes(ReadBarrier, asked_before_it_began=True)
 
 
-def test_a_leader_that_confirms_an_old_read_is_seen_here() -> None:
+def test_leader_that_confirms_an_old_read_is_detected_here() -> None:
     assert passes(OldConfirmation, asked_before_it_began=True)

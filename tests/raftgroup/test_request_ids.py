@@ -1,7 +1,7 @@
-"""An answer to what a member asked before it crashed is none to what it asks afterwards.
+"""An answer to a request before a crash is not an answer to a later request.
 
-Found by random schedules with disks that take seconds (seed 5048 of that run): a member crashed with a proposal on its
-way, was back before the leader had committed it, and was told its end as that of its next proposal.
+Found by random schedules with disks that take seconds (seed 5048 of that run): a member crashed with a proposal in
+progress, was back before the leader had committed it, and received its outcome as that of its next proposal.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def ask_crash_and_ask_again(cluster: Cluster) -> None:
     cluster.checkers.check_run()
 
 
-def test_the_end_of_a_proposal_of_before_a_crash_is_not_told_as_that_of_the_next(make_cluster: MakeCluster) -> None:
+def test_outcome_of_a_proposal_before_a_crash_is_not_returned_for_the_next(make_cluster: MakeCluster) -> None:
     for seed in range(10):
         ask_crash_and_ask_again(make_cluster(seed))
 
 
-def test_planted_with_numbers_that_begin_anew_it_is(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_request_ids_that_restart(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "PLACES", 1)
     with pytest.raises((Violation, AssertionError), match="was answered"):
         ask_crash_and_ask_again(make_cluster(0))
 
 
-async def test_a_call_to_the_leader_is_not_answered_by_the_answer_to_one_of_before() -> None:
-    """Such as the index of a read: it would be one of the past."""
+async def test_answer_to_a_call_before_a_crash_is_not_returned_for_a_later_call() -> None:
+    """For example the index of a read: it would be an old one."""
     sent: list[list[object]] = []
 
     def calls(seed: int) -> LeaderCalls:

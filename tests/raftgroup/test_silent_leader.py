@@ -1,7 +1,7 @@
-"""A leader that stands still, its connections open: what the others know of it, and what waits for it (issue 2).
+"""A stalled leader with open connections: what other members know of it, and requests that wait for it (issue 2).
 
-Found with real processes: a follower that was alone with two stopped members called the old leader its leader, and
-itself ready, for ever; and a read waited for the stopped leader although another one led already.
+Found with real processes: a follower that was alone with two stopped members reported the old leader as its leader, and
+itself as ready, for ever; and a read waited for the stopped leader although another one led already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.raft_cluster import Cluster, settled
 MakeCluster = Callable[..., Cluster]
 
 
-def test_a_member_that_hears_nobody_knows_no_leader(make_cluster: MakeCluster) -> None:
+def test_isolated_member_knows_no_leader(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     settled(cluster)
     alone, *others = [*cluster.followers(), cluster.leader()]
@@ -32,7 +32,7 @@ def test_a_member_that_hears_nobody_knows_no_leader(make_cluster: MakeCluster) -
     cluster.run_until(lambda: alone.group.leader is not None)
 
 
-def test_a_read_under_way_to_a_leader_that_stands_still_goes_to_the_next_one(make_cluster: MakeCluster) -> None:
+def test_read_waiting_for_a_stalled_leader_goes_to_the_next_one(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     old = settled(cluster)
     follower = cluster.followers()[0]
@@ -52,8 +52,8 @@ CHANGES: dict[str, Callable[[Group, str], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("name", list(CHANGES))
-def test_a_change_asked_of_a_leader_that_stands_still_ends_by_itself(make_cluster: MakeCluster, name: str) -> None:
-    """The connection stays: only time tells."""
+def test_change_requested_of_a_stalled_leader_times_out(make_cluster: MakeCluster, name: str) -> None:
+    """The connection stays open: only a timeout detects it."""
     cluster = make_cluster()
     leader = settled(cluster)
     asked, other = cluster.followers()
@@ -66,7 +66,7 @@ def test_a_change_asked_of_a_leader_that_stands_still_ends_by_itself(make_cluste
     assert asked.group._calls._waiting == {}
 
 
-def test_an_answer_that_comes_after_all_is_dropped(make_cluster: MakeCluster) -> None:
+def test_late_answer_is_dropped(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     leader = settled(cluster)
     asked, other = cluster.followers()
@@ -78,7 +78,7 @@ def test_an_answer_that_comes_after_all_is_dropped(make_cluster: MakeCluster) ->
     assert cluster.put(asked.id, "a", "later")
 
 
-def test_a_leader_that_can_not_commit_its_first_entry_says_so(make_cluster: MakeCluster) -> None:
+def test_leader_that_cannot_commit_its_first_entry_reports_it(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     old = settled(cluster)
     heir, other = cluster.followers()

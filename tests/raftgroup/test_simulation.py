@@ -1,4 +1,4 @@
-"""The simulated world itself: time, processes, and that a run repeats."""
+"""The simulation itself: time, processes, and repeatability."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support.simulation import Simulation, Stuck
 
 
-def test_sleeping_takes_simulated_time_only() -> None:
+def test_sleep_takes_only_simulated_time() -> None:
     simulation = Simulation(1)
     process = simulation.process("p")
 
@@ -22,7 +22,7 @@ def test_sleeping_takes_simulated_time_only() -> None:
     assert simulation.now == pytest.approx(3600.0)
 
 
-def test_a_timeout_and_a_queue_work_as_ever() -> None:
+def test_timeouts_and_queues_work_in_simulated_time() -> None:
     simulation = Simulation(1)
     process = simulation.process("p")
 
@@ -37,7 +37,7 @@ def test_a_timeout_and_a_queue_work_as_ever() -> None:
     assert simulation.run(process, wait()) == "there"
 
 
-def test_a_clock_may_run_fast_and_stand_elsewhere() -> None:
+def test_simulated_clock_may_run_fast_and_have_an_offset() -> None:
     simulation = Simulation(1)
     fast = simulation.process("fast", rate=1.01, offset_s=500.0)
     simulation.run(fast, asyncio.sleep(1.01))
@@ -45,7 +45,7 @@ def test_a_clock_may_run_fast_and_stand_elsewhere() -> None:
     assert fast.now() == pytest.approx(501.01)
 
 
-def test_a_paused_process_does_nothing_while_its_clock_goes_on() -> None:
+def test_paused_process_does_nothing_while_its_clock_continues() -> None:
     simulation = Simulation(1)
     process = simulation.process("p")
     seen: list[float] = []
@@ -58,7 +58,7 @@ def test_a_paused_process_does_nothing_while_its_clock_goes_on() -> None:
     assert seen == [5.0]
 
 
-def test_a_killed_process_never_runs_again_not_even_its_cleanup() -> None:
+def test_killed_process_never_runs_again_not_even_its_cleanup() -> None:
     simulation = Simulation(1)
     process = simulation.process("p")
     seen: list[str] = []
@@ -78,7 +78,7 @@ def test_a_killed_process_never_runs_again_not_even_its_cleanup() -> None:
     simulation.close()
 
 
-def test_what_a_task_raises_and_nobody_awaits_ends_the_run() -> None:
+def test_unawaited_exception_ends_the_run() -> None:
     simulation = Simulation(7)
     process = simulation.process("p")
 
@@ -90,7 +90,7 @@ def test_what_a_task_raises_and_nobody_awaits_ends_the_run() -> None:
         simulation.run_for(1.0)
 
 
-def test_waiting_for_what_never_comes_ends_the_run_and_names_the_seed() -> None:
+def test_deadlock_ends_the_run_and_names_the_seed() -> None:
     with pytest.raises(Stuck, match="seed 3"):
         Simulation(3).run_until(lambda: False, within_s=1.0)
 
@@ -107,7 +107,7 @@ def test_threads_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_who_is_due_at_the_same_time_is_drawn_by_the_seed(seed: int) -> None:
+def test_order_at_equal_times_is_drawn_from_the_seed(seed: int) -> None:
     def order() -> list[str]:
         simulation = Simulation(seed)
         seen: list[str] = []

@@ -1,5 +1,6 @@
-"""Disks whose fsync takes seconds, in simulated time (scenarios.md, "Everywhere"): a leader that needs them stays, and
-where it dies another one is elected, although every vote has to be on disk before it is sent."""
+"""Disks whose fsync takes seconds, in simulated time (scenarios.md, "Everywhere"): a leader that needs them stays;
+after its death another one is elected, although every vote must be on disk before it is sent.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def slow(nodes: Iterable[Node], fsync_s: float = FSYNC_S) -> None:
 
 
 def stays(cluster: Cluster) -> bool:
-    """Whether the leader leads on, and writes go on, for half a minute with one follower dead and one slow."""
+    """Whether leadership and writes continue for half a minute with one follower dead and one slow."""
     leader = settled(cluster)
     dead, slow_one = cluster.followers()
     term = leader.group.term
@@ -42,14 +43,12 @@ def stays(cluster: Cluster) -> bool:
     return {node.group.term for node in cluster.healthy} == {term}
 
 
-def test_a_leader_stays_whose_majority_needs_a_slow_disk(make_cluster: MakeCluster) -> None:
-    """The acknowledgement waits for the disk; word that the follower lives does not."""
+def test_leader_whose_majority_needs_a_slow_disk_stays(make_cluster: MakeCluster) -> None:
+    """The acknowledgement waits for the disk; the sign of life does not."""
     assert all(stays(make_cluster(seed)) for seed in SEEDS)
 
 
-def test_planted_without_a_sign_of_life_such_a_leader_falls_back(
-    make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checker_detects_a_missing_sign_of_life(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replica, "_give_sign_of_life", lambda *_: None)
     assert not any(stays(make_cluster(seed)) for seed in SEEDS)
 
@@ -63,7 +62,7 @@ def elect_with_slow_disks(cluster: Cluster, how_many: int, fsync_s: float, withi
 
 
 @pytest.mark.parametrize(("how_many", "fsync_s", "within_s"), [(1, 2.0, 30.0), (2, 1.0, 30.0), (2, 2.0, 60.0)])
-def test_a_leader_is_elected_by_votes_that_take_seconds_and_stays(
+def test_leader_is_elected_by_slow_votes_and_stays(
     make_cluster: MakeCluster, how_many: int, fsync_s: float, within_s: float
 ) -> None:
     for seed in SEEDS:
@@ -81,7 +80,7 @@ def impatient(attempt: int, timing: RaftTiming) -> tuple[float, float]:
     return election_patience_s(min(attempt, SHORT_ATTEMPTS), timing)
 
 
-def test_planted_without_patience_the_votes_of_slow_disks_come_too_late(
+def test_checker_detects_missing_patience_for_slow_votes(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting, "election_patience_s", impatient)

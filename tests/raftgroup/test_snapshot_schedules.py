@@ -1,5 +1,6 @@
-"""Snapshots over a bad line: whatever is lost, repeated, reordered, changed or broken, and whoever restarts, it ends
-with the bytes that were sent and one install (scenarios.md). The faults that are planted below prove that this sees."""
+"""Snapshots over a bad line: with any losses, repetitions, reordering, changes, breaks and restarts, the transfer ends
+with the sent bytes and one install (scenarios.md). The planted faults below prove that the test detects violations.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ lines = st.builds(Line, delay_s=delays, lose=shares, repeat=shares, reorder=shar
 def run(
     seed: int, pieces: int, line: Line, breaks: list[tuple[float, float]], restarts: list[tuple[float, float]]
 ) -> None:
-    """A storm, then fair weather. `breaks`: (when, for how long); `restarts`: (when, what part is kept)."""
+    """A storm, then no faults. `breaks`: (when, for how long); `restarts`: (when, what part is kept)."""
     random = Random(seed)
     world = World(seed, [random.randbytes(random.randrange(1, 30)) for _ in range(pieces)], line=line)
     world.install_s = random.random()
@@ -64,7 +65,7 @@ def test_every_storm_ends_with_the_same_bytes_and_one_install(seed: int) -> None
     breaks=st.lists(st.tuples(st.floats(0, STORM_S), st.floats(0.01, 5)), max_size=4),
     restarts=st.lists(st.tuples(st.floats(0, STORM_S), st.floats(0, 1)), max_size=3),
 )
-def test_no_schedule_that_can_be_thought_of_breaks_it(
+def test_no_generated_schedule_breaks_the_transfer(
     seed: int, pieces: int, line: Line, breaks: list[tuple[float, float]], restarts: list[tuple[float, float]]
 ) -> None:
     run(seed, pieces, line, breaks, restarts)
@@ -179,7 +180,7 @@ def read_the_wrong_piece_as_last(patch: pytest.MonkeyPatch) -> None:
         read_the_wrong_piece_as_last,
     ],
 )
-def test_the_storms_find_the_fault_that_is_planted(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storms_detect_the_planted_faults(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     for seed in SEEDS:
         try:

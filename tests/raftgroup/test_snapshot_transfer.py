@@ -1,4 +1,4 @@
-"""A snapshot on its way: scenarios.md, "Snapshot: ..., older, interrupted, corrupted, exactly one install"."""
+"""The transfer of a snapshot: scenarios.md, "Snapshot: ..., older, interrupted, corrupted, exactly one install"."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIMING = TransferTiming()
 
 
 class Follower:
-    """A receiver whose effects are looked at instead of carried out."""
+    """A receiver whose effects are inspected instead of executed."""
 
     def __init__(self, *, term: int = 4, commit_index: int = 10) -> None:
         self.receiver = SnapshotReceiver(TIMING)
@@ -62,7 +62,7 @@ def leader() -> SnapshotSender:
 
 
 def accepted_leader(pieces: int) -> SnapshotSender:
-    """A sender that has been accepted and has read as far as it wants to."""
+    """A sender that was accepted and has read as many pieces as it wants."""
     sender = leader()
     sender.start(0.0)
     answer(sender, sender.receive(accept("s1", 0, False), 0.0), pieces)
@@ -70,7 +70,7 @@ def accepted_leader(pieces: int) -> SnapshotSender:
 
 
 def answer(sender: SnapshotSender, effects: list[Any], pieces: int) -> list[list[Any]]:
-    """Read what it asks for until it asks no more; the messages that it sends meanwhile."""
+    """Answer its reads until there are no more; returns the messages sent meanwhile."""
     sent: list[list[Any]] = []
     while effects:
         effect = effects.pop(0)
@@ -90,7 +90,7 @@ def numbers(sent: list[list[Any]]) -> list[int]:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 4, 5, 20])
-def test_a_snapshot_arrives_whole_and_is_installed_once(pieces: int) -> None:
+def test_snapshot_arrives_whole_and_is_installed_once(pieces: int) -> None:
     world = World(1, PIECES[:pieces])
     world.start()
     world.run_to_the_end(5)
@@ -99,7 +99,7 @@ def test_a_snapshot_arrives_whole_and_is_installed_once(pieces: int) -> None:
     assert world.reads == list(range(pieces + 1))
 
 
-def test_an_interrupted_transfer_goes_on_where_it_was() -> None:
+def test_interrupted_transfer_resumes() -> None:
     world = World(2, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.next_chunk == 12)
@@ -109,7 +109,7 @@ def test_an_interrupted_transfer_goes_on_where_it_was() -> None:
     assert world.sender.sent_bytes < 27 * len(PIECES[-1])
 
 
-def test_a_follower_that_was_restarted_goes_on_with_what_it_kept() -> None:
+def test_restarted_follower_continues_with_its_pieces() -> None:
     world = World(3, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.next_chunk == 12)
@@ -118,8 +118,8 @@ def test_a_follower_that_was_restarted_goes_on_with_what_it_kept() -> None:
     world.check()
 
 
-def test_a_follower_that_was_restarted_with_every_piece_installs() -> None:
-    """It was stopped between the last piece and the install: nothing is missing but the word that this was all."""
+def test_restarted_follower_with_every_piece_installs() -> None:
+    """It was stopped between the last piece and the install: only the mark of the last piece is missing."""
     world = World(4, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.installing)
@@ -128,7 +128,7 @@ def test_a_follower_that_was_restarted_with_every_piece_installs() -> None:
     world.check()
 
 
-def test_a_new_leader_with_the_same_snapshot_goes_on_with_it() -> None:
+def test_new_leader_with_the_same_snapshot_continues_the_transfer() -> None:
     world = World(5, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.next_chunk == 12)
@@ -142,7 +142,7 @@ def test_a_new_leader_with_the_same_snapshot_goes_on_with_it() -> None:
     assert min(world.reads) >= 11
 
 
-def test_a_new_leader_with_another_snapshot_replaces_the_old_one() -> None:
+def test_new_leader_with_another_snapshot_replaces_the_transfer() -> None:
     world = World(6, PIECES)
     world.start()
     world.run_until(lambda: world.receiver.next_chunk == 12)
@@ -155,7 +155,7 @@ def test_a_new_leader_with_another_snapshot_replaces_the_old_one() -> None:
     assert world.committed == INDEX - 10
 
 
-def test_a_long_install_is_waited_for() -> None:
+def test_long_install_is_waited_for() -> None:
     world = World(7, PIECES)
     world.install_s = 300.0
     world.start()
@@ -167,7 +167,7 @@ def test_a_long_install_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("commit_index", [100, 101])
-def test_a_snapshot_that_is_not_ahead_of_the_follower_is_refused(commit_index: int) -> None:
+def test_snapshot_that_is_not_ahead_of_the_follower_is_refused(commit_index: int) -> None:
     """PySyncObj, fault 9; M11."""
     follower = Follower(commit_index=commit_index)
     text = f"the snapshot is of 100, this follower has committed {commit_index}"
@@ -175,14 +175,14 @@ def test_a_snapshot_that_is_not_ahead_of_the_follower_is_refused(commit_index: i
     assert follower.receiver.receiving is None
 
 
-def test_a_snapshot_of_an_earlier_leader_is_refused() -> None:
+def test_snapshot_of_an_earlier_leader_is_refused() -> None:
     follower = Follower(term=5)
     assert follower.gets(OFFER) == says(
         refuse("s1", TransferRefusal.OLD_TERM, "the offer is of term 4, this follower is in term 5")
     )
 
 
-def test_a_follower_that_got_there_by_the_log_gives_the_transfer_up() -> None:
+def test_follower_that_caught_up_by_the_log_abandons_the_transfer() -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.commit_index = 100
@@ -192,7 +192,7 @@ def test_a_follower_that_got_there_by_the_log_gives_the_transfer_up() -> None:
     assert follower.receiver.receiving is None
 
 
-def test_a_corrupted_piece_is_asked_for_again_and_not_written() -> None:
+def test_corrupted_piece_is_requested_again_and_not_written() -> None:
     follower = Follower()
     follower.gets(OFFER)
     spoilt = chunk("s1", 0, b"x", True)
@@ -206,14 +206,14 @@ def test_a_corrupted_piece_is_asked_for_again_and_not_written() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2, 5])
-def test_a_piece_that_is_not_the_next_one_is_not_written(number: int) -> None:
+def test_out_of_order_piece_is_not_written(number: int) -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", False))
     assert follower.gets(chunk("s1", number, b"x", number == 5)) == says(acknowledge("s1", 1))
 
 
-def test_the_last_piece_twice_is_one_install() -> None:
+def test_repeated_last_piece_causes_one_install() -> None:
     follower = Follower()
     follower.gets(OFFER)
     last = chunk("s1", 0, b"x", True)
@@ -225,7 +225,7 @@ def test_the_last_piece_twice_is_one_install() -> None:
     assert follower.gets(OFFER) == says(done("s1", True, ""))
 
 
-def test_nothing_takes_the_place_of_an_install_that_has_begun() -> None:
+def test_install_in_progress_is_never_replaced() -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", True))
@@ -234,14 +234,14 @@ def test_nothing_takes_the_place_of_an_install_that_has_begun() -> None:
     assert follower.receiver.installing
 
 
-def test_an_older_offer_that_comes_late_does_not_replace_a_newer_one() -> None:
+def test_late_older_offer_does_not_replace_a_newer_one() -> None:
     follower = Follower()
     follower.gets(offer(SnapshotMeta("s2", 200, 4, None), 4, None))
     assert follower.gets(OFFER)[0].body[:3] == [2, "s1", TransferRefusal.BUSY]
     assert follower.gets(chunk("s2", 0, b"x", False)) == [WriteChunk(0, b"x"), *says(acknowledge("s2", 1))]
 
 
-def test_an_unfinished_transfer_is_thrown_away_for_a_newer_one() -> None:
+def test_unfinished_transfer_is_discarded_for_a_newer_one() -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", False))
@@ -250,13 +250,13 @@ def test_an_unfinished_transfer_is_thrown_away_for_a_newer_one() -> None:
     assert follower.gets(chunk("s1", 1, b"y", False))[0].body[:3] == [2, "s1", TransferRefusal.UNKNOWN]
 
 
-def test_an_offer_that_is_repeated_opens_one_writer() -> None:
+def test_repeated_offer_opens_one_writer() -> None:
     follower = Follower()
     assert follower.gets(OFFER) == [OpenWriter(META), *says(accept("s1", 0, False))]
     assert follower.gets(OFFER) == says(accept("s1", 0, False))
 
 
-def test_pieces_that_do_not_make_up_a_snapshot_are_thrown_away_with_the_reason() -> None:
+def test_invalid_pieces_are_discarded_with_the_reason() -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", True))
@@ -269,7 +269,7 @@ def test_pieces_that_do_not_make_up_a_snapshot_are_thrown_away_with_the_reason()
     assert follower.gets(OFFER)[0] == OpenWriter(META)
 
 
-def test_a_transfer_that_nobody_goes_on_with_is_thrown_away() -> None:
+def test_abandoned_transfer_is_discarded() -> None:
     follower = Follower()
     follower.gets(OFFER)
     assert follower.receiver.tick(TIMING.receiver_idle_s) == []
@@ -277,7 +277,7 @@ def test_a_transfer_that_nobody_goes_on_with_is_thrown_away() -> None:
     assert follower.receiver.receiving is None
 
 
-def test_an_install_is_never_given_up_for_idleness() -> None:
+def test_install_is_never_abandoned_for_idleness() -> None:
     follower = Follower()
     follower.gets(OFFER)
     follower.gets(chunk("s1", 0, b"x", True))
@@ -287,14 +287,14 @@ def test_an_install_is_never_given_up_for_idleness() -> None:
 # The leader.
 
 
-def test_no_more_than_the_window_is_under_way() -> None:
+def test_window_limits_the_pieces_in_flight() -> None:
     sender = leader()
     sender.start(0.0)
     assert numbers(answer(sender, sender.receive(accept("s1", 0, False), 0.0), 20)) == [0, 1, 2, 3]
     assert numbers(answer(sender, sender.receive(acknowledge("s1", 2), 0.1), 20)) == [4, 5]
 
 
-def test_one_piece_is_read_at_a_time() -> None:
+def test_pieces_are_read_one_at_a_time() -> None:
     sender = leader()
     sender.start(0.0)
     assert sender.receive(accept("s1", 0, False), 0.0) == [ReadChunk(0)]
@@ -302,13 +302,13 @@ def test_one_piece_is_read_at_a_time() -> None:
     assert sender.read(0, b"a", 0.0) == [ReadChunk(1)]
 
 
-def test_a_piece_that_is_asked_for_again_is_sent_again_once() -> None:
+def test_piece_requested_again_is_sent_again_once() -> None:
     sender = accepted_leader(20)
     assert numbers(answer(sender, sender.receive(acknowledge("s1", 0), 0.1), 20)) == [0, 1, 2, 3]
     assert sender.receive(acknowledge("s1", 0), 0.1) == []
 
 
-def test_silence_makes_the_leader_ask_and_become_more_patient() -> None:
+def test_silence_makes_the_leader_ask_at_growing_intervals() -> None:
     sender = accepted_leader(20)
     asked = [tenths / 10 for tenths in range(1, 300) if sender.tick(tenths / 10)]
     assert asked == pytest.approx([1.0, 3.0, 7.0, 15.0, 23.0])
@@ -325,21 +325,21 @@ def test_silence_makes_the_leader_ask_and_become_more_patient() -> None:
         (refuse("s1", 77, "of a later release"), TransferOutcome.FAILED),  # type: ignore[arg-type]
     ],
 )
-def test_what_ends_a_transfer(wire: list[Any], outcome: TransferOutcome) -> None:
+def test_transfer_ends_for_each_reason(wire: list[Any], outcome: TransferOutcome) -> None:
     sender = accepted_leader(20)
     assert sender.receive(wire, 0.1) == [CloseReader()]
     assert (sender.outcome, sender.reason) == (outcome, wire[3])
     assert sender.receive(wire, 0.2) == sender.tick(1e9) == sender.connected(1e9) == sender.abort("again") == []
 
 
-def test_a_busy_follower_is_asked_again() -> None:
+def test_busy_follower_is_asked_again() -> None:
     sender = leader()
     (first,) = sender.start(0.0)
     assert sender.receive(refuse("s1", TransferRefusal.BUSY, "wait"), 0.1) == []
     assert sender.tick(1.0) == [first]
 
 
-def test_a_follower_that_knows_nothing_any_more_is_offered_it_again() -> None:
+def test_follower_that_lost_the_transfer_gets_a_new_offer() -> None:
     sender = accepted_leader(20)
     assert sender.receive(refuse("s1", TransferRefusal.UNKNOWN, "?"), 0.1) == [
         SendMessage("n2", offer(META, 4, MEMBERSHIP))
@@ -356,8 +356,8 @@ def test_a_follower_that_knows_nothing_any_more_is_offered_it_again() -> None:
         (refuse("s1", TransferRefusal.BUSY, "wait"), TIMING.life_s, "has not got its snapshot"),
     ],
 )
-def test_every_transfer_has_an_end(hear: list[Any] | None, limit: float, reason: str) -> None:
-    """A snapshot that is held open keeps the store from giving space back."""
+def test_transfer_always_ends(hear: list[Any] | None, limit: float, reason: str) -> None:
+    """An open snapshot keeps the store from freeing space."""
     sender, now = leader(), 0.0
     sender.start(now)
     while sender.outcome is None and now < 2 * TIMING.life_s:
@@ -370,7 +370,7 @@ def test_every_transfer_has_an_end(hear: list[Any] | None, limit: float, reason:
     assert now == pytest.approx(limit, abs=1.0)
 
 
-def test_a_follower_that_stays_away_is_given_up() -> None:
+def test_absent_follower_is_abandoned() -> None:
     sender = accepted_leader(20)
     assert sender.disconnected(1.0) == []
     assert sender.tick(1.0 + TIMING.absence_s) == []
@@ -378,13 +378,13 @@ def test_a_follower_that_stays_away_is_given_up() -> None:
     assert sender.reason == "n2 was away for 60 s"
 
 
-def test_a_snapshot_that_can_not_be_read_any_more_ends_the_transfer() -> None:
+def test_unreadable_snapshot_ends_the_transfer() -> None:
     sender = accepted_leader(20)
     assert sender.unreadable("the snapshot is gone") == [CloseReader()]
     assert sender.reason == "the snapshot is gone"
 
 
-def test_a_snapshot_without_pieces_is_none() -> None:
+def test_snapshot_without_pieces_fails() -> None:
     sender = leader()
     sender.start(0.0)
     sender.receive(accept("s1", 0, False), 0.0)
@@ -392,12 +392,12 @@ def test_a_snapshot_without_pieces_is_none() -> None:
     assert sender.outcome is TransferOutcome.FAILED
 
 
-def test_more_pieces_than_there_are_can_not_be_had() -> None:
+def test_acknowledgement_of_too_many_pieces_fails() -> None:
     sender = accepted_leader(2)
     assert sender.receive(acknowledge("s1", 3), 0.1) == []
     sender.connected(0.2)
     assert sender.receive(accept("s1", 3, False), 0.3) == [CloseReader()]
-    assert "3 pieces of a snapshot of 2" in sender.reason
+    assert "3 pieces of a snapshot with 2" in sender.reason
 
 
 # Garbage.
@@ -413,7 +413,7 @@ ALMOST = st.tuples(st.integers(-1, 7), st.sampled_from(["s1", "s2"])).flatmap(
 
 
 @given(st.lists(ANYTHING | ALMOST, max_size=12))
-def test_garbage_is_answered_or_passed_over_and_never_installed(messages: list[Any]) -> None:
+def test_garbage_is_answered_or_ignored_and_never_installed(messages: list[Any]) -> None:
     sender, follower = accepted_leader(20), Follower()
     follower.gets(OFFER)
     for wire in messages:

@@ -1,4 +1,4 @@
-"""Two candidates that split the votes try again soon: writes go on within 2.5 s of a kill (issue 2, "How fast")."""
+"""Two candidates that split the votes retry soon: writes continue within 2.5 s of a kill (issue 2, "How fast")."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.lone_replica import LoneReplica
 TIMING = RaftTiming()
 
 
-def test_the_first_retry_comes_soon_later_ones_as_late_as_any_election_and_then_later_and_later() -> None:
-    """Votes have to be on disk before they are sent, and an fsync may take seconds."""
+def test_retries_come_soon_then_as_late_as_elections_then_later() -> None:
+    """Votes must be on disk before they are sent, and an fsync may take seconds."""
     assert election_patience_s(1, TIMING) == pytest.approx((0.2, 0.6))
     assert election_patience_s(2, TIMING) == pytest.approx((0.4, 1.2))
     assert [election_patience_s(attempt, TIMING) for attempt in (4, 5)] == [(1.0, 1.5)] * 2
@@ -25,7 +25,7 @@ def pre_votes_asked(candidate: LoneReplica) -> list[int]:
     return [body[0] for _, kind, body in candidate.sent if kind == MessageKind.PRE_VOTE]
 
 
-def test_a_candidate_that_was_not_elected_asks_again_before_another_election_timeout() -> None:
+def test_unelected_candidate_retries_before_another_election_timeout() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
     candidate.waits(0.61)
@@ -33,7 +33,7 @@ def test_a_candidate_that_was_not_elected_asks_again_before_another_election_tim
     assert pre_votes_asked(candidate)[-1] == term + 1
 
 
-def test_it_does_not_ask_at_once_so_that_two_candidates_come_apart() -> None:
+def test_retry_is_delayed_so_that_two_candidates_separate() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
     candidate.waits(0.19)
@@ -41,7 +41,7 @@ def test_it_does_not_ask_at_once_so_that_two_candidates_come_apart() -> None:
     assert pre_votes_asked(candidate)[-1] == term
 
 
-def test_who_has_heard_a_leader_since_starts_from_the_first_attempt() -> None:
+def test_leader_message_resets_the_attempts() -> None:
     candidate = LoneReplica()
     term = candidate.campaigns()
     candidate.gets("n2", MessageKind.HEARTBEAT, term, 0.0)

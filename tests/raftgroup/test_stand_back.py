@@ -1,4 +1,6 @@
-"""Who would vote for another candidate lets it go first: a leader's death costs one election (issue 2, "How fast")."""
+"""A node that would vote for another candidate lets it go first: a leader's death costs one election (issue 2, "How
+fast").
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ SEEDS = range(60)
 
 
 def terms_of_an_election(make_cluster: MakeCluster, seed: int) -> int:
-    """How many terms it takes until somebody leads after a kill of the leader, at some moment between heartbeats."""
+    """How many terms an election takes after a kill of the leader, at some moment between heartbeats."""
     cluster = make_cluster(seed)
     leader = settled(cluster)
     term = leader.group.term
@@ -25,19 +27,19 @@ def terms_of_an_election(make_cluster: MakeCluster, seed: int) -> int:
     return cluster.leader().group.term - term
 
 
-def test_the_votes_are_not_split_when_a_leader_dies(make_cluster: MakeCluster) -> None:
+def test_votes_are_not_split_when_a_leader_dies(make_cluster: MakeCluster) -> None:
     assert {terms_of_an_election(make_cluster, seed) for seed in SEEDS} == {1}
 
 
-def test_planted_without_standing_back_some_elections_are_split(
+def test_checker_detects_split_votes_without_standing_back(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message wakes its receiver, whose own timeout may have passed since its last tick: so campaigns meet often."""
+    """A message wakes its receiver, whose timeout may have passed since its last tick: campaigns often coincide."""
     monkeypatch.setattr(StandBack, "holds", lambda *_: False)
     assert max(terms_of_an_election(make_cluster, seed) for seed in SEEDS) > 1
 
 
-def test_of_two_that_ask_each_other_at_once_one_goes_first(make_cluster: MakeCluster) -> None:
+def test_one_of_two_candidates_that_ask_at_once_goes_first(make_cluster: MakeCluster) -> None:
     """If both stood back, both would ask again at once after that, and so on."""
     for seed in SEEDS:
         cluster = make_cluster(seed)
@@ -52,8 +54,9 @@ def test_of_two_that_ask_each_other_at_once_one_goes_first(make_cluster: MakeClu
 
 
 def elect_beside_a_deaf_candidate(make_cluster: MakeCluster, seed: int) -> float:
-    """How long the others take to elect somebody while one asks them for votes all the time and hears no answer. They
-    need each other, all three: of five, one is dead and one is deaf."""
+    """How long the others take to elect a leader while one member requests votes all the time and receives no answer.
+    They need each other, all three: of five, one is dead and one is deaf.
+    """
     cluster = make_cluster(seed, members=5)
     leader = settled(cluster)
     deaf = max(node.id for node in cluster.followers())
@@ -65,14 +68,14 @@ def elect_beside_a_deaf_candidate(make_cluster: MakeCluster, seed: int) -> float
     return cluster.simulation.now - crashed_at
 
 
-def test_a_candidate_that_asks_all_the_time_and_hears_nothing_keeps_nobody_from_leading(
+def test_candidate_that_receives_nothing_does_not_prevent_a_leader(
     make_cluster: MakeCluster,
 ) -> None:
-    """It may cost the others a second try, since they need every vote."""
+    """It may cost the others a second attempt, because they need every vote."""
     assert max(elect_beside_a_deaf_candidate(make_cluster, seed) for seed in range(20)) < 4.0
 
 
-def test_planted_without_a_rest_nobody_is_elected_beside_a_deaf_candidate(
+def test_checker_detects_missing_rest_beside_a_deaf_candidate(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def begin(self: StandBack, now: float) -> None:
@@ -83,8 +86,8 @@ def test_planted_without_a_rest_nobody_is_elected_beside_a_deaf_candidate(
         max(elect_beside_a_deaf_candidate(make_cluster, seed) for seed in range(20))
 
 
-def test_it_lasts_for_a_moment_and_comes_again_only_after_a_rest() -> None:
-    """So a candidate that asks all the time and can't win keeps nobody from trying."""
+def test_standing_back_lasts_a_moment_and_repeats_only_after_a_rest() -> None:
+    """So a candidate that campaigns all the time and cannot win does not prevent others from campaigning."""
     stand_back = StandBack(0.25, 1.0)
     held = []
     for eighth in range(24):

@@ -1,4 +1,4 @@
-"""A membership from another member that can't be read gets into no log: there it would stop every start (issue 2)."""
+"""An unreadable membership from another member gets into no log: there it would stop every start (issue 2)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNREADABLE: list[Any] = [
 
 
 @pytest.mark.parametrize("packed", UNREADABLE)
-def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
+def test_append_with_an_unreadable_membership_is_dropped_and_logged(
     packed: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     follower = LoneReplica()
@@ -54,14 +54,14 @@ def test_an_append_that_brings_one_is_dropped_as_a_whole_and_logged(
     assert follower.log == [(1, 1)]
 
 
-def test_one_that_can_be_read_counts_at_once() -> None:
+def test_readable_membership_takes_effect_at_once() -> None:
     follower = LoneReplica()
     wanted = Membership(voters("n1", "n2").members, version=2)
     follower.gets("n2", MessageKind.APPEND, 1, 0, 0, 0, 100.0, [[membership_entry(wanted), 1]])
     assert follower.replica.membership == wanted
 
 
-def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_unreadable_memberships_do_not_fill_the_disk(caplog: pytest.LogCaptureFixture) -> None:
     follower = LoneReplica()
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
@@ -69,7 +69,7 @@ def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.Lo
     assert len(caplog.records) <= 10
 
 
-def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -> None:
+def test_node_that_received_an_unreadable_membership_continues(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     leader = settled(cluster)
     follower = cluster.followers()[0]

@@ -1,5 +1,6 @@
-"""What no leader sends gets into no log: there it would stop the node, at once or when it is applied, and each start
-after that (docs/bugs-found.md). Memberships have tests of their own (test_unreadable_memberships.py)."""
+"""Entries that no leader sends get into no log: there they would stop the node, at once or when applied, and at each
+later start (docs/bugs-found.md). For memberships see test_unreadable_memberships.py.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def follower_of_two() -> LoneReplica:
 
 
 @pytest.mark.parametrize("how", BACKWARDS)
-def test_an_append_whose_terms_go_backwards_is_dropped_as_a_whole(how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_append_with_decreasing_terms_is_dropped_as_a_whole(how: str, caplog: pytest.LogCaptureFixture) -> None:
     """Seed 2027, round 941: the journal stopped the node."""
     term, prev, terms = BACKWARDS[how]
     follower = follower_of_two()
@@ -66,10 +67,8 @@ def test_an_append_whose_terms_go_backwards_is_dropped_as_a_whole(how: str, capl
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_an_append_with_an_entry_that_can_not_be_read_is_dropped_as_a_whole(
-    what: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Seed 5501, round 818: it was acknowledged, and stopped each node that came to apply it."""
+def test_append_with_an_unreadable_entry_is_dropped_as_a_whole(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Seed 5501, round 818: it was acknowledged, and stopped each node that applied it."""
     follower = follower_of_two()
     with caplog.at_level(logging.WARNING):
         follower.gets("n2", MessageKind.APPEND, 2, 9, 2, 2, SENT_AT, [[write(3, 2), 2], [UNREADABLE[what], 2]])
@@ -91,7 +90,7 @@ def was_not_taken(follower: LoneReplica, caplog: pytest.LogCaptureFixture, why: 
     assert [body[1:3] for body in follower.said(MessageKind.APPEND_REPLY)] == [[4, True]]
 
 
-def test_a_leader_that_sends_one_again_and_again_fills_no_disk(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_unsound_appends_do_not_fill_the_disk(caplog: pytest.LogCaptureFixture) -> None:
     follower = follower_of_two()
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
@@ -107,8 +106,8 @@ def test_terms_may_stay_and_grow() -> None:
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
-def test_a_committed_entry_that_can_not_be_read_stops_the_node_by_its_index(what: str) -> None:
-    """An earlier release let it into the log."""
+def test_unreadable_committed_entry_stops_the_node_and_is_named(what: str) -> None:
+    """An earlier release admitted it to the log."""
     follower = LoneReplica()
     follower.journal.append(Entry(write(1, 1), 1, 1))
     follower.journal.append(Entry(UNREADABLE[what], 2, 1))
@@ -119,7 +118,7 @@ def test_a_committed_entry_that_can_not_be_read_stops_the_node_by_its_index(what
     assert follower.machine.applied == (1, 1)
 
 
-def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -> None:
+def test_node_that_received_an_unsound_append_continues(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     leader = settled(cluster)
     follower = cluster.followers()[0]
@@ -133,15 +132,13 @@ def test_a_node_that_is_sent_one_goes_on(make_cluster: Callable[..., Cluster]) -
 
 
 @given(st.recursive(st.none() | st.integers(0, 1 << 63) | st.text(), st.lists), st.lists(st.binary()))
-def test_what_a_leader_makes_can_be_read(stamp: Any, commands: list[bytes]) -> None:
+def test_entries_of_a_leader_are_readable(stamp: Any, commands: list[bytes]) -> None:
     assert batch_in(batch_entry(stamp, commands)) == (stamp, commands)
 
 
 @pytest.mark.parametrize("command", ["text", bytearray(b"bytes"), memoryview(b"bytes"), 5, None])
-def test_what_is_no_command_is_refused_before_it_is_proposed(
-    make_cluster: Callable[..., Cluster], command: Any
-) -> None:
-    """Followers would refuse the entry for ever, and the leader wait for them."""
+def test_invalid_command_is_refused_before_it_is_proposed(make_cluster: Callable[..., Cluster], command: Any) -> None:
+    """Followers would refuse the entry for ever, and the leader would wait for them."""
     cluster = make_cluster()
     leader = settled(cluster)
     with pytest.raises(TypeError, match="a command is bytes"):

@@ -1,4 +1,4 @@
-"""A member's vault gets its revisions from apply; from the store only where they are not in memory (issue 15)."""
+"""A member's vault gets its revisions from apply; from the store only if they are not in memory (issue 15)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.vault_feed import write_some
 
 
 class Member(StoreListener):
-    """A store, its applied revisions, and how often the store was read for them."""
+    """A store, its applied revisions, and the number of reads of the store for them."""
 
     def __init__(self) -> None:
         self.tables = MemoryStore("member")
@@ -56,7 +56,7 @@ class Member(StoreListener):
 
 @pytest.fixture
 async def member() -> Member:
-    """It has read the store once, as after a start."""
+    """The store was read once, as after a start."""
     member = Member()
     member.driver.do(Put(b"first"))
     await member.step()
@@ -139,7 +139,7 @@ async def test_overflowed_window_stays_empty_until_it_is_read(member: Member, mo
     member.assert_equal()
 
 
-async def test_what_comes_while_the_vault_catches_up_from_the_store_is_not_lost(member: Member) -> None:
+async def test_revisions_during_catch_up_from_the_store_are_not_lost(member: Member) -> None:
     for number in range(applied_revisions.REVISIONS_MAX + 1):
         member.driver.do(Put(b"k%d" % (number % 9), b"%d" % number))
     while member.vault.revision < member.store.revision:
@@ -170,22 +170,22 @@ async def test_snapshot_of_the_group_empties_the_window(member: Member) -> None:
 def test_listeners_are_named_once_and_before_the_first_entry() -> None:
     store = Driver().store
     store.listen()
-    with pytest.raises(RuntimeError, match="name all of them first"):
+    with pytest.raises(RuntimeError, match="name all listeners first"):
         store.listen(StoreListener())
     driver = Driver()
     driver.do(Put(b"a"))
-    with pytest.raises(RuntimeError, match="name all of them first"):
+    with pytest.raises(RuntimeError, match="name all listeners first"):
         driver.store.listen(StoreListener())
 
 
 def test_map_has_one_state_machine() -> None:
     driver = Driver()
-    with pytest.raises(RuntimeError, match="another state machine"):
+    with pytest.raises(RuntimeError, match="already has a state machine"):
         MetaStore(driver.tables)
 
 
 @pytest.mark.parametrize("fault", [lambda bodies: bodies[::-1], lambda bodies: bodies[:-1]], ids=["order", "loss"])
-async def test_planted_fault_in_what_apply_hands_on_is_seen(
+async def test_checker_detects_a_fault_in_the_passed_revisions(
     member: Member, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Sequence[bytes]], Sequence[bytes]]
 ) -> None:
     def spoiled(entry: AppliedEntry) -> Iterator[Revision]:

@@ -1,4 +1,4 @@
-"""Catching up ends, whatever the writers do (issue 3, R4, R6; scenarios.md: "never a livelock")."""
+"""Catching up ends for every behaviour of the writers (issue 3, R4, R6; scenarios.md: "never a livelock")."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from palisade.recovery.catchup import (
 from palisade.recovery.cost_estimate import Rates, replay_estimate, snapshot_estimate
 
 
-def test_the_difference_is_small_enough_or_it_is_not() -> None:
+def test_catch_up_ends_when_the_difference_is_acceptable() -> None:
     assert next_step(CatchUpProgress(), 100, behind=100) is Next.CAUGHT_UP
     assert next_step(CatchUpProgress(), 100, behind=101) is Next.REPLAY
     assert next_step(CatchUpProgress(), 0, behind=0) is Next.CAUGHT_UP
 
 
-def test_the_difference_changes_at_run_time_and_only_to_sense() -> None:
+def test_difference_changes_at_run_time_within_its_range() -> None:
     difference = Difference()
     assert difference.value == 100
     difference.value = 5
@@ -34,8 +34,8 @@ def test_the_difference_changes_at_run_time_and_only_to_sense() -> None:
 
 @pytest.mark.parametrize("growth", [0.5, 0.99, 1.0, 1.5, 10.0])
 @pytest.mark.parametrize("difference", [0, 1, 100])
-def test_it_ends_for_every_speed_of_the_writers(growth: float, difference: int) -> None:
-    """`growth`: how many revisions are written while one is replayed."""
+def test_catch_up_ends_at_every_speed_of_the_writers(growth: float, difference: int) -> None:
+    """`growth`: the number of revisions written while one is replayed."""
     progress, behind, rounds, snapshots = CatchUpProgress(), 5_000, 0, 0
     while (step := next_step(progress, difference, behind=behind)) is not Next.CAUGHT_UP:
         rounds += 1
@@ -50,7 +50,7 @@ def test_it_ends_for_every_speed_of_the_writers(growth: float, difference: int) 
     assert (snapshots == 1) == (growth >= 1)
 
 
-def test_who_comes_closer_keeps_the_threshold() -> None:
+def test_threshold_stays_while_rounds_make_progress() -> None:
     progress = CatchUpProgress()
     for behind in range(5_000, 200, -1):
         progress = after_round(progress, behind)
@@ -58,7 +58,7 @@ def test_who_comes_closer_keeps_the_threshold() -> None:
         assert next_step(progress, 100, behind=behind) is Next.REPLAY
 
 
-def test_a_replay_of_much_costs_more_than_a_snapshot_of_little() -> None:
+def test_replay_of_many_revisions_costs_more_than_a_small_snapshot() -> None:
     rates = Rates()
     assert replay_estimate(1_000, rates) < snapshot_estimate(1_000, 1_000_000, rates)
     assert replay_estimate(5_000_000, rates) > snapshot_estimate(5_000_000, 1_000, rates)

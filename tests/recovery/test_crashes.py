@@ -1,7 +1,8 @@
-"""A crash at every step of snapshot and eviction: the next start ends in the state of an undisturbed one.
+"""A crash at every step of snapshot and eviction: the next start ends in the same state as an undisturbed one.
 
-Issue 3, "Shown by" 4. A step is a commit of the vault, a question to the cluster, an eviction, a fetch. Each one is the
-place of a crash once, before it and after it; and with two crashes in a row. What a crash leaves half done looks whole.
+Issue 3, "Shown by" 4. A step is a commit of the vault, a request to the cluster, an eviction, a fetch. Each is the
+place of a crash once, before it and after it; also with two crashes in a row. A half-done step looks complete after a
+crash.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.support.vault_feed import items_of
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a snapshot has many steps."""
+    """Small chunks, so that a snapshot has many steps."""
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 8)
     monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
@@ -36,7 +37,7 @@ async def undisturbed() -> tuple[list[Any], dict[str, str], int]:
 
 
 async def crash_at(step: int, *, after: bool, moves_on: bool, running: bool = False) -> tuple[Ground, Node, str]:
-    """The node as it is after a crash and a start that was not disturbed."""
+    """The node after a crash and an undisturbed start."""
     ground = await Ground().prepare()
     steps = Steps(step, after=after)
     with pytest.raises(Crash):
@@ -57,7 +58,7 @@ async def started(ground: Ground, steps: Steps, running: bool) -> Node:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_each_step_of_a_start(after: bool) -> None:
+async def test_crash_at_each_step_of_a_start(after: bool) -> None:
     items, shelf, count = await undisturbed()
     crashed_in = set()
     for step in range(1, count + 1):
@@ -69,8 +70,8 @@ async def test_each_step_of_a_start(after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_each_step_of_a_start_and_the_cluster_goes_on_meanwhile(after: bool) -> None:
-    """The pin has run out, the revision that the snapshot was for is compacted: what is there still counts."""
+async def test_crash_at_each_step_of_a_start_while_the_cluster_continues(after: bool) -> None:
+    """The pin has expired, and the target of the snapshot is compacted: committed chunks stay useful."""
     *_, count = await undisturbed()
     for step in range(1, count + 1):
         ground, node, _ = await crash_at(step, after=after, moves_on=True)
@@ -78,8 +79,8 @@ async def test_each_step_of_a_start_and_the_cluster_goes_on_meanwhile(after: boo
         assert node.vault.revision == ground.cluster.store.revision
 
 
-async def test_each_step_of_a_node_that_was_running() -> None:
-    """Its next start is one from the vault, so nobody has to be told what is in it already."""
+async def test_crash_at_each_step_of_a_running_node() -> None:
+    """Its next start is one from the vault, so changes in the vault need no notification."""
     ground = await Ground().prepare()
     steps = Steps()
     (await started(ground, steps, running=True)).check()
@@ -91,8 +92,8 @@ async def test_each_step_of_a_node_that_was_running() -> None:
             assert items_of(node.vault) == items
 
 
-async def test_crashes_in_every_second_step_come_to_an_end() -> None:
-    """Whatever the steps are: what one start has done the next one keeps."""
+async def test_crashes_at_every_second_step_terminate() -> None:
+    """For all steps: progress of one start is kept by the next one."""
     for lives in (3, 5, 9):
         ground = await Ground().prepare()
         for _ in range(500):
@@ -107,7 +108,7 @@ async def test_crashes_in_every_second_step_come_to_an_end() -> None:
         node.check()
 
 
-async def test_chunks_that_are_there_are_not_fetched_again() -> None:
+async def test_committed_chunks_are_not_fetched_again() -> None:
     ground = await Ground().prepare()
     whole = ground.node()
     first = copy.deepcopy((ground.disk, ground.shelf))
@@ -134,7 +135,7 @@ def crash() -> None:
 
 
 async def finds(fault: str) -> bool:
-    """Whether some crash of a start leads to another state."""
+    """Whether a crash of a start leads to another state."""
     *_, count = await undisturbed()
     for step in range(1, count + 1):
         for after in (False, True):
@@ -146,7 +147,7 @@ async def finds(fault: str) -> bool:
     raise LookupError(f"nobody has seen it: {fault}")
 
 
-async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_an_eviction_remembered_only_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.vault.incoming_difference.PLAN_DUE", None)
     finish = Incoming.finish
 
@@ -158,12 +159,12 @@ async def test_an_eviction_that_is_only_remembered_in_memory_is_seen(monkeypatch
     assert await finds("the plan is due only in the process that has made the snapshot")
 
 
-async def test_a_plan_that_is_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_a_recreated_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.recovery.eviction.unpack_plan", lambda _: None)
     assert await finds("what was half done is taken for whole")
 
 
-async def test_a_step_that_is_noted_before_it_is_done_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_test_detects_a_step_recorded_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     evict, fetch = Resources.evict, Resources.fetch
 
     async def early(node: Node, *_: str) -> None:
@@ -185,7 +186,7 @@ async def test_a_step_that_is_noted_before_it_is_done_is_seen(monkeypatch: pytes
 
 
 async def standalone_in_the_middle() -> None:
-    """A start without a cluster, on what a crash between two chunks has left."""
+    """A start without a cluster, on the state after a crash between two chunks."""
     ground = await Ground().prepare()
     node = ground.node()
     node.source.before["fingerprints"] = crash
@@ -194,11 +195,11 @@ async def standalone_in_the_middle() -> None:
     await Node(ground.cluster, ground.disk, ground.shelf, standalone=True).recover()
 
 
-async def test_content_between_two_revisions_is_served_to_nobody() -> None:
+async def test_content_between_two_revisions_is_never_served() -> None:
     with pytest.raises(RecoveryRefused, match="is between two revisions and can't be read"):
         await standalone_in_the_middle()
 
 
-async def test_without_its_mark_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_content_between_two_revisions_would_be_served_without_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.vault.incoming_difference.RECOVERING", b"elsewhere")
     await standalone_in_the_middle()

@@ -1,4 +1,4 @@
-"""The decision table, walked over every combination of its inputs (issue 3, "Shown by" 2; seed 001; R2 to R8)."""
+"""The decision table, tested for every combination of its inputs (issue 3, "Shown by" 2; seed 001; R2 to R8)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DIFFERENCES = (0, 100)
 
 
 def expected(vault: VaultState, cluster: ClusterHistory, options: Options) -> object:
-    """The table of the module's docstring, written once more in another form: conditions, the first one counts."""
+    """The table of the module's docstring in another form: conditions, the first match applies."""
     mine, lv, lm, mm = vault.lineage, vault.revision, cluster.latest, cluster.minimal
     highest = max(lv, vault.highest)
     costly = lm - lv > options.catch_up_difference and options.replay_s > options.snapshot_s
@@ -68,8 +68,8 @@ def expected(vault: VaultState, cluster: ClusterHistory, options: Options) -> ob
     return next(outcome for holds, outcome in rows if holds)
 
 
-def test_every_combination() -> None:
-    """Each outcome, each reason and each case is met, and none differs from the table."""
+def test_decision_for_every_combination_of_inputs() -> None:
+    """Each outcome, reason and case occurs, and none differs from the table."""
     seen: set[object] = set()
     count = 0
     combinations = product(
@@ -91,7 +91,7 @@ def test_every_combination() -> None:
 
 
 def check_sense(decision: Decision, vault: VaultState, cluster: ClusterHistory) -> None:
-    """What must never be, whatever the table says."""
+    """Invariants that hold independently of the table."""
     if isinstance(decision, Refuse):
         assert decision.what.endswith(".")
         assert decision.remedy
@@ -120,13 +120,13 @@ def check_sense(decision: Decision, vault: VaultState, cluster: ClusterHistory) 
         (51, 50, 1, Case.D),
     ],
 )
-def test_the_lines_of_the_scenarios(lv: int, lm: int, mm: int, case: Case) -> None:
+def test_decision_at_the_limits_of_each_case(lv: int, lm: int, mm: int, case: Case) -> None:
     """LV = 0; LV = LM; LV = LM - 1; MM = LV + 1 and MM = LV + 2 exactly; LV beyond LM."""
     vault = VaultState(VaultLineage("c", 1, "n"), lv, OURS)
     assert case_of(decide(vault, ClusterHistory("c", 1, lm, mm), Options("n"))) is case
 
 
-def test_every_refusal_says_both_sides_and_what_to_do() -> None:
+def test_refusals_name_both_sides_and_the_remedy() -> None:
     vault = VaultState(VaultLineage("c", 1, "n"), 70, OURS)
     refusals = {
         RefusalReason.AHEAD: (ClusterHistory("c", 1, 60, 1), ["70", "60", "export", "reset"]),
@@ -142,7 +142,7 @@ def test_every_refusal_says_both_sides_and_what_to_do() -> None:
         assert [word for word in words if word not in decision.what + decision.remedy] == []
 
 
-def test_only_standalone_mode_can_do_without_the_cluster() -> None:
+def test_only_standalone_mode_decides_without_the_cluster() -> None:
     vault = VaultState(None, 5, OURS)
     assert decide(vault, None, Options("n", standalone=True)) == Join(Case.STANDALONE)
     with pytest.raises(ValueError, match="only standalone mode"):

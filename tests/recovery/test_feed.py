@@ -1,5 +1,6 @@
-"""The change feed over HTTP, and bad input on both of its sides (issue 3: "a clear error, nothing lost, the cluster
-undisturbed"; scenarios.md, "Everywhere": garbage and half frames)."""
+"""The change feed over HTTP, and bad input on both sides (issue 3: "a clear error, nothing lost, the cluster
+undisturbed"; scenarios.md, "Everywhere": garbage and half frames).
+"""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ async def asked(http: ClientSession, question: str, body: bytes, kind: str = wir
 
 
 async def works(source: RemoteSource, group: FakeGroup) -> None:
-    """Nothing has changed, and who asks rightly is answered."""
+    """Nothing has changed, and valid requests are answered."""
     state = await source.state(LM)
     assert (state.latest, state.keys, state.chain_at) == (LM, 10, group.store.chain_at(LM))
 
 
-async def test_every_question_is_answered_as_the_store_would(source: RemoteSource, group: FakeGroup) -> None:
+async def test_remote_source_answers_as_the_store(source: RemoteSource, group: FakeGroup) -> None:
     await works(source, group)
     revisions = await source.changes(3, 5)
     assert [revision.number for revision in revisions] == [3, 4, 5]
@@ -87,10 +88,10 @@ HISTORY_QUESTIONS: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("question", "asked_for"), HISTORY_QUESTIONS)
-async def test_what_is_asked_of_another_history_is_gone_there(
+async def test_request_of_another_history_is_refused_as_compacted(
     http: ClientSession, group: FakeGroup, question: str, asked_for: list[Any]
 ) -> None:
-    """tests/sim, scenario restores, seed 6: a follower put revisions of a restored cluster on top of lost ones."""
+    """tests/sim, scenario restores, seed 6: a follower applied revisions of a restored cluster on top of lost ones."""
     for history in (None, ["id-1", 1]):
         assert (await asked(http, question, msgpack.packb([*asked_for, history])))[0] == 200
     for history in (["id-1", 2], ["id-2", 1]):
@@ -99,7 +100,7 @@ async def test_what_is_asked_of_another_history_is_gone_there(
         assert "this is generation 1 of cluster id-1" in text
 
 
-async def test_a_source_goes_by_the_history_that_it_was_told(source: RemoteSource, group: FakeGroup) -> None:
+async def test_source_uses_the_history_of_the_last_state(source: RemoteSource, group: FakeGroup) -> None:
     assert (await source.state(0)).generation == 1
     group.apply([encode_command(BeginGeneration(2))])
     with pytest.raises(SourceCompacted, match="this is generation 2 of cluster id-1"):
@@ -108,7 +109,7 @@ async def test_a_source_goes_by_the_history_that_it_was_told(source: RemoteSourc
     assert len(await source.changes(3, 5)) == 3
 
 
-async def test_what_is_compacted_is_said_with_mm(source: RemoteSource, group: FakeGroup) -> None:
+async def test_compacted_revision_is_refused_with_mm(source: RemoteSource, group: FakeGroup) -> None:
     group.apply([encode_command(Compact(7))])
     for ask in (source.changes(5, 9), source.sums(6), source.rows(6, ALL, 0, b"", None), source.pin(6, 1.0)):
         with pytest.raises(SourceCompacted) as gone:
@@ -166,7 +167,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("question", "value"), BAD)
-async def test_a_question_of_another_shape_is_refused_with_what_is_wrong(
+async def test_malformed_request_is_refused_with_its_fault(
     http: ClientSession, source: RemoteSource, group: FakeGroup, question: str, value: Any
 ) -> None:
     proposed = group.submitted
@@ -191,11 +192,11 @@ async def test_a_question_of_another_shape_is_refused_with_what_is_wrong(
         b"\x00" * 70_000,
     ],
 )
-async def test_what_is_no_msgpack_or_half_of_it_is_refused(http: ClientSession, body: bytes) -> None:
+async def test_truncated_or_invalid_msgpack_is_refused(http: ClientSession, body: bytes) -> None:
     assert (await asked(http, "state", body))[0] == 400
 
 
-async def test_another_content_type_an_unknown_question_and_a_huge_body_are_refused(http: ClientSession) -> None:
+async def test_wrong_content_type_unknown_request_and_huge_body_are_refused(http: ClientSession) -> None:
     body = msgpack.packb([LM])
     for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
         assert (await asked(http, "state", body, kind))[0] == 415
@@ -206,9 +207,7 @@ async def test_another_content_type_an_unknown_question_and_a_huge_body_are_refu
         assert answer.status == 405
 
 
-async def test_a_body_that_does_not_end_is_given_up(
-    http: ClientSession, source: RemoteSource, group: FakeGroup
-) -> None:
+async def test_body_without_end_is_abandoned(http: ClientSession, source: RemoteSource, group: FakeGroup) -> None:
     async def slowly() -> AsyncIterator[bytes]:
         yield b"\x91"
         await asyncio.sleep(30)
@@ -218,8 +217,8 @@ async def test_a_body_that_does_not_end_is_given_up(
     await works(source, group)
 
 
-async def test_a_revision_that_is_not_there_is_refused_at_once(http: ClientSession) -> None:
-    """Behind a barrier it can't come: it is of a history that a restore has ended."""
+async def test_future_revision_is_refused_at_once(http: ClientSession) -> None:
+    """After a barrier the revision cannot come: it is of a history that a restore has ended."""
     for question, value in (
         ("sums", [LM + 1, None]),
         ("rows", [LM + 1, ALL, 0, b"", None, None]),
@@ -231,9 +230,7 @@ async def test_a_revision_that_is_not_there_is_refused_at_once(http: ClientSessi
         assert (status, kind, minimal) == (410, "compacted", 1), question
 
 
-async def test_pins_beyond_their_number_are_refused_and_recovery_goes_on_without(
-    source: RemoteSource, group: FakeGroup
-) -> None:
+async def test_refused_pin_does_not_stop_the_recovery(source: RemoteSource, group: FakeGroup) -> None:
     for number in range(group.store.limits.pins_max):
         other = RemoteSource(f"other-{number}", source._addresses.in_order)
         await other.pin(5, 60.0)
@@ -248,7 +245,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Stranger:
-    """Answers every question in one way."""
+    """Answers every request in the same way."""
 
     def __init__(self, status: int, body: bytes, kind: str) -> None:
         self.status, self.body, self.kind = status, body, kind
@@ -295,7 +292,7 @@ def questions(source: RemoteSource) -> list[Callable[[], Awaitable[Any]]]:
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE, ids=lambda value: str(value)[:30])
-async def test_an_answer_of_another_shape_is_none_and_another_member_is_asked(
+async def test_malformed_answer_is_ignored_and_another_member_is_asked(
     nonsense: Any, server: HttpServer, group: FakeGroup
 ) -> None:
     async with Stranger(200, msgpack.packb(nonsense), wire.CONTENT_TYPE) as stranger:
@@ -328,7 +325,7 @@ async def test_an_answer_of_another_shape_is_none_and_another_member_is_asked(
         (302, b"", wire.CONTENT_TYPE),
     ],
 )
-async def test_whatever_else_comes_is_a_member_that_does_not_answer(status: int, body: bytes, kind: str) -> None:
+async def test_any_other_answer_counts_as_no_answer(status: int, body: bytes, kind: str) -> None:
     async with Stranger(status, body, kind) as stranger:
         source = RemoteSource("f1", lambda: [stranger])
         try:
@@ -340,19 +337,19 @@ async def test_whatever_else_comes_is_a_member_that_does_not_answer(status: int,
             await source.close()
 
 
-async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_without_end_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.recovery.remote_source.ANSWER_BYTES_MAX", 1 << 20)
     async with Stranger(200, bytes(2 << 20), wire.CONTENT_TYPE) as stranger:
         source = RemoteSource("f1", lambda: [stranger])
         try:
-            with pytest.raises(SourceUnavailable, match="more than 1048576 bytes"):
+            with pytest.raises(SourceUnavailable, match="exceeds 1048576 bytes"):
                 await source.sums(5)
         finally:
             await source.close()
 
 
-async def test_nobody_to_ask_is_said() -> None:
+async def test_source_without_members_is_unavailable() -> None:
     source = RemoteSource("f1", list)
-    with pytest.raises(SourceUnavailable, match="no member of the Raft group is known"):
+    with pytest.raises(SourceUnavailable, match="no address of a member of the Raft group is known"):
         await source.state(1)
     await source.close()

@@ -1,4 +1,4 @@
-"""The vault of a member moves with its store, by whole flushes, and is then what the store was (issue 3, R1)."""
+"""The vault of a member follows its store by whole flushes, and then equals the store (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stored:
 
 
 class Member:
-    """A store on disk, driven as by the log, and the vault beside it."""
+    """A store on disk, driven as by the log, and the vault that follows it."""
 
     def __init__(self, path: Path) -> None:
         self.disk = LmdbStore(path / "store")
@@ -81,7 +81,7 @@ async def member(tmp_path: Path) -> AsyncIterator[Member]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_after_each_flush_the_vault_is_what_the_store_was(member: Member, seed: int) -> None:
+async def test_vault_equals_the_store_after_each_flush(member: Member, seed: int) -> None:
     rng = random.Random(seed)
     member.beside._known_from = 0
     for _ in range(6):
@@ -92,7 +92,7 @@ async def test_after_each_flush_the_vault_is_what_the_store_was(member: Member, 
     assert member.pauses > 0
 
 
-async def test_what_is_written_during_a_flush_comes_with_the_next_one(member: Member) -> None:
+async def test_writes_during_a_flush_come_with_the_next_one(member: Member) -> None:
     member.beside._known_from = 0
     write_some(member.driver, random.Random(1), 300)
     flush = asyncio.ensure_future(member.disk.flush())
@@ -106,7 +106,7 @@ async def test_what_is_written_during_a_flush_comes_with_the_next_one(member: Me
     member.assert_equal()
 
 
-async def test_flushes_that_wait_are_taken_as_one(member: Member) -> None:
+async def test_waiting_flushes_are_joined_into_one_leap(member: Member) -> None:
     member.beside._known_from = 0
     for seed in range(3):
         write_some(member.driver, random.Random(seed), 100)
@@ -116,7 +116,7 @@ async def test_flushes_that_wait_are_taken_as_one(member: Member) -> None:
     assert not member.beside._leaps
 
 
-async def test_a_vault_that_has_missed_a_flush_does_not_leap(member: Member) -> None:
+async def test_vault_that_missed_a_flush_does_not_leap(member: Member) -> None:
     member.driver.do(Put(b"before", b"1"))
     member.beside._known_from = member.driver.store.revision
     member.driver.do(Put(b"after", b"1"))
@@ -137,8 +137,8 @@ async def install(sender: MemoryStore, receiver: LmdbStore) -> None:
     await writer.finish()
 
 
-async def test_no_leap_begins_before_a_snapshot_of_the_group(member: Member) -> None:
-    """The flushes after it do not have what it has changed. A leap from before would pass the digests all the same."""
+async def test_leap_never_begins_before_a_snapshot_of_the_group(member: Member) -> None:
+    """Later flushes do not contain its changes. A leap from before would pass the digest checks all the same."""
     member.beside._known_from = 0
     leader = Driver(MemoryStore("leader"))
     for number in range(20):
@@ -174,7 +174,7 @@ async def test_flush_before_a_snapshot_of_the_group_gives_no_leap(member: Member
     assert member.vault.revision == 0
 
 
-async def test_readers_see_the_revision_before_until_the_leap_is_done(member: Member) -> None:
+async def test_readers_see_the_previous_revision_until_the_leap_is_done(member: Member) -> None:
     member.beside._known_from = 0
     write_some(member.driver, random.Random(3), 300)
     await member.disk.flush()
@@ -191,7 +191,7 @@ async def test_readers_see_the_revision_before_until_the_leap_is_done(member: Me
     member.assert_equal()
 
 
-async def test_a_leap_that_is_cancelled_changes_nothing(member: Member) -> None:
+async def test_cancelled_leap_changes_nothing(member: Member) -> None:
     member.beside._known_from = 0
     write_some(member.driver, random.Random(3), 300)
     await member.disk.flush()
@@ -206,12 +206,12 @@ async def test_a_leap_that_is_cancelled_changes_nothing(member: Member) -> None:
     member.assert_equal()
 
 
-async def test_a_leap_never_goes_back(member: Member) -> None:
+async def test_leap_never_goes_back(member: Member) -> None:
     with pytest.raises(VaultGap, match="is not after revision 0"):
         await member.vault.leap(lambda: iter(()), VaultPosition(0, bytes(16), 0), [0] * 4096, member.pause)
 
 
-async def test_planted_a_leap_over_a_flush_that_was_missed_is_seen(member: Member) -> None:
+async def test_checker_detects_a_leap_over_a_missed_flush(member: Member) -> None:
     write_some(member.driver, random.Random(1), 50)
     await member.disk.flush()
     member.beside._leaps.clear()
@@ -227,7 +227,7 @@ async def test_planted_a_leap_over_a_flush_that_was_missed_is_seen(member: Membe
 
 
 class Following:
-    """A node that follows beside a store whose flushes are said, not made."""
+    """A follower of a store whose flushes are simulated."""
 
     def __init__(self, *, listens: bool) -> None:
         self.cluster = founded(full((b"/k/%02d" % n, b"") for n in range(30))).restarted()
@@ -267,7 +267,7 @@ class Following:
         self.cluster.store.flushed(sorted(rows), rows)
 
 
-async def test_a_few_revisions_are_taken_at_once_one_by_one() -> None:
+async def test_few_revisions_are_applied_at_once_one_by_one() -> None:
     async with Following(listens=False) as following:
         following.put(20)
         await following.turns()
@@ -276,7 +276,7 @@ async def test_a_few_revisions_are_taken_at_once_one_by_one() -> None:
         assert len(following.node.told.revisions) >= 20
 
 
-async def test_many_wait_for_the_flush_and_are_passed_over() -> None:
+async def test_many_revisions_wait_for_the_flush_and_are_skipped() -> None:
     async with Following(listens=False) as following:
         await following.turns()
         lv = following.node.vault.revision
@@ -290,8 +290,8 @@ async def test_many_wait_for_the_flush_and_are_passed_over() -> None:
         assert max(following.node.told.revisions, default=0) <= lv
 
 
-async def test_a_vault_of_another_history_does_not_leap() -> None:
-    """Its digests would be right afterwards, and what the leap did not write would not."""
+async def test_vault_of_another_history_does_not_leap() -> None:
+    """Its digests would be correct afterwards, but entries that the leap did not write would not."""
     async with Following(listens=False) as following:
         await following.turns()
         vault = following.node.vault
@@ -301,11 +301,11 @@ async def test_a_vault_of_another_history_does_not_leap() -> None:
         await following.turns()
         assert following.task is not None
         assert following.task.done()
-        with pytest.raises(VaultDiverged, match="another chain digest at revision"):
+        with pytest.raises(VaultDiverged, match="the chain digests of the vault and of this node"):
             following.task.result()
 
 
-async def test_where_somebody_listens_nothing_is_passed_over() -> None:
+async def test_listeners_receive_every_revision() -> None:
     async with Following(listens=True) as following:
         following.put(FEW_REVISIONS + 100)
         following.flush()
@@ -316,8 +316,8 @@ async def test_where_somebody_listens_nothing_is_passed_over() -> None:
         )
 
 
-async def test_where_somebody_listens_no_flush_is_kept() -> None:
-    """Four of them are some hundred MB of rows that nobody would ever take."""
+async def test_flushes_are_not_kept_while_components_listen() -> None:
+    """Four of them are several hundred MB of rows that would never be used."""
     async with Following(listens=True) as following:
         for _ in range(3):
             following.put(FEW_REVISIONS)

@@ -1,4 +1,4 @@
-"""After the recovery: live changes, and a node that falls behind MM is told the difference (issue 3; scenarios.md)."""
+"""After the recovery: live changes; a node that falls below MM receives the difference (issue 3; scenarios.md)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_live_changes_arrive_one_by_one() -> None:
         assert running.node.told.revisions == list(range(2, running.cluster.store.revision + 1))
 
 
-async def test_a_node_that_was_paused_past_mm_sees_every_change_of_the_difference() -> None:
+async def test_node_paused_past_mm_receives_every_change_of_the_difference() -> None:
     """The system behind the seed takes the snapshot and skips them."""
     async with Running() as running:
         await running.caught_up()
@@ -86,8 +86,8 @@ async def test_a_node_that_was_paused_past_mm_sees_every_change_of_the_differenc
 
 
 @pytest.mark.parametrize("generation", [1, 2])
-async def test_a_node_that_runs_notices_that_the_history_is_another_one(generation: int) -> None:
-    """A cluster restored from a backup has nothing new for a node that is ahead of it, perhaps for long."""
+async def test_running_node_notices_another_history(generation: int) -> None:
+    """A cluster restored from a backup has no new revision for a node that is ahead of it, perhaps for long."""
     async with Running() as running:
         await running.caught_up()
         restored = founded(full([(b"/k/00", b"")]))
@@ -105,10 +105,10 @@ async def test_a_node_that_runs_notices_that_the_history_is_another_one(generati
 
 
 @pytest.mark.parametrize("place", ["difference", "evict", "rows"])
-async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_untold(
+async def test_cancelled_recovery_of_a_running_node_skips_no_notification(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node was dropped from the topology meanwhile, say: the next recovery of the same process does the rest."""
+    """For example, the node was dropped from the topology: the next recovery of the same process completes the rest."""
     monkeypatch.setattr("palisade.recovery.recovery.DIFFERENCE_EVENTS", 3)
     running = Running()
     node, cluster = running.node, running.cluster
@@ -143,7 +143,7 @@ async def test_a_recovery_that_is_cancelled_in_a_running_node_leaves_nothing_unt
     assert [event.key for event in node.told.differences] == [b"/k/%02d" % number for number in range(10)]
 
 
-async def test_a_node_that_recovers_often_keeps_the_newest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_keeps_the_newest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.recovery.follower.REPORTS_MAX", 3)
     node = Running().node
     await node.recover()
@@ -152,7 +152,7 @@ async def test_a_node_that_recovers_often_keeps_the_newest_reports(monkeypatch: 
     assert [report.case for report in node.follower.reports] == [Case.A] * 3
 
 
-async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
+async def test_follower_waits_for_a_lost_majority() -> None:
     async with Running() as running:
         running.node.source.before["changes"] = raiser(SourceUnavailable("no majority"))
         running.cluster.do(Put(b"/k/01", b"1"))
@@ -165,7 +165,7 @@ async def test_a_majority_that_is_lost_for_a_while_is_waited_for() -> None:
         await running.caught_up()
 
 
-async def test_a_listener_that_throws_stops_the_node_and_the_next_start_tells_the_revision_again() -> None:
+async def test_failing_listener_stops_the_node_and_the_revision_is_repeated() -> None:
     async with Running() as running:
         running.node.told.on_revision = lambda revision: raiser(RuntimeError(f"{revision.number}"))()
         running.cluster.do(Put(b"/k/01", b"1"))

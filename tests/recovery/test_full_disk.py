@@ -1,6 +1,6 @@
 """The disk is full at each commit of a recovery, once: a clear error, nothing lost (issue 3, "Bad input": full disk).
 
-What a backend promises of a commit that fails (nothing has changed) is shown in tests/vault/test_full_disk.py.
+tests/vault/test_full_disk.py shows that a failed commit of a backend changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.vault_feed import items_of
 
 
 class FullDisk:
-    """Has no room for one commit: the one with this number, or for all from it on."""
+    """Has no space for one commit: the one with this number, or for all from it on."""
 
     def __init__(self, node: Node, full_at: int, *, stays_full: bool = False) -> None:
         self.commits = 0
@@ -38,7 +38,7 @@ class FullDisk:
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a snapshot has many commits."""
+    """Small chunks, so that a snapshot has many commits."""
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 8)
     monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
 
@@ -75,7 +75,9 @@ def held(vault: Vault) -> tuple[object, ...]:
 @pytest.mark.parametrize("stays_full", [False, True], ids=["for one commit", "from then on"])
 @pytest.mark.parametrize("running", [False, True], ids=["at a start", "while it runs"])
 @pytest.mark.parametrize("make", [snapshot, replay])
-async def test_at_each_commit_once(make: Callable[[], Awaitable[Ground]], running: bool, stays_full: bool) -> None:
+async def test_full_disk_at_each_commit_loses_nothing(
+    make: Callable[[], Awaitable[Ground]], running: bool, stays_full: bool
+) -> None:
     ground = await make()
     node = await begun(ground, running)
     disk = FullDisk(node, 0)

@@ -41,18 +41,18 @@ def config(**other: str) -> NodeConfig:
 
 
 @pytest.mark.parametrize("other", [{}, {"follow": "true", "join": "127.0.0.1:7401", "initial_cluster": ""}])
-def test_it_reads_back_as_it_was_given(other: dict[str, str]) -> None:
+def test_configuration_round_trips(other: dict[str, str]) -> None:
     whole = config(**other)
     found = local_configuration(whole)
     again = node_config({name: Given(text, "the vault") for name, text in found.items()})
     assert again == replace(whole, join_token=None)
 
 
-def test_no_secret_is_in_it() -> None:
+def test_configuration_contains_no_secret() -> None:
     assert "secret-token" not in str(local_configuration(config()))
 
 
-def test_only_what_has_changed_is_written() -> None:
+def test_only_changed_configuration_is_written() -> None:
     first = local_configuration(config())
     kept = {name: text.encode() for name, text in first.items()}
     assert changes({}, first) == kept
@@ -68,7 +68,9 @@ def keeper(path: Path, node: str, local: dict[str, str]) -> Any:
     )
 
 
-async def test_a_node_that_starts_keeps_it_in_its_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_starting_node_stores_its_configuration_in_the_vault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     for local in ({"http": "h:1", "rack": "r7"}, {"http": "h:2"}, {"http": "h:2"}):
         started = keeper(tmp_path, "n1", local)
@@ -78,10 +80,10 @@ async def test_a_node_that_starts_keeps_it_in_its_vault(tmp_path: Path, caplog: 
         assert vault.config() == {name: text.encode() for name, text in local.items()}
         vault.close()
     said = [record.getMessage() for record in caplog.records if "configuration" in record.getMessage()]
-    assert said == ["the configuration of n1 is another one than at its last start: http, rack"]
+    assert said == ["the configuration of n1 differs from that of its last start: http, rack"]
 
 
-async def test_a_start_that_fails_lets_go_of_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_start_releases_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise VaultUnusable("No space left on device: make room")
 
@@ -94,8 +96,8 @@ async def test_a_start_that_fails_lets_go_of_the_vault(tmp_path: Path, monkeypat
     open_vault(tmp_path).close()
 
 
-async def test_a_vault_of_another_node_keeps_its_own(tmp_path: Path) -> None:
-    """Two vaults were swapped, say: nothing on a vault that is going to be refused is changed."""
+async def test_vault_of_another_node_keeps_its_configuration(tmp_path: Path) -> None:
+    """For example, two vaults were swapped: a vault that will be refused is not changed."""
     vault = open_vault(tmp_path)
     vault.claim(VaultLineage("c1", 1, "n2"))
     vault.set_config({"http": b"of n2"})

@@ -1,4 +1,4 @@
-"""A recovery that is under way says how far it is, and takes another catch-up difference (issue 3, R4, R12)."""
+"""A recovery in progress reports its progress, and accepts another catch-up difference (issue 3, R4, R12)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watch:
         return self.time
 
 
-def test_progress_says_how_fast_and_how_long_still() -> None:
+def test_progress_contains_speed_and_remaining_time() -> None:
     assert RecoveryProgress(RecoveryPhase.REPLAY, 0, 100, "revisions", 3.0).per_s is None
     assert RecoveryProgress(RecoveryPhase.REPLAY, 50, 0, "revisions", 2.0).remaining_s is None
     half = RecoveryProgress(RecoveryPhase.REPLAY, 50, 100, "revisions", 2.0)
@@ -50,7 +50,7 @@ def test_progress_says_how_fast_and_how_long_still() -> None:
     }  # fmt: skip
 
 
-def test_the_report_of_one_under_way_has_the_time_until_now_in_its_present_phase() -> None:
+def test_report_in_progress_includes_the_present_phase() -> None:
     watch = Watch()
     recorder = Recorder("n1", watch.now)
     with recorder.phase(RecoveryPhase.ASK):
@@ -68,8 +68,8 @@ def test_the_report_of_one_under_way_has_the_time_until_now_in_its_present_phase
     assert dict(ended.phases) == {RecoveryPhase.ASK: 1.0, RecoveryPhase.REPLAY: 5.0}
 
 
-async def test_a_replay_tells_of_every_commit_however_slow_its_listeners_are() -> None:
-    """The batch that was asked for is one; it is many commits."""
+async def test_replay_reports_every_commit_with_slow_listeners() -> None:
+    """The requested batch is one; it is many commits."""
     bench = Bench()
     await bench.once()
     missed(bench, 500)
@@ -83,7 +83,7 @@ async def test_a_replay_tells_of_every_commit_however_slow_its_listeners_are() -
     assert done[-1] == 500
 
 
-async def test_what_is_under_way_can_be_seen_and_is_gone_afterwards() -> None:
+async def test_progress_is_visible_during_the_recovery_only() -> None:
     bench = Bench()
     await bench.once()
     missed(bench, 300)
@@ -106,7 +106,7 @@ async def test_what_is_under_way_can_be_seen_and_is_gone_afterwards() -> None:
     assert [report.outcome for report in node.follower.reports] == [RecoveryOutcome.DONE]
 
 
-async def test_a_snapshot_counts_keys_while_it_fetches_them() -> None:
+async def test_snapshot_counts_keys_while_fetching() -> None:
     bench = Bench(writes=0)
     for number in range(400):
         bench.cluster.do(Put(b"/k/%04d" % number, b"x" * 2000))
@@ -124,7 +124,7 @@ async def test_a_snapshot_counts_keys_while_it_fetches_them() -> None:
     assert report.keys == Counts(kept=320, evicted=20, fetched=60)
 
 
-async def test_waiting_for_the_meta_storage_is_told_too() -> None:
+async def test_wait_for_the_metadata_store_is_reported() -> None:
     bench = Bench()
     node = bench.node()
     left = [5]
@@ -142,8 +142,8 @@ async def test_waiting_for_the_meta_storage_is_told_too() -> None:
 
 
 @pytest.mark.parametrize("wanted", [150, 400, 10**12])
-async def test_a_larger_difference_counts_for_the_recovery_that_is_under_way(wanted: int) -> None:
-    """R4, "changeable at run time": not from the next round on only, which may be an hour away."""
+async def test_larger_difference_applies_to_the_recovery_in_progress(wanted: int) -> None:
+    """R4, "changeable at run time": not only from the next round on, which may be an hour away."""
     bench = Bench()
     lv = (await bench.once()).vault.revision
     missed(bench, 1000)
@@ -163,7 +163,7 @@ async def test_a_larger_difference_counts_for_the_recovery_that_is_under_way(wan
     assert node.told.revisions == list(range(lv + 1, node.vault.revision + 1))
 
 
-async def test_a_smaller_difference_counts_for_the_recovery_that_is_under_way() -> None:
+async def test_smaller_difference_applies_to_the_recovery_in_progress() -> None:
     bench = Bench()
     lv = (await bench.once()).vault.revision
     missed(bench, 300)

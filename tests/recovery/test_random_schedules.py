@@ -1,7 +1,7 @@
 """Random histories of a cluster and a node: writes, compactions, pauses, crashes anywhere, lost majorities.
 
-Whatever came before, a start that is not disturbed ends with vault, listeners and local data as the cluster says, and
-no revision is told out of order. The name of a test that fails has the seed.
+After any history, an undisturbed start ends with vault, listeners and local data equal to the cluster's, and all
+notifications are in order. The name of a failing test contains the seed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Life:
         self.bench = Bench(seed, writes=40)
 
     def disturb(self, node: Node) -> None:
-        """The cluster lives on while the node recovers, and can't always be reached."""
+        """The cluster continues while the node recovers, and is not always reachable."""
         rng = self.rng
 
         def something() -> None:
@@ -74,7 +74,7 @@ class Life:
         return node
 
     async def start_and_follow(self, steps: Steps) -> None:
-        """A node that runs for a while, is paused past MM perhaps, and dies."""
+        """A node that runs for a while, may be paused past MM, and dies."""
         node = await self.start(steps)
         task = asyncio.create_task(node.follower.follow())
         for _ in range(self.rng.randrange(60)):
@@ -97,7 +97,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_every_history_ends_in_the_state_of_the_cluster(seed: int) -> None:
+async def test_random_history_ends_in_the_state_of_the_cluster(seed: int) -> None:
     life = Life(seed)
     for _ in range(12):
         life.change_cluster()
@@ -117,6 +117,6 @@ async def test_every_history_ends_in_the_state_of_the_cluster(seed: int) -> None
 
 
 def node_free(life: Life) -> None:
-    """Pins of the dead end with time, as they do."""
+    """Pins of dead nodes expire."""
     life.bench.cluster.wait(60_001)
     life.bench.cluster.do(Put(b"/tick", b""))

@@ -1,4 +1,4 @@
-"""Every way in which a node comes back, over the real state machine in simulated time (issue 3, R2 to R8, R11, R12)."""
+"""Every way in which a node returns, with the real state machine in simulated time (issue 3, R2 to R8, R11, R12)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEAR = Rates(replay_s=1.0, snapshot_s=0.0, advantage=1.0)
 """Rates by which every replay costs more than a snapshot."""
 
 
-async def test_a_vault_that_is_up_to_date_joins_at_once() -> None:
+async def test_up_to_date_vault_joins_at_once() -> None:
     bench = Bench()
     await bench.once()
     node = bench.node()
@@ -35,7 +35,7 @@ async def test_a_vault_that_is_up_to_date_joins_at_once() -> None:
 
 
 @pytest.mark.parametrize("missed", [1, 2, 99, 100, 101, 2500])
-async def test_missed_revisions_come_one_by_one_in_order(missed: int) -> None:
+async def test_missed_revisions_are_replayed_one_by_one_in_order(missed: int) -> None:
     """Case b; LV = LM - 1 among them."""
     bench = Bench()
     lv = (await bench.once()).vault.revision
@@ -51,7 +51,7 @@ async def test_missed_revisions_come_one_by_one_in_order(missed: int) -> None:
     assert not bench.cluster.store._compactor._pins
 
 
-async def test_several_answers_are_one_commit_where_that_is_wanted() -> None:
+async def test_several_batches_share_a_commit_if_configured() -> None:
     """Issue 3, "How fast": 8 of them cost a fifth less. Not beyond 2 MiB."""
     bench = Bench()
     await bench.once()
@@ -63,7 +63,7 @@ async def test_several_answers_are_one_commit_where_that_is_wanted() -> None:
     assert replay == [*["changes"] * 7, "commit", "changes", "commit"]
 
 
-async def test_an_empty_node_replays_from_the_first_revision_or_takes_a_snapshot() -> None:
+async def test_empty_node_replays_from_the_first_revision_or_takes_a_snapshot() -> None:
     """LV = 0."""
     bench = Bench()
     assert (await bench.once()).follower.reports[0].case is Case.B
@@ -74,7 +74,7 @@ async def test_an_empty_node_replays_from_the_first_revision_or_takes_a_snapshot
 
 
 @pytest.mark.parametrize(("kept", "case"), [(1, Case.B), (2, Case.C)])
-async def test_mm_is_lv_plus_1_and_lv_plus_2_exactly(kept: int, case: Case) -> None:
+async def test_recovery_at_mm_exactly_lv_plus_1_and_lv_plus_2(kept: int, case: Case) -> None:
     bench = Bench()
     lv = (await bench.once()).vault.revision
     bench.write(30)
@@ -84,7 +84,7 @@ async def test_mm_is_lv_plus_1_and_lv_plus_2_exactly(kept: int, case: Case) -> N
     node.check()
 
 
-async def test_a_snapshot_moves_what_differs_and_local_data_is_evicted_smartly() -> None:
+async def test_snapshot_transfers_the_difference_and_evicts_local_data() -> None:
     """Case c: the cluster compacts past a stopped node and it returns."""
     bench = Bench(writes=600)
     bench.assign(p1="1", p2="1", p3="1")
@@ -109,7 +109,7 @@ async def test_a_snapshot_moves_what_differs_and_local_data_is_evicted_smartly()
     assert node.told.differences == []
 
 
-async def test_only_a_part_of_the_bytes_moves() -> None:
+async def test_snapshot_transfers_only_part_of_the_bytes() -> None:
     """R11: 1 % of 10,000 keys were changed, added and deleted."""
     bench = Bench(writes=0)
     for start in range(0, 10_000, 500):
@@ -134,7 +134,7 @@ def asked_of(node: Node, question: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("deleted", [range(0, 2000, 20), [0, 1], [1998, 1999], [500]])
-async def test_keys_that_were_deleted_here_and_there_are_told_by_counts_and_sums(deleted: Iterable[int]) -> None:
+async def test_scattered_deletes_are_found_by_counts_and_sums(deleted: Iterable[int]) -> None:
     """R11: of 1,000,000 keys 1 % changed, half of these deleted, took a third of the time of a full copy."""
     bench = Bench(writes=0)
     bench.cluster.all(*(Put(b"/t/%05d" % n, b"") for n in range(1000)))
@@ -160,9 +160,7 @@ async def test_keys_that_were_deleted_here_and_there_are_told_by_counts_and_sums
         ([5, 6, 7, 1500, 1501, 1502], [b"", b"/t/01475"]),
     ],
 )
-async def test_where_many_keys_of_one_place_were_deleted_they_are_asked_for_there(
-    deleted: list[int], starts: list[bytes]
-) -> None:
+async def test_clustered_deletes_are_requested_key_by_key(deleted: list[int], starts: list[bytes]) -> None:
     bench = Bench(writes=0)
     bench.cluster.all(*(Put(b"/t/%05d" % n, b"") for n in range(1000)))
     bench.cluster.all(*(Put(b"/t/%05d" % n, b"") for n in range(1000, 2000)))
@@ -178,7 +176,7 @@ async def test_where_many_keys_of_one_place_were_deleted_they_are_asked_for_ther
 
 
 @pytest.mark.parametrize("fault", ["more", "fewer", "sum", "end", "nothing", "order"])
-async def test_spans_that_are_wrong_cost_time_and_change_nothing(fault: str) -> None:
+async def test_wrong_spans_cost_time_and_change_nothing(fault: str) -> None:
     """What proves the content is the sum of each bucket, whatever a faulty member says on the way."""
     bench = Bench(writes=0)
     bench.cluster.all(*(Put(b"/t/%05d" % n, b"") for n in range(900)))
@@ -215,8 +213,8 @@ def packed(span: Span) -> bytes:
     return HEADER.pack(span.total, span.keys, len(span.end)) + span.end
 
 
-async def test_compaction_overtakes_a_replay() -> None:
-    """R6: it goes over to a snapshot by itself; nothing is lost, nothing repeated."""
+async def test_replay_overtaken_by_compaction_becomes_a_snapshot() -> None:
+    """R6: it changes to a snapshot; nothing is lost or repeated."""
     bench = Bench()
     await bench.once()
     bench.write(50)
@@ -238,7 +236,7 @@ async def test_compaction_overtakes_a_replay() -> None:
     assert node.told.differences
 
 
-async def test_a_replay_that_costs_more_than_a_snapshot_becomes_one() -> None:
+async def test_replay_costlier_than_a_snapshot_becomes_one() -> None:
     bench = Bench()
     await bench.once()
     for number in range(4000):
@@ -256,7 +254,7 @@ async def test_a_replay_that_costs_more_than_a_snapshot_becomes_one() -> None:
     assert [event.key for event in node.told.differences] == [b"/busy"]
 
 
-async def test_a_slow_begin_of_a_replay_is_not_taken_for_its_speed() -> None:
+async def test_slow_start_of_a_replay_does_not_count_as_its_speed() -> None:
     """Seen over HTTP (issue 3, "How fast"): pinning MM on a busy disk took longer than 2,000 revisions."""
     bench = Bench()
     await bench.once()
@@ -273,7 +271,7 @@ async def test_a_slow_begin_of_a_replay_is_not_taken_for_its_speed() -> None:
     assert (report.case, report.revisions_replayed, report.snapshots) == (Case.B, 4000, 0)
 
 
-async def test_what_is_known_to_cost_too_much_is_not_begun() -> None:
+async def test_replay_known_to_be_too_costly_is_not_begun() -> None:
     bench = Bench()
     await bench.once()
     bench.write(200)
@@ -281,7 +279,7 @@ async def test_what_is_known_to_cost_too_much_is_not_begun() -> None:
     assert (report.first_case, report.reason, report.revisions_replayed) == (Case.C, SnapshotReason.COST.value, 0)
 
 
-async def test_writes_faster_than_the_listeners_end_in_a_snapshot_and_a_larger_difference() -> None:
+async def test_writes_faster_than_listeners_lead_to_a_snapshot_and_a_larger_difference() -> None:
     """Never a livelock."""
     bench = Bench()
     await bench.once()
@@ -305,7 +303,7 @@ async def test_writes_faster_than_the_listeners_end_in_a_snapshot_and_a_larger_d
     node.check()
 
 
-async def test_the_difference_can_be_changed_while_it_catches_up() -> None:
+async def test_difference_can_be_changed_during_catch_up() -> None:
     bench = Bench()
     await bench.once()
     bench.write(50)
@@ -335,7 +333,7 @@ async def test_reports_are_plain_values() -> None:
     assert phases >= {RecoveryPhase.ASK, RecoveryPhase.SNAPSHOT, RecoveryPhase.START}
 
 
-async def test_lm_is_read_again_after_an_eviction_and_a_start_that_took_their_time() -> None:
+async def test_lm_is_read_again_after_slow_eviction_and_start() -> None:
     """Seed 001, case c: "If smart eviction takes significant time, the node should check the current value of LM"."""
     bench = Bench()
     await bench.once()
@@ -360,8 +358,8 @@ async def test_lm_is_read_again_after_an_eviction_and_a_start_that_took_their_ti
     assert evict is not None
 
 
-async def test_what_an_eviction_needs_is_pinned_while_it_lasts() -> None:
-    """M6: else compaction passes LV before the node can go on from it."""
+async def test_pin_is_held_during_an_eviction() -> None:
+    """M6: otherwise compaction passes LV before the node can continue from it."""
     bench = Bench()
     await bench.once()
     names = {f"p{number}": "1" for number in range(8)}

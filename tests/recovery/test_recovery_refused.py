@@ -1,4 +1,4 @@
-"""What a recovery refuses, waits for and gives up on (issue 3, R7, R8, M6; scenarios.md)."""
+"""When a recovery refuses, waits and gives up (issue 3, R7, R8, M6; scenarios.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("reason", REFUSALS)
-async def test_a_vault_of_another_history_is_refused_and_left_as_it_is(reason: RefusalReason) -> None:
+async def test_vault_of_another_history_is_refused_and_unchanged(reason: RefusalReason) -> None:
     bench = Bench()
     assert bench.cluster.store.lineage == StoreLineage("c1", 1)
     Vault(bench.disk).claim(REFUSALS[reason])
@@ -51,17 +51,17 @@ async def test_a_vault_of_another_history_is_refused_and_left_as_it_is(reason: R
     assert [name for name, _ in node.source.asked] == ["state"]
 
 
-async def test_a_cluster_that_is_behind_the_vault_is_refused() -> None:
+async def test_cluster_behind_the_vault_is_refused() -> None:
     """Case d."""
     bench = Bench(writes=60)
     await bench.once()
     bench.cluster = Bench(seed=1, writes=30).cluster
-    with pytest.raises(RecoveryRefused, match="the cluster has lost what it had acknowledged") as refused:
+    with pytest.raises(RecoveryRefused, match="the cluster has lost acknowledged") as refused:
         await bench.node().recover()
     assert refused.value.refusal.reason is RefusalReason.AHEAD
 
 
-async def test_a_vault_with_another_digest_at_lv_is_refused() -> None:
+async def test_vault_with_another_digest_at_lv_is_refused() -> None:
     bench = Bench(seed=1)
     await bench.once()
     bench.cluster = Bench(seed=2, writes=200).cluster
@@ -70,7 +70,7 @@ async def test_a_vault_with_another_digest_at_lv_is_refused() -> None:
     assert refused.value.refusal.reason is RefusalReason.DIVERGED
 
 
-async def test_standalone_starts_without_any_network() -> None:
+async def test_standalone_start_needs_no_network() -> None:
     """R8."""
     bench = Bench()
     lv = (await bench.once()).vault.revision
@@ -81,12 +81,12 @@ async def test_standalone_starts_without_any_network() -> None:
     assert node.source.asked == []
     assert node.told.state
     bench.disk = MemoryBackend()
-    with pytest.raises(RecoveryRefused, match="never held a state"):
+    with pytest.raises(RecoveryRefused, match="has no state of the cluster"):
         await bench.node(standalone=True).recover()
 
 
 @pytest.mark.parametrize("question", ["state", "changes", "pin", "sums", "rows", "spans", "fingerprints", "unpin"])
-async def test_recovery_goes_on_when_the_majority_is_back(question: str) -> None:
+async def test_recovery_continues_when_the_majority_is_back(question: str) -> None:
     bench = Bench()
     await bench.once()
     bench.cluster.do(DeleteRange(b"/k/", b"/k0"))
@@ -101,7 +101,7 @@ async def test_recovery_goes_on_when_the_majority_is_back(question: str) -> None
     assert (node.clock.time > 20) == (question != "unpin")
 
 
-async def test_a_recovery_that_waits_ends_at_once_when_the_node_is_stopped() -> None:
+async def test_waiting_recovery_ends_at_once_when_the_node_stops() -> None:
     bench = Bench()
     node = bench.node()
     node.source.before["state"] = unavailable(10**9)
@@ -114,7 +114,7 @@ async def test_a_recovery_that_waits_ends_at_once_when_the_node_is_stopped() -> 
     assert node.follower.reports[0].outcome is RecoveryOutcome.FAILED
 
 
-async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
+async def test_damaged_chunk_is_requested_again_a_limited_number_of_times() -> None:
     bench = Bench()
     bench.compact()
     node, spoiled = bench.node(), []
@@ -129,14 +129,14 @@ async def test_a_damaged_chunk_is_asked_for_again_but_not_for_ever() -> None:
     bench.disk = MemoryBackend()
     node = bench.node()
     node.source.spoil["rows"] = lambda chunk: type(chunk)(b"?" + chunk.payload, chunk.checksum, chunk.until)
-    with pytest.raises(ChunkDamaged, match="came damaged 5 times"):
+    with pytest.raises(ChunkDamaged, match="arrived damaged 5 times"):
         await node.recover()
 
 
 @pytest.mark.parametrize("question", ["rows", "spans", "fingerprints"])
 @pytest.mark.parametrize("cut", [1, 7, 37])
-async def test_half_a_row_under_a_right_checksum_ends_the_try_and_keeps_what_is_there(question: str, cut: int) -> None:
-    """Made so by a member that is faulty, or is of another release."""
+async def test_incomplete_row_with_valid_checksum_ends_the_attempt_and_keeps_progress(question: str, cut: int) -> None:
+    """Sent by a member that is faulty, or of another release."""
     bench = Bench()
     await bench.once()
     bench.write(30)
@@ -145,12 +145,12 @@ async def test_half_a_row_under_a_right_checksum_ends_the_try_and_keeps_what_is_
     bench.compact()
     node = bench.node()
     node.source.spoil[question] = lambda chunk: chunk_of([chunk.payload, b"?" * cut], chunk.until)
-    with pytest.raises(ChunkDamaged, match=f"the {question} of a chunk end in the middle of one"):
+    with pytest.raises(ChunkDamaged, match=f"the {question} of a chunk are incomplete"):
         await node.recover()
     await bench.once()
 
 
-async def test_a_listener_that_throws_leaves_lv_before_its_revision_and_the_next_start_retries() -> None:
+async def test_failing_listener_leaves_lv_before_its_revision_and_the_next_start_retries() -> None:
     bench = Bench()
     lv = (await bench.once()).vault.revision
     bench.write(40)
@@ -172,8 +172,8 @@ async def test_a_listener_that_throws_leaves_lv_before_its_revision_and_the_next
     assert again.told.revisions[0] == lv + 17
 
 
-async def test_slow_listeners_have_their_revisions_committed_in_time() -> None:
-    """So that a death of the process repeats little."""
+async def test_replay_with_slow_listeners_commits_in_time() -> None:
+    """So that little is repeated if the process dies."""
     bench = Bench()
     await bench.once()
     bench.write(100)
@@ -190,7 +190,7 @@ async def test_slow_listeners_have_their_revisions_committed_in_time() -> None:
     assert max(behind) <= 5
 
 
-async def test_a_change_that_does_not_fit_stops_the_node_before_anybody_is_told() -> None:
+async def test_change_that_does_not_fit_stops_the_node_before_any_notification() -> None:
     bench = Bench(seed=1, writes=60)
     lv = (await bench.once()).vault.revision
     bench.write(30)
@@ -201,7 +201,7 @@ async def test_a_change_that_does_not_fit_stops_the_node_before_anybody_is_told(
     assert (node.vault.revision, node.told.revisions) == (lv, [])
 
 
-async def test_a_pin_keeps_compaction_from_chasing_a_recovery_and_ends_by_itself() -> None:
+async def test_pin_prevents_compaction_and_ends_by_itself() -> None:
     """M6: bounded on both sides."""
     bench = Bench()
     await bench.once()
@@ -231,7 +231,7 @@ async def test_a_pin_keeps_compaction_from_chasing_a_recovery_and_ends_by_itself
     assert bench.cluster.store.minimal_revision == bench.cluster.store.revision
 
 
-async def test_a_pin_is_renewed_while_a_snapshot_takes_long_and_not_for_ever() -> None:
+async def test_pin_is_renewed_during_a_long_snapshot_up_to_a_limit() -> None:
     bench = Bench(writes=300)
     bench.compact()
     node = bench.node(pin_life_s_max=100.0)
@@ -243,7 +243,7 @@ async def test_a_pin_is_renewed_while_a_snapshot_takes_long_and_not_for_ever() -
     assert all(0 < life_s <= 60 for _, life_s in pins)
 
 
-async def test_without_a_pin_recovery_goes_on() -> None:
+async def test_recovery_continues_without_a_pin() -> None:
     bench = Bench()
     for number in range(bench.cluster.limits.pins_max):
         bench.cluster.do(Pin(f"other {number}", bench.cluster.store.revision, 60_000))
@@ -253,7 +253,7 @@ async def test_without_a_pin_recovery_goes_on() -> None:
     assert not report.pinned
 
 
-async def test_a_snapshot_that_compaction_overtakes_goes_on_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_overtaken_by_compaction_continues_with_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.metastore.change_feed.ROWS_PER_SLICE", 5)
     monkeypatch.setattr("palisade.recovery.store_source.SLICES_PER_CHUNK", 1)
     bench = Bench(writes=300)
@@ -276,7 +276,7 @@ async def test_a_snapshot_that_compaction_overtakes_goes_on_with_what_it_has(mon
     assert len(set(newer)) > 2, "the keys that were there were asked for by their later revision"
 
 
-async def test_a_vault_that_is_not_what_it_says_is_mended_bucket_by_bucket() -> None:
+async def test_wrong_vault_content_is_repaired_bucket_by_bucket() -> None:
     """Third stage of the difference: keys that are in the vault and should not be, older versions, missing ones."""
     bench = Bench(writes=300)
     await bench.once()
@@ -301,8 +301,8 @@ async def test_a_vault_that_is_not_what_it_says_is_mended_bucket_by_bucket() -> 
     assert 0 in [arguments[2] for name, arguments in node.source.asked if name == "rows"], "whole buckets"
 
 
-async def test_a_cluster_that_has_no_id_yet_is_waited_for() -> None:
-    """A vault that was claimed for nobody's cluster would be refused by the same cluster a moment later."""
+async def test_recovery_waits_for_the_cluster_id() -> None:
+    """A vault claimed without a cluster id would be refused by the same cluster a moment later."""
     bench = Bench()
     bench.cluster = full([(b"a", b"1")])
     node = bench.node()
@@ -320,8 +320,8 @@ async def test_a_cluster_that_has_no_id_yet_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("pin_s", [1800.0, 0.0], ids=["pinned", "not pinned"])
-async def test_a_cluster_that_is_restored_during_a_replay_is_noticed(pin_s: float) -> None:
-    """It has fewer revisions than were to be replayed: nobody waits for those that are gone."""
+async def test_restore_during_a_replay_is_noticed(pin_s: float) -> None:
+    """It has fewer revisions than were to be replayed: the recovery must not wait for lost ones."""
     bench = Bench()
     await bench.once()
     bench.write(60)
@@ -341,8 +341,8 @@ async def test_a_cluster_that_is_restored_during_a_replay_is_noticed(pin_s: floa
 
 
 @pytest.mark.parametrize("question", ["pin", "sums", "rows", "spans", "fingerprints"])
-async def test_a_cluster_that_is_restored_during_a_snapshot_is_noticed(question: str) -> None:
-    """The revision that the snapshot is for will never come again as it was."""
+async def test_restore_during_a_snapshot_is_noticed(question: str) -> None:
+    """The target revision of the snapshot will never exist again with the same content."""
     bench = Bench()
     await bench.once()
     bench.cluster.do(DeleteRange(b"/k/", b"/k0"))

@@ -1,4 +1,4 @@
-"""The vault of a node, with components that live on it (R4, R10; scenarios.md, "Recovery")."""
+"""The vault of a node, with components that depend on it (R4, R10; scenarios.md, "Recovery")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path / "vault")
 
 
-async def test_components_start_from_the_vault_and_hear_what_came_after_it(world: World) -> None:
+async def test_components_start_from_the_vault_and_receive_later_revisions(world: World) -> None:
     world.put("a", "b")
     first = world.keeper()
     await first.start()
@@ -37,7 +37,7 @@ async def test_components_start_from_the_vault_and_hear_what_came_after_it(world
     assert [revision for revision, _ in world.heard] == [2, 3, 4, 5]
 
 
-async def test_a_node_that_recovers_again_while_it_runs_starts_no_component_twice(world: World) -> None:
+async def test_second_recovery_of_a_running_node_restarts_no_component(world: World) -> None:
     """Dropped from the topology and back: compaction has passed it, and still no change is skipped."""
     world.put("a")
     keeper = world.keeper()
@@ -54,7 +54,7 @@ async def test_a_node_that_recovers_again_while_it_runs_starts_no_component_twic
 
 
 class Beside(Component):
-    """A component with a value, which is quicker than the one that writes down."""
+    """A component with a value, faster than the recording one."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -71,8 +71,8 @@ class Beside(Component):
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["revisions", "difference"])
-async def test_a_node_that_joins_again_interrupts_nobody_in_a_revision(world: World, compacted: bool) -> None:
-    """It was dropped while a listener was at work: what some have heard already is told to nobody twice."""
+async def test_rejoining_node_interrupts_no_notification(world: World, compacted: bool) -> None:
+    """It was dropped while a listener was at work: a notification that some listeners have received is not repeated."""
     world.put("a")
     beside = Beside(world)
     keeper = world.keeper(beside)
@@ -93,7 +93,7 @@ async def test_a_node_that_joins_again_interrupts_nobody_in_a_revision(world: Wo
     assert [revision for revision, _ in world.heard] == beside.heard
 
 
-async def test_a_node_that_stops_does_not_wait_for_a_listener(world: World) -> None:
+async def test_stopping_node_does_not_wait_for_a_listener(world: World) -> None:
     """scenarios.md, "Stop during recovery: clean, no hang"."""
     world.put("a")
     keeper = world.keeper()
@@ -110,7 +110,7 @@ async def test_a_node_that_stops_does_not_wait_for_a_listener(world: World) -> N
         await keeper.stop()
 
 
-async def test_a_listener_that_fails_stops_the_node_and_the_next_start_tells_it_again(world: World) -> None:
+async def test_failing_listener_stops_the_node_and_the_next_start_repeats_the_revision(world: World) -> None:
     world.put("a")
     keeper = world.keeper()
     await keeper.start()

@@ -1,4 +1,4 @@
-"""A vault that has to be verified as a whole keeps neither the node waiting nor who stops it (issue 3, R1)."""
+"""Verifying a vault as a whole blocks neither the node nor its stop (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = 3_000
 
 @pytest.fixture
 def suspect(tmp_path: Path) -> Path:
-    """Of a machine that has died."""
+    """After a power failure."""
     path = tmp_path / "vault"
     vault = open_vault(path)
     follow(vault, full((b"/k/%04d" % number, b"v") for number in range(KEYS)))
@@ -33,7 +33,7 @@ def suspect(tmp_path: Path) -> Path:
 
 
 class Held:
-    """Verification goes on when it is let."""
+    """Verification continues when permitted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate, self.began = threading.Event(), threading.Event()
@@ -48,7 +48,7 @@ class Held:
         monkeypatch.setattr(opening, "verify", slowly)
 
 
-async def test_the_rest_of_the_node_goes_on_meanwhile(
+async def test_vault_opening_does_not_block_the_node(
     suspect: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = Held(monkeypatch)
@@ -60,10 +60,12 @@ async def test_the_rest_of_the_node_goes_on_meanwhile(
     assert vault.key_count == KEYS
     assert not (suspect / UNSYNCED).exists()
     vault.close()
-    assert "is verified as a whole first" in caplog.text
+    assert "verifying it as a whole first" in caplog.text
 
 
-async def test_who_is_stopped_meanwhile_leaves_it_as_it_was(suspect: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_during_verification_leaves_the_vault_unchanged(
+    suspect: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = Held(monkeypatch)
     waiting = asyncio.create_task(opened(suspect))
     await until(held.began.is_set)
@@ -75,7 +77,7 @@ async def test_who_is_stopped_meanwhile_leaves_it_as_it_was(suspect: Path, monke
     assert (suspect / UNSYNCED).exists(), "it is verified anew by the next start"
 
 
-async def test_one_that_was_opened_too_late_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vault_opened_after_the_stop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
 
     def late(path: Path, **_: Any) -> Any:
@@ -94,7 +96,7 @@ async def test_one_that_was_opened_too_late_is_closed(tmp_path: Path, monkeypatc
 
 
 def can_be_opened(path: Path) -> bool:
-    """Nobody has it open, and nothing is mended by looking."""
+    """The vault is closed, and inspection repairs nothing."""
     directory = VaultDirectory(path)
     try:
         directory.claim()
@@ -104,7 +106,7 @@ def can_be_opened(path: Path) -> bool:
     return True
 
 
-async def test_what_refuses_it_is_raised(suspect: Path) -> None:
+async def test_vault_opening_raises_refusals(suspect: Path) -> None:
     (suspect / "data.mdb").write_bytes(b"no LMDB file" * 1_000)
     with pytest.raises(VaultDamaged, match="palisade vault reset"):
         await opened(suspect)

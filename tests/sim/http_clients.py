@@ -148,7 +148,7 @@ def form_of(request: Any) -> tuple[str, dict[str, Any]]:
                 "then": [dict([form_of(each)]) for each in request.success],
                 "else": [dict([form_of(each)]) for each in request.failure],
             }
-    raise TypeError(f"nobody asks for {request} over HTTP")
+    raise TypeError(f"no HTTP client sends {request}")
 
 
 def _where(request: DeleteRange | Range | Compare) -> dict[str, str]:

@@ -115,7 +115,7 @@ class SimSnapshotWriter:
     def _check_content(self) -> None:
         applied = decode_applied(self._content[Table.META].get(APPLIED_KEY))
         if sum(map(len, self._content)) != self._assembly.rows or applied != (self._meta.index, self._meta.term):
-            raise SnapshotInvalid(f"the snapshot {self._meta.id} does not hold what it announced")
+            raise SnapshotInvalid(f"the snapshot {self._meta.id} differs from its announcement")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -135,7 +135,7 @@ class SimDoor(RemoteRegistrar):
     async def _ask_one(self, address: str, method: str, path: str, body: Any) -> Any:
         """The only requests by path: those of a fenced node (`service.cluster_fallback`)."""
         if (method, path) != ("POST", "/v1/range"):
-            raise AssertionError(f"nobody answers {method} {path} here")
+            raise AssertionError(f"{method} {path} is not simulated")
         key, end = (base64.b64decode(body.get(f"{name}_base64", "")) for name in ("key", "range_end"))
         request = Range(key, end, limit=body["limit"])
         try:

@@ -240,7 +240,7 @@ class Nemesis:
 
         def gone() -> None:
             host.kill()
-            self.world.note(host.id, f"has stopped, told to while {phase.value}")
+            self.world.note(host.id, f"has stopped on request while {phase.value}")
             self.struck(fault)
             self.world.count(f"stopped while: {phase.value}")
             if self.going:

@@ -59,7 +59,7 @@ class Retrier:
                 self._world.fail(
                     NAME,
                     f"operation {operation.number} of {operation.client} was answered {operation.result}, which "
-                    f"is kept with all up to {self._base.kept}, and is answered {result} behind it",
+                    f"is kept with all up to {self._base.kept}, and is answered {result} after it",
                 )
             return
 

@@ -60,7 +60,7 @@ class SimLoop(FastLoop):
         await asyncio.sleep(network.stream_way(self.name, there))
         listener = network.listeners.get((host, port))
         if listener is None:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"connection refused by {host}:{port}")
         mine, other = Transport(self, there), Transport(listener.loop, self.name)
         mine.peer, other.peer = other, mine
         protocol = protocol_factory()

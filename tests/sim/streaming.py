@@ -93,7 +93,7 @@ class LastingWatcher:
                 if not world.is_down and generation not in (0, world.generation) and events.revision > world.kept:
                     world.fail(
                         "watch contract",
-                        f"{self._client.name} is told of {events.revision} in generation {world.generation}, by a "
+                        f"{self._client.name} gets {events.revision} in generation {world.generation}, by a "
                         f"watch that began in generation {generation}",
                     )
                 generation = generation or world.generation
@@ -133,7 +133,7 @@ def sent(stream: StreamClient, request: Request) -> Awaitable[Any]:
                 keys_only=request.keys_only,
                 count_only=request.count_only,
             )
-    raise TypeError(f"nobody asks for {request} over the stream")
+    raise TypeError(f"no stream client sends {request}")
 
 
 class StreamWatcher:

@@ -57,7 +57,7 @@ class Visitor:
             record = await self._ask(host, lambda node: node.registrar.join(request))
         except (JoinRejected, JoinLater):
             return
-        self._world.fail("topology", f"{host.id} lets {request} in, as {record}")
+        self._world.fail("topology", f"{host.id} admits {request}, as {record}")
 
     def _wrong(self) -> tuple[JoinRequest, ...]:
         def request(**other: Any) -> JoinRequest:

@@ -273,7 +273,7 @@ class World:
         found = {item.key: item.value for item in rows}
         state = self.states[rows.revision] if rows.revision < len(self.states) else None
         if state != found:
-            raise Violation(f"the range is said to be of revision {rows.revision}, and is {found}")
+            raise Violation(f"the range is reported as of revision {rows.revision}, and is {found}")
         return {name: found.get(name) for name in KEYS}
 
     def _shown(self, key: bytes) -> bytes | None:
@@ -281,7 +281,7 @@ class World:
         shown = self.reader.at_once(key) or self.reader.read(key)
         value = None if shown.item is None else shown.item.value
         if value not in [state.get(key) for state in self.states[shown.revision :]]:
-            raise Violation(f"{key[:12]!r} is {value!r}, and is said to be as of revision {shown.revision}")
+            raise Violation(f"{key[:12]!r} is {value!r}, and is reported as of revision {shown.revision}")
         return value
 
     def walk(self, steps: int = 60) -> int:

@@ -64,7 +64,7 @@ class FenceableRows(StoreRows):
     async def read(self, key: bytes) -> PermissionRow | None:
         self.asked_later += 1
         if self.cut_off:
-            raise PermissionsUnknown("nobody can be asked: try again")
+            raise PermissionsUnknown("the cluster cannot be asked: retry")
         return await super().read(key)
 
 

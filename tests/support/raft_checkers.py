@@ -178,7 +178,7 @@ class Checkers:
                     )
         top = max((each.index for each in self.history if each.index is not None), default=0)
         if not any(node.disk.machine.applied[0] >= top for node in self._cluster.healthy):
-            self.fail("durable", f"acknowledged up to index {top}, and nobody who is up has applied that")
+            self.fail("durable", f"acknowledged up to index {top}, and no running node has applied that")
 
 
 def check_linearizable(

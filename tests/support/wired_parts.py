@@ -189,7 +189,7 @@ class SimulatedGroup:
         cluster = self._cluster
         others = [name for name in cluster.nodes if name != self._name and cluster.may_lead(name)]
         if not others:
-            raise Unavailable("nobody takes over")
+            raise Unavailable("no other member leads")
         cluster.step_down(self._node())
         cluster.votes_at = cluster.now
         cluster.elect(cluster.random.choice(others))

@@ -80,10 +80,10 @@ class History:
             gone = [0, *(revision for revision, present in self.versions.get(key, []) if not present)]
             fitting = [revision for revision in gone if revision >= floor]
             if not fitting:
-                self._fail(f"{kind} at {who}: {key!r} is gone, and {floor} was known before")
+                self._fail(f"{kind} at {who}: {key!r} is absent, and {floor} was known before")
             version = fitting[0]
         if version < floor:
-            self._fail(f"{kind} at {who}: {key!r} is told as of {version}, and {floor} was known before")
+            self._fail(f"{kind} at {who}: {key!r} is returned as of {version}, and {floor} was known before")
         if version and version != self.version_at(key, version):
             self._fail(f"{kind} at {who}: {key!r} was never written at {version}")
         self._known(key, version)

@@ -38,13 +38,13 @@ def filled(path: Path, writes: int = 300) -> list[tuple[object, ...]]:
     return items
 
 
-def test_a_sound_vault_verifies(tmp_path: Path) -> None:
+def test_sound_vault_verifies(tmp_path: Path) -> None:
     items = filled(tmp_path / "v")
     assert verify_at_rest(tmp_path / "v") == len(items)
 
 
-def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
-    """Every read is right or refused, and what reads can't see, `verify` does."""
+def test_flipped_bit_is_never_served(tmp_path: Path) -> None:
+    """Every read is correct or refused, and `verify` detects what reads do not."""
     expected = filled(tmp_path / "v")
     whole = (tmp_path / "v" / DATA).read_bytes()
     rng = random.Random(8)
@@ -67,7 +67,7 @@ def test_a_flipped_bit_is_never_served(tmp_path: Path) -> None:
     assert [text for text in refusals if "reset" not in text and "folder" not in text] == []
 
 
-def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
+def test_values_are_verified_at_every_read(tmp_path: Path) -> None:
     filled(tmp_path / "v")
     data = tmp_path / "v" / DATA
     vault = open_vault(tmp_path / "v")
@@ -85,18 +85,18 @@ def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
     vault.close()
 
 
-def test_a_missing_entry_is_found_by_the_buckets(tmp_path: Path) -> None:
+def test_missing_entry_is_detected_by_bucket_sums(tmp_path: Path) -> None:
     filled(tmp_path / "v")
     vault = open_vault(tmp_path / "v")
     stored, _ = next(vault.backend.scan(VaultTable.ENTRY, b"", None))
     vault.backend.commit({VaultTable.ENTRY: {stored: None}})
-    with pytest.raises(VaultDamaged, match=r"1 buckets of the vault do not add up.*" + REMEDY):
+    with pytest.raises(VaultDamaged, match=r"1 bucket sums of the vault do not match.*" + REMEDY):
         list(verify(vault))
     vault.close()
 
 
 @pytest.mark.parametrize("length", [1, 151, 4096, 5000, 20000])
-def test_a_torn_file_is_refused_before_lmdb_sees_it(tmp_path: Path, length: int) -> None:
+def test_torn_file_is_refused_before_lmdb_opens_it(tmp_path: Path, length: int) -> None:
     filled(tmp_path / "v")
     with (tmp_path / "v" / DATA).open("r+b") as stream:
         stream.truncate(length)
@@ -126,14 +126,14 @@ def test_check_head_accepts_a_vault_that_grows_between_its_reads(
     assert torn
 
 
-def test_a_vault_of_a_newer_program(tmp_path: Path) -> None:
+def test_newer_vault_format_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "v")
     rewrite_format(tmp_path / "v", ["palisade-vault", 4, "ab"])
-    with pytest.raises(VaultNewer, match=r"has format 4, and this program knows up to 3.*" + REMEDY):
+    with pytest.raises(VaultNewer, match=r"has format 4; this program knows up to 3.*" + REMEDY):
         open_vault(tmp_path / "v")
 
 
-def test_something_else_than_a_vault(tmp_path: Path) -> None:
+def test_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / DATA).write_bytes(b"not an LMDB file " * 1000)
     with pytest.raises(VaultDamaged, match="no LMDB file"):
@@ -155,7 +155,7 @@ def rewrite_format(path: Path, said: list[object]) -> None:
             txn.put(b"format", packed, db=about)
 
 
-def test_one_process_writes_and_others_look_on(tmp_path: Path) -> None:
+def test_vault_has_one_writer_and_many_readers(tmp_path: Path) -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), open_vault(tmp_path / "v")
     follow(vault, driver, 2)
     with pytest.raises(VaultUnusable, match="in use"):
@@ -172,8 +172,8 @@ def test_one_process_writes_and_others_look_on(tmp_path: Path) -> None:
     looked_at.close()
 
 
-def test_who_looks_at_a_vault_that_goes_on_sees_it_as_of_one_moment(tmp_path: Path) -> None:
-    """What is exported is what the revision that is named with it was (issue 3: palisade vault export)."""
+def test_reader_of_a_changing_vault_sees_one_moment(tmp_path: Path) -> None:
+    """The export is exactly the state of the revision that it names (issue 3: palisade vault export)."""
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), open_vault(tmp_path / "v")
     follow(vault, driver, 2)
     backend = vault.backend
@@ -193,8 +193,8 @@ def test_who_looks_at_a_vault_that_goes_on_sees_it_as_of_one_moment(tmp_path: Pa
     looked_at.close()
 
 
-def test_a_vault_is_verified_while_it_goes_on(tmp_path: Path) -> None:
-    """Of one moment: what is applied meanwhile neither helps nor disturbs."""
+def test_running_vault_can_be_verified(tmp_path: Path) -> None:
+    """Of one moment: later changes do not affect it."""
     driver, vault = full([(b"k%04d" % n, b"") for n in range(1200)]), open_vault(tmp_path / "v")
     follow(vault, driver, 1201)
     steps = verify(vault)
@@ -218,7 +218,7 @@ def test_put_aside_loses_nothing(tmp_path: Path) -> None:
     aside.close()
 
 
-def test_a_dead_process_is_no_reason_to_verify_and_a_dead_machine_is(tmp_path: Path) -> None:
+def test_power_failure_but_not_process_death_makes_a_vault_suspect(tmp_path: Path) -> None:
     path = tmp_path / "v"
     vault = open_vault(path, boot_id="first")
     follow(vault, full([(b"a", b"1")]))
@@ -236,8 +236,8 @@ def test_a_dead_process_is_no_reason_to_verify_and_a_dead_machine_is(tmp_path: P
 
 
 @pytest.mark.parametrize("content", [None, b""], ids=["no file", "an empty one"])
-def test_a_machine_that_died_before_the_first_byte_leaves_a_new_vault(tmp_path: Path, content: bytes | None) -> None:
-    """Not a damaged one, which could not be put aside either: there is nothing to put."""
+def test_power_failure_before_the_first_byte_leaves_a_new_vault(tmp_path: Path, content: bytes | None) -> None:
+    """Not a damaged vault: there would be nothing to put aside."""
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / UNSYNCED).write_text("first")
     if content is not None:
@@ -250,7 +250,7 @@ def test_a_machine_that_died_before_the_first_byte_leaves_a_new_vault(tmp_path: 
 
 
 @pytest.mark.parametrize("name", [DATA, "owner.lock", "lock.mdb", "fence"])
-def test_a_folder_in_the_place_of_a_file_is_refused_and_named(tmp_path: Path, name: str) -> None:
+def test_folder_in_place_of_the_vault_file_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "v" / name).mkdir(parents=True)
     with pytest.raises(VaultUnusable, match=str(tmp_path / "v")):
         open_vault(tmp_path / "v")
@@ -258,7 +258,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_and_named(tmp_path: Path, na
 
 
 @pytest.mark.parametrize("thing", ["a file", "a link to itself"])
-def test_something_else_in_the_place_of_the_folder_is_refused_and_left(tmp_path: Path, thing: str) -> None:
+def test_file_in_place_of_the_vault_folder_is_refused_and_kept(tmp_path: Path, thing: str) -> None:
     path = tmp_path / "v"
     path.write_text("mine") if thing == "a file" else path.symlink_to(path)
     with pytest.raises(VaultUnusable, match=str(path)):
@@ -266,8 +266,8 @@ def test_something_else_in_the_place_of_the_folder_is_refused_and_left(tmp_path:
     assert path.is_symlink() or path.read_text() == "mine"
 
 
-def test_after_a_loss_of_power_the_vault_is_whole_or_refused(tmp_path: Path) -> None:
-    """NOSYNC: any part of the last commits may be on the disk, in any order, new heads with old pages too."""
+def test_vault_after_power_failure_is_whole_or_refused(tmp_path: Path) -> None:
+    """NOSYNC: any part of the last commits may be on the disk, in any order, including new heads with old pages."""
     path, driver = tmp_path / "v", full([])
     write_some(driver, random.Random(1), 200)
     vault = open_vault(path, boot_id="first")
@@ -295,6 +295,6 @@ def test_after_a_loss_of_power_the_vault_is_whole_or_refused(tmp_path: Path) -> 
 
 
 def with_heads(before: bytes, after: bytes, rng: random.Random, count: int) -> list[bytes]:
-    """The same with the new heads, which no sync has held back."""
+    """The same with the new heads, which need no sync to reach the disk."""
     heads = after[: 2 * PAGE_BYTES]
     return [heads + file[2 * PAGE_BYTES :] for file in during_commit(before, after, rng, count)]

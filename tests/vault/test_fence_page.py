@@ -1,4 +1,4 @@
-"""The fence page: what it says to other processes, and everything that is not trusted (issue 4, F1, N6)."""
+"""The fence page as seen by other processes, and every case in which it is not trusted (issue 4, F1, N6)."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def said(buffer: bytearray) -> Fence:
     return unpack_fence(bytes(buffer[:COPY_BYTES]))
 
 
-def test_it_is_read_as_it_was_written() -> None:
+def test_fence_page_round_trips() -> None:
     assert unpack_fence(pack_fence(ACTIVE)) == ACTIVE
     assert COPY_BYTES <= FENCE_BYTES
 
 
-def test_it_begins_fenced_whatever_was_there() -> None:
+def test_fence_page_begins_fenced() -> None:
     buffer = bytearray(pack_fence(ACTIVE).ljust(FENCE_BYTES, b"\xff"))
     page_over(buffer)
     assert said(buffer).state is FenceState.FENCED
     assert not said(buffer).serves(0, BOOT)
 
 
-def test_it_serves_while_active_until_the_deadline_on_its_own_clock() -> None:
+def test_fence_serves_while_active_until_its_deadline() -> None:
     assert ACTIVE.serves(999, BOOT)
     for now, boot in ((1000, BOOT), (2000, BOOT), (0, b"another.")):
         assert not ACTIVE.serves(now, boot)
@@ -69,8 +69,8 @@ def test_it_serves_while_active_until_the_deadline_on_its_own_clock() -> None:
         page.refuse(FenceState.ACTIVE)
 
 
-def test_every_write_has_a_sequence_of_its_own_above_all_before(tmp_path: Path) -> None:
-    """Readers know by it that nothing has changed: also over a restart."""
+def test_fence_page_sequence_grows_with_every_write(tmp_path: Path) -> None:
+    """Readers rely on it to detect changes, also over a restart."""
     buffer = bytearray(FENCE_BYTES)
     page, seen = page_over(buffer), []
     words = memoryview(buffer).cast("Q")
@@ -88,7 +88,7 @@ def test_every_write_has_a_sequence_of_its_own_above_all_before(tmp_path: Path) 
     assert FenceFile(tmp_path).page.fence.sequence > before
 
 
-def test_deadline_and_released_revision_never_go_back() -> None:
+def test_deadline_and_released_revision_never_decrease() -> None:
     buffer = bytearray(FENCE_BYTES)
     page = page_over(buffer)
     page.serve(2000, 1)
@@ -98,21 +98,21 @@ def test_deadline_and_released_revision_never_go_back() -> None:
     assert (said(buffer).deadline_ns, said(buffer).released) == (2000, 9)
 
 
-def test_between_two_revisions_nobody_can_make_it_active() -> None:
+def test_vault_between_two_revisions_cannot_become_active() -> None:
     buffer = bytearray(FENCE_BYTES)
     page = page_over(buffer)
     page.serve(1000, 1)
     page.committed(5, 0, whole=False)
     assert said(buffer).state is FenceState.FENCED
-    with pytest.raises(RuntimeError, match="before its snapshot is finished"):
+    with pytest.raises(RuntimeError, match="until its snapshot is finished"):
         page.serve(1000, 1)
     page.committed(6, 1)
     page.serve(1000, 1)
     assert (said(buffer).lv, said(buffer).pending, said(buffer).commits) == (6, 1, 2)
 
 
-def test_every_mixture_of_two_pages_is_seen() -> None:
-    """A copy taken while the page is written: some bytes of the one, some of the other."""
+def test_mixture_of_two_pages_is_always_detected() -> None:
+    """A copy taken during a write: some bytes of the old page, some of the new one."""
     rng, torn = random.Random(5), 0
     for _ in range(2000):
         one = pack_fence(ACTIVE)
@@ -127,9 +127,9 @@ def test_every_mixture_of_two_pages_is_seen() -> None:
     assert torn > 1000
 
 
-def test_garbage_short_foreign_and_newer() -> None:
+def test_garbage_short_foreign_and_newer_pages_are_refused() -> None:
     for garbage in (b"", b"PLSD", bytes(COPY_BYTES), b"not a page" * 20):
-        with pytest.raises(VaultForeign, match="no fence page"):
+        with pytest.raises(VaultForeign, match="not a fence page"):
             unpack_fence(garbage)
     newer = bytearray(pack_fence(ACTIVE)[: FIELDS.size])
     newer[8] = 2
@@ -137,7 +137,7 @@ def test_garbage_short_foreign_and_newer() -> None:
         unpack_fence(bytes(newer) + SUM.pack(crc32(newer)))
 
 
-def test_readers_keep_their_mapping_over_a_restart(tmp_path: Path) -> None:
+def test_reader_mappings_stay_valid_over_a_restart(tmp_path: Path) -> None:
     first = FenceFile(tmp_path)
     first.page.serve(clock_ns() + 10**12, 1)
     mapped, which = map_fence(tmp_path)
@@ -154,7 +154,7 @@ def test_readers_keep_their_mapping_over_a_restart(tmp_path: Path) -> None:
     assert unpack_fence(mapped[:COPY_BYTES]).state is FenceState.FENCED
 
 
-def test_of_another_start_of_the_machine_it_is_down(tmp_path: Path) -> None:
+def test_page_of_another_boot_is_not_trusted(tmp_path: Path) -> None:
     FenceFile(tmp_path, "first").page.serve(clock_ns() + 10**12, 1)
     fence = unpack_fence(map_fence(tmp_path)[0][:COPY_BYTES])
     assert fence.serves(clock_ns(), boot_mark("first"))
@@ -163,7 +163,7 @@ def test_of_another_start_of_the_machine_it_is_down(tmp_path: Path) -> None:
     assert boot_mark("") != boot_mark("second")
 
 
-def test_a_file_that_is_no_page_is_refused_by_readers_and_replaced_by_the_node(tmp_path: Path) -> None:
+def test_file_that_is_no_page_is_refused_by_readers_and_replaced_by_the_node(tmp_path: Path) -> None:
     with pytest.raises(VaultUnusable, match="start its node"):
         map_fence(tmp_path)
     for garbage in (b"", b"short", b"g" * FENCE_BYTES, b"g" * 5000, pack_fence(ACTIVE)):
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_page_is_refused_by_readers_and_replaced_by_the_node(t
     assert sorted(path.name for path in tmp_path.iterdir()) == [FENCE_FILE]
 
 
-def test_a_page_that_its_writer_left_torn_is_mended_in_place(tmp_path: Path) -> None:
+def test_torn_page_is_repaired_in_place(tmp_path: Path) -> None:
     FenceFile(tmp_path)
     mapped, which = map_fence(tmp_path)
     with (tmp_path / FENCE_FILE).open("r+b") as stream:
@@ -188,7 +188,7 @@ def test_a_page_that_its_writer_left_torn_is_mended_in_place(tmp_path: Path) -> 
     assert unpack_fence(mapped[:COPY_BYTES]).state is FenceState.FENCED
 
 
-def test_a_starting_node_is_fenced_before_it_opens_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_node_is_fenced_before_it_opens_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """design.md "Fence page": a starting node writes FENCED before it opens the vault for writing."""
     vault = open_vault(tmp_path)
     follow(vault, full([(b"a", b"1")]))
@@ -213,7 +213,7 @@ def test_a_starting_node_is_fenced_before_it_opens_the_vault(tmp_path: Path, mon
     vault.close()
 
 
-def test_whoever_finds_the_vault_in_use_leaves_its_page_alone(tmp_path: Path) -> None:
+def test_fence_page_of_a_vault_in_use_is_not_changed(tmp_path: Path) -> None:
     vault = open_vault(tmp_path)
     assert vault.page is not None
     vault.page.serve(clock_ns() + 10**12, 1)

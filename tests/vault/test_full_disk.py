@@ -1,4 +1,4 @@
-"""A disk that is full or fails, in the middle of a snapshot, a batch or at the end: a clear error, nothing lost."""
+"""A full or failing disk during a snapshot, a batch or a close: a clear error, nothing lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.vault_feed import follow, full, items_of
 
 @contextmanager
 def no_room_behind(size_bytes: int) -> Iterator[None]:
-    """No file of this process grows beyond so much: to LMDB it looks like a disk that is full."""
+    """Limits the size of this process's files: to LMDB it looks like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
@@ -39,7 +39,7 @@ def body(number: int) -> bytes:
     return HEADER.pack(2, 2, 1, 0, len(key), 20_000) + key + bytes(20_000)
 
 
-def test_a_batch_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+def test_batch_without_disk_space_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "v"
     driver = full([(b"a", b"1")])
     vault = open_vault(path)
@@ -58,12 +58,15 @@ def test_a_batch_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     assert verify_at_rest(path) == 101
 
 
-def test_a_snapshot_that_does_not_fit_keeps_its_chunks(tmp_path: Path) -> None:
+def test_snapshot_without_disk_space_keeps_its_chunks(tmp_path: Path) -> None:
     path = tmp_path / "v"
     vault = open_vault(path)
     incoming = Incoming(vault, 2, tell=False)
     incoming.put([body(0)], b"", b"/big/0001")
-    with no_room_behind((path / DATA).stat().st_size + 8192), pytest.raises(VaultUnusable, match="holds what it held"):
+    with (
+        no_room_behind((path / DATA).stat().st_size + 8192),
+        pytest.raises(VaultUnusable, match="Its content is unchanged"),
+    ):
         incoming.put([body(number) for number in range(1, 50)], b"/big/0001", None)
     vault.close()
     again = open_vault(path)
@@ -75,10 +78,10 @@ def test_a_snapshot_that_does_not_fit_keeps_its_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["the sync of the folder", "the fence page"])
-def test_a_vault_that_can_not_be_closed_in_good_order_is_let_go_of_and_says_so(
+def test_vault_with_failing_close_releases_its_file_and_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """With an error of the vault, which the command knows, and with the file free for who opens it next."""
+    """Raises a vault error, which the command handles, and leaves the file free for the next opener."""
     vault = open_vault(tmp_path / "v")
     follow(vault, full([(b"a", b"1")]))
 
@@ -97,7 +100,7 @@ def test_a_vault_that_can_not_be_closed_in_good_order_is_let_go_of_and_says_so(
     again.close()
 
 
-def test_a_vault_that_was_verified_and_can_not_be_marked_so_is_refused_as_a_vault(
+def test_verified_vault_that_cannot_be_marked_raises_a_vault_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vault = open_vault(tmp_path / "v", boot_id="first")

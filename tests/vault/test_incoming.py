@@ -1,4 +1,4 @@
-"""A snapshot by difference, chunk by chunk: what is there stays useful, LV moves at the end (issue 3, R5, R11)."""
+"""A snapshot by difference, chunk by chunk: committed chunks stay useful, LV moves at the end (issue 3, R5, R11)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def finish(incoming: Incoming, driver: Driver) -> None:
     incoming.finish(digest.chain, unpack_sums(digest.buckets))
 
 
-def test_a_whole_snapshot_into_an_empty_vault() -> None:
+def test_incoming_fills_an_empty_vault() -> None:
     driver, vault = full([]), Vault(MemoryBackend())
     write_some(driver, random.Random(1), 150)
     incoming = Incoming(vault, driver.store.revision, tell=False)
@@ -51,7 +51,7 @@ def test_a_whole_snapshot_into_an_empty_vault() -> None:
     assert items_of(vault) == state_of(driver)
 
 
-def test_until_it_is_finished_nothing_is_read_and_lv_stands_still() -> None:
+def test_unfinished_snapshot_refuses_reads_and_keeps_lv() -> None:
     driver, backend = full([(b"a", b"1"), (b"b", b"2")]), MemoryBackend()
     vault = Vault(backend)
     follow(vault, driver, 2)
@@ -63,11 +63,11 @@ def test_until_it_is_finished_nothing_is_read_and_lv_stands_still() -> None:
                 read()
 
 
-def test_it_does_not_finish_while_a_bucket_does_not_add_up() -> None:
+def test_incoming_does_not_finish_while_a_bucket_differs() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
     incoming = Incoming(vault, 3, tell=False)
     incoming.put([rows_of(driver)[0][1]], b"", None)
-    with pytest.raises(VaultDiverged, match="1 buckets of the snapshot of revision 3 do not add up"):
+    with pytest.raises(VaultDiverged, match="1 bucket sums of the snapshot of revision 3 differ"):
         finish(incoming, driver)
     assert (vault.revision, vault.recovering is not None) == (0, True)
     incoming.put([row for _, row in rows_of(driver)], b"", None)
@@ -75,27 +75,27 @@ def test_it_does_not_finish_while_a_bucket_does_not_add_up() -> None:
     assert vault.revision == 3
 
 
-def test_a_row_that_is_not_whole_or_from_later_is_refused() -> None:
+def test_malformed_or_later_row_is_refused() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
     incoming = Incoming(vault, 2, tell=False)
     early, late = (row for _, row in rows_of(driver))
     for wrong in (late, early[:-1], early[:10], b""):
-        with pytest.raises(VaultDiverged, match="is not whole"):
+        with pytest.raises(VaultDiverged, match="is malformed"):
             incoming.put([wrong], b"", None)
     assert vault.key_count == 0
 
 
-def test_a_snapshot_of_before_what_is_there_is_refused() -> None:
+def test_snapshot_below_the_vaults_revision_is_refused() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
     follow(vault, driver)
-    with pytest.raises(VaultGap, match="revision 2 can't replace what is there of revision 3"):
+    with pytest.raises(VaultGap, match="revision 2 can't replace content of revision 3"):
         Incoming(vault, 2, tell=False)
     Incoming(vault, 9, tell=False).put((), b"", b"m")
     with pytest.raises(VaultGap, match="of revision 9"):
         Incoming(vault, 8, tell=False)
 
 
-def test_listeners_that_run_are_told_every_change_and_nothing_else() -> None:
+def test_difference_reports_exactly_the_changes() -> None:
     driver, backend = full([(b"same", b"1"), (b"gone", b"2"), (b"old", b"3")]), MemoryBackend()
     vault = Vault(backend)
     follow(vault, driver)
@@ -123,8 +123,8 @@ def test_listeners_that_run_are_told_every_change_and_nothing_else() -> None:
     assert Vault(backend).difference() == ([], None)
 
 
-def test_a_difference_of_large_values_is_told_in_small_parts() -> None:
-    """A thousand values of a MiB, and what was there before, are 2 GB."""
+def test_difference_of_large_values_is_reported_in_small_parts() -> None:
+    """A thousand values of a MiB with their previous values are 2 GB."""
     driver, vault = full([(b"k%02d" % number, bytes(1 << 20)) for number in range(40)]), Vault(MemoryBackend())
     incoming = Incoming(vault, driver.store.revision, tell=True)
     fetch_all(incoming, driver)
@@ -140,7 +140,7 @@ def test_a_difference_of_large_values_is_told_in_small_parts() -> None:
     assert not vault.has_difference
 
 
-def test_coverage_goes_on_where_it_stopped() -> None:
+def test_coverage_continues_where_it_stopped() -> None:
     mark = begun(base=10, target=50)
     assert mark.next_stretch() == (b"", None, 10)
     mark = mark.covered(b"", b"g")
@@ -166,6 +166,6 @@ def test_coverage_is_bounded_and_never_claims_too_much() -> None:
         assert claimed <= 100 - n
 
 
-def test_marks_survive_being_stored() -> None:
+def test_recovery_marks_round_trip() -> None:
     mark = Recovering(50, (Segment(b"g", 50), Segment(None, 10)))
     assert unpack_recovering(pack_recovering(mark)) == mark

@@ -1,4 +1,4 @@
-"""A vault of which a loss of power has left some pages as they were before (issue 3, M7)."""
+"""A vault in which a power failure has left some pages in their earlier state (issue 3, M7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pages_of(file: bytes) -> list[bytes]:
 
 
 def mixtures(before: bytes, after: bytes) -> Iterator[bytes]:
-    """The later file with each set of its pages, but for the heads, as they were in the earlier one."""
+    """The later file with each set of its pages, except the heads, replaced by the earlier ones."""
     now = pages_of(after)
     then = pages_of(before)
     then += [bytes(PAGE_BYTES)] * (len(now) - len(then))
@@ -39,8 +39,8 @@ def mixtures(before: bytes, after: bytes) -> Iterator[bytes]:
             yield b"".join(then[number] if number in stale else page for number, page in enumerate(now))
 
 
-def test_no_mixture_of_old_and_new_pages_is_taken_for_a_state_that_never_was(tmp_path: Path) -> None:
-    """Entries and bucket sums that are both of an earlier revision add up; LV is the later one's, as its chain is."""
+def test_mixture_of_old_and_new_pages_is_always_refused(tmp_path: Path) -> None:
+    """Entries and bucket sums of the same earlier revision match each other; LV and its chain are of the later one."""
     path, driver = tmp_path / "v", full([(b"a", b"%d" % number) for number in range(6)])
     vault = open_vault(path, boot_id="first")
     states, files = {}, {}
@@ -63,8 +63,8 @@ def test_no_mixture_of_old_and_new_pages_is_taken_for_a_state_that_never_was(tmp
     assert "the entries of the vault are not those of revision 7" in seen
 
 
-def test_what_the_content_comes_to_is_known_behind_each_way_to_change_it(tmp_path: Path) -> None:
-    """Also in a vault of format 2, where it was not written down, from its next change on."""
+def test_content_digest_is_known_after_every_kind_of_change(tmp_path: Path) -> None:
+    """Also in a vault of format 2, which did not store it, after its next change."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
     vault = open_vault(tmp_path / "v")
     follow(vault, driver, 2)

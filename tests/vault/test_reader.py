@@ -1,4 +1,4 @@
-"""Fenced reads over a vault: what they return, what each policy makes of a fence that is down (issue 4, N6, F7)."""
+"""Fenced reads of a vault: results, and the effect of each policy while the node is fenced (issue 4, N6, F7)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REGIONS = (
 
 
 class Node:
-    """A vault that is served, and its store. Time stands still, and passes where a reader sleeps."""
+    """A served vault and its store. Time advances only while a reader sleeps."""
 
     def __init__(self, vault: Vault, driver: Driver) -> None:
         assert vault.page is not None
@@ -53,7 +53,7 @@ class Node:
         self.on_sleep()
 
     def write(self, key: bytes, value: bytes | None) -> int:
-        """Committed and staged, and no more."""
+        """Committed and staged, not released."""
         self.driver.do(DeleteRange(key) if value is None else Put(key, value))
         self.vault.staging.stage(staged_of(self.driver, self.driver.store.revision))
         return self.driver.store.revision
@@ -79,7 +79,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     vault.close()
 
 
-def test_it_reads_what_the_store_has(node: Node) -> None:
+def test_reader_returns_what_the_store_has(node: Node) -> None:
     write_some(node.driver, random.Random(3), 200)
     follow(node.vault, node.driver)
     reader = node.reader()
@@ -94,7 +94,7 @@ def test_it_reads_what_the_store_has(node: Node) -> None:
     reader.close()
 
 
-def test_a_pending_key_waits_for_its_release_and_no_other_does(node: Node) -> None:
+def test_pending_key_waits_for_its_release_and_others_do_not(node: Node) -> None:
     reader, revision = node.reader(), node.write(b"/s/a", b"2")
     assert reader.get(b"/s/b") == b"1"
     assert node.now == 0
@@ -112,7 +112,7 @@ def test_a_pending_key_waits_for_its_release_and_no_other_does(node: Node) -> No
     reader.close()
 
 
-def test_the_wait_is_bounded_and_the_error_says_try_again(node: Node) -> None:
+def test_wait_for_release_is_bounded_and_the_error_is_retryable(node: Node) -> None:
     reader, revision = node.reader(wait_s=0.5), node.write(b"/s/a", None)
     for read in (reader.get, reader.get_item, reader.prefix):
         before = node.now
@@ -127,7 +127,7 @@ def test_the_wait_is_bounded_and_the_error_says_try_again(node: Node) -> None:
     reader.close()
 
 
-def test_a_range_is_of_one_revision_with_what_is_released_and_not_applied(node: Node) -> None:
+def test_range_is_of_one_revision_including_released_unapplied_changes(node: Node) -> None:
     reader, lv = node.reader(), node.vault.revision
     for key, value in ((b"/s/a", None), (b"/s/aa", b"2"), (b"/s/b", b"2"), (LONG + b"2", b"2"), (LONG, None)):
         revision = node.write(key, value)
@@ -144,8 +144,8 @@ def test_a_range_is_of_one_revision_with_what_is_released_and_not_applied(node: 
     reader.close()
 
 
-def test_a_row_that_was_left_over_is_nothing(node: Node) -> None:
-    """The vault went over it while it was not served: the entry is later, or gone."""
+def test_leftover_pending_row_is_ignored(node: Node) -> None:
+    """The vault passed it while it was not served: the entry is later, or gone."""
     node.write(b"/s/a", b"old")
     node.write(b"/s/b", b"old")
     node.page.refuse()
@@ -163,7 +163,7 @@ def test_a_row_that_was_left_over_is_nothing(node: Node) -> None:
     reader.close()
 
 
-def test_a_fence_that_is_down_fails_closed(node: Node) -> None:
+def test_fenced_vault_fails_closed(node: Node) -> None:
     reader = node.reader()
     assert reader.get(b"/s/a") == b"1"
     node.page.refuse(FenceState.RECOVERING)
@@ -175,13 +175,13 @@ def test_a_fence_that_is_down_fails_closed(node: Node) -> None:
     node.page.serve(10**12, 1)
     assert reader.get(b"/s/a") == b"1"
     node.now = 10**12 + 5 * 10**8
-    with pytest.raises(Fenced, match=r"lease ran out 0\.500 s ago"):
+    with pytest.raises(Fenced, match=r"lease expired 0\.500 s ago"):
         reader.get(b"/s/a")
     assert node.now == 10**12 + 5 * 10**8, "nobody waits for a lease"
     reader.close()
 
 
-def test_refetch_asks_the_cluster_and_only_then(node: Node) -> None:
+def test_refetch_asks_the_cluster_only_while_fenced(node: Node) -> None:
     asked: list[Any] = []
 
     def fetch(key: bytes) -> Item | None:
@@ -202,7 +202,7 @@ def test_refetch_asks_the_cluster_and_only_then(node: Node) -> None:
         reader.get(b"/s/a")
     with pytest.raises(Fenced):
         reader.range(b"/r/", b"/s/b")
-    with pytest.raises(Fenced, match="this reader has no way to ask"):
+    with pytest.raises(Fenced, match="this reader has no fetch"):
         alone.get(b"/r/a")
     node.page.serve(10**12, 1)
     node.write(b"/r/a", b"2")
@@ -212,17 +212,17 @@ def test_refetch_asks_the_cluster_and_only_then(node: Node) -> None:
     alone.close()
 
 
-def test_where_asking_fails_refetch_is_retried_and_deny_is_a_no(node: Node) -> None:
+def test_failed_fetch_is_retryable_with_refetch_and_a_denial_with_deny(node: Node) -> None:
     def fetch(key: bytes) -> Item | None:
         raise ConnectionError("nobody there")
 
     reader = node.reader(fetch=fetch)
     assert reader.get(DENY) == b"1"
     node.page.refuse()
-    with pytest.raises(Fenced, match="asking the cluster failed: nobody there"):
+    with pytest.raises(Fenced, match="reading from the cluster failed: nobody there"):
         reader.get(b"/r/a")
     for read in (reader.get, reader.prefix):
-        with pytest.raises(Denied, match="the answer is no") as refused:
+        with pytest.raises(Denied, match="denies such reads") as refused:
             read(DENY)
         assert not refused.value.retry
     allowed = node.reader(fetch=lambda key: Item(key, b"granted", 1, 2, 1, 0))
@@ -231,7 +231,7 @@ def test_where_asking_fails_refetch_is_retried_and_deny_is_a_no(node: Node) -> N
     allowed.close()
 
 
-def test_a_safe_default_deletes_nothing_by_a_stale_rule(node: Node) -> None:
+def test_safe_default_ignores_a_stale_ttl_rule(node: Node) -> None:
     """Seed 000, TTL: infinite while fenced, whatever the vault has."""
     reader = node.reader(wait_s=0)
     node.write(TTL, b"shorter")
@@ -247,10 +247,10 @@ def test_a_safe_default_deletes_nothing_by_a_stale_rule(node: Node) -> None:
     reader.close()
 
 
-def test_wait_for_a_revision(node: Node) -> None:
+def test_wait_for_returns_once_the_revision_is_applied(node: Node) -> None:
     reader, lv = node.reader(), node.vault.revision
     assert reader.wait_for(lv, 0) == lv
-    with pytest.raises(NotReached, match=rf"at revision {lv}, and was to be at {lv + 1} within 2 s"):
+    with pytest.raises(NotReached, match=rf"at revision {lv} and did not reach {lv + 1} within 2 s"):
         reader.wait_for(lv + 1, 2)
     assert node.now == pytest.approx(2e9)
     node.driver.do(Put(b"/e/a", b"2"))
@@ -260,7 +260,7 @@ def test_wait_for_a_revision(node: Node) -> None:
     reader.close()
 
 
-async def test_the_same_in_a_task(node: Node) -> None:
+async def test_async_reads_match_synchronous_reads(node: Node) -> None:
     async def fetch(key: bytes) -> Item | None:
         await asyncio.sleep(0)
         return None
@@ -288,9 +288,21 @@ async def test_the_same_in_a_task(node: Node) -> None:
     reader.close()
 
 
-def test_what_is_no_key(node: Node) -> None:
+async def test_reader_takes_text_for_keys(node: Node) -> None:
+    """As `put` does; `prefix` raised an error of `bytes.rstrip` (issue 16, 5)."""
     reader = node.reader()
-    for wrong in ("/s/a", None, 7):
+    assert reader.get("/s/a") == reader.get(b"/s/a") is not None
+    assert reader.get_item("/s/a") == await reader.get_item_async("/s/a") == reader.get_item(b"/s/a")
+    assert reader.prefix("/s/").items == (await reader.prefix_async("/s/")).items == reader.prefix(b"/s/").items
+    assert len(reader.range("/s/a", "/s/b")) == 1
+    assert [item.key for item in reader.iterate("/s/a", "/s/b")] == [b"/s/a"]
+    assert reader.get("é" * 1000) is None
+    reader.close()
+
+
+def test_invalid_keys_are_refused(node: Node) -> None:
+    reader = node.reader()
+    for wrong in (None, 7):
         with pytest.raises(TypeError):
             reader.get(wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
@@ -309,7 +321,7 @@ def test_what_is_no_key(node: Node) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Node]:
-    """In real time, for readers that open the folder; they would be in another process."""
+    """In real time, for readers that open the folder, as other processes do."""
     vault = open_vault(tmp_path / "vault")
     node = Node(vault, filled())
     node.page.refuse()
@@ -318,7 +330,7 @@ def served(tmp_path: Path) -> Iterator[Node]:
     node.vault.close()
 
 
-def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
+def test_reader_verifies_values_at_every_read(tmp_path: Path) -> None:
     vault = open_vault(tmp_path / "vault")
     Node(vault, filled())
     vault.close()
@@ -338,7 +350,7 @@ def test_values_are_checked_at_every_read(tmp_path: Path) -> None:
     vault.close()
 
 
-def test_folders_that_hold_no_vault_or_no_page(tmp_path: Path) -> None:
+def test_folder_without_vault_or_page_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VaultForeign, match="there is no vault in"):
         VaultReader(tmp_path / "nothing")
     vault = open_vault(tmp_path / "vault")
@@ -364,7 +376,7 @@ def test_folders_that_hold_no_vault_or_no_page(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_vault_that_this_process_has_open_is_not_opened_again(served: Node, tmp_path: Path) -> None:
+def test_own_open_vault_is_not_opened_again(served: Node, tmp_path: Path) -> None:
     with pytest.raises(VaultUnusable, match="already open in this process"):
         VaultReader(tmp_path / "vault")
     reader = VaultReader.over(served.vault)
@@ -397,7 +409,7 @@ def test_threads_may_share_a_reader(served: Node) -> None:
     reader.close()
 
 
-def test_a_vault_that_was_put_aside_is_left_for_the_new_one(tmp_path: Path) -> None:
+def test_reader_changes_to_the_new_vault_after_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "vault"
     vault = open_vault(path)
     Node(vault, filled())

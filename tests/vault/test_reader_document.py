@@ -1,4 +1,4 @@
-"""The example of docs/embedded-reader.md does what is said there, against a vault that another process serves."""
+"""The example of docs/embedded-reader.md behaves as documented, on a vault that another process serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def test_the_example_reads_a_served_vault_and_says_what_it_cannot_know(tmp_path: Path) -> None:
+def test_documented_example_reads_a_served_vault_and_reports_unknown(tmp_path: Path) -> None:
     found = EXAMPLE.search((ROOT / "docs" / "embedded-reader.md").read_text(encoding="utf-8"))
     assert found is not None
     vault, rr = tmp_path / "vault", tmp_path / "rr"

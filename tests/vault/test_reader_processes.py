@@ -32,7 +32,7 @@ READS = 20_000
 
 
 class Cluster:
-    """One node, over its starts. `rr`: what is released by now."""
+    """One node over several starts. `rr`: the released revision."""
 
     def __init__(self, folder: Path) -> None:
         self.vault, self._rr = folder / "vault", folder / "rr"
@@ -59,7 +59,7 @@ class Cluster:
             self._process = None
 
     def once(self, reader: VaultReader) -> int:
-        """The value that is read: not older than what was released before, not newer than what is released now."""
+        """The value read: not older than the revision released before, not newer than the one released now."""
         before = self.rr
         found = reader.get(KEY)
         after = self.rr
@@ -68,7 +68,7 @@ class Cluster:
         return int(found)
 
     def checked(self, reader: VaultReader) -> int:
-        """The same, once it is answered: a busy machine may let the node's lease run out."""
+        """The same, with retries: on a busy machine the node's lease may expire."""
         return patient(lambda: self.once(reader))
 
 
@@ -120,8 +120,8 @@ def test_reads_follow_a_writer_through_kill_restart_and_stop(cluster: Cluster) -
         assert reader.wait_for(cluster.rr, 30) >= last
 
 
-def test_two_readers_of_two_processes_never_see_new_then_old(cluster: Cluster) -> None:
-    """What one has been shown, the other one shows from then on."""
+def test_readers_in_two_processes_never_see_an_older_value_after_a_newer(cluster: Cluster) -> None:
+    """A value that one reader has returned, the other one returns from then on."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     other = multiprocessing.get_context("spawn").Process(target=answer, args=(cluster.vault, theirs))
     other.start()
@@ -149,8 +149,8 @@ def counter(reader: VaultReader) -> int:
     return patient(lambda: int(reader.get(KEY) or b""))
 
 
-def test_behind_a_fork_the_child_has_to_make_its_own(cluster: Cluster) -> None:
-    """Else it would take part in the snapshots of its parent."""
+def test_forked_child_must_create_its_own_reader(cluster: Cluster) -> None:
+    """Otherwise it would share the snapshots of its parent."""
     with VaultReader(cluster.vault) as reader:
         cluster.checked(reader)
         context = multiprocessing.get_context("fork")
@@ -159,7 +159,7 @@ def test_behind_a_fork_the_child_has_to_make_its_own(cluster: Cluster) -> None:
         child.start()
         said = ours.recv()
         child.join(30)
-        assert said.startswith("VaultUnusable: this reader was made before the process was forked")
+        assert said.startswith("VaultUnusable: this reader was created before the process forked")
         assert cluster.checked(reader) > 0
 
 
@@ -172,7 +172,7 @@ def forked(reader: VaultReader, pipe: multiprocessing.connection.Connection) -> 
 
 @pytest.fixture
 def grown(cluster: Cluster) -> Iterator[Callable[[], None]]:
-    """Waits until the vault is larger by 1 MiB: somebody holds a snapshot of it, so no page is used again."""
+    """Waits until the vault has grown by 1 MiB: an open snapshot keeps its pages from being reused."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     child = context.Process(target=pin, args=(cluster.vault, theirs))
@@ -199,15 +199,15 @@ def pin(path: Path, pipe: multiprocessing.connection.Connection) -> None:
     pipe.recv()
 
 
-def test_a_reader_whose_map_is_too_small_takes_the_larger_one(cluster: Cluster, grown: Callable[[], None]) -> None:
-    """The vault grew beyond what the reader had mapped."""
+def test_reader_with_a_small_map_maps_a_grown_file(cluster: Cluster, grown: Callable[[], None]) -> None:
+    """The vault grew beyond the reader's map."""
     with VaultReader(cluster.vault, map_bytes=1) as reader:
         grown()
         for _ in range(100):
             cluster.checked(reader)
 
 
-def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
+def test_vault_may_outgrow_the_map_while_it_is_opened(
     cluster: Cluster, grown: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen once on a busy machine: between opening the file and its tables."""
@@ -232,8 +232,8 @@ def test_a_vault_may_grow_beyond_the_map_while_it_is_opened(
     backend.close()
 
 
-def test_the_slot_of_a_reader_that_was_killed_is_found_by_the_node(tmp_path: Path) -> None:
-    """Else its snapshot would be held for ever, and the vault grow with every change."""
+def test_node_clears_the_slot_of_a_killed_reader(tmp_path: Path) -> None:
+    """Otherwise its snapshot would be held for ever, and the vault would grow with every change."""
     vault = open_vault(tmp_path / "vault")
     assert vault.page is not None
     driver = full([(KEY, b"1")])

@@ -1,4 +1,4 @@
-"""What readers hold on to: nothing that keeps pages of the vault from being used again, for longer than they read."""
+"""Readers keep pages of the vault from being reused only while they read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.vault.test_reader import Node, served
 __all__ = ["served"]
 
 
-def test_no_reader_holds_on_to_a_snapshot(served: Node) -> None:
+def test_idle_reader_holds_no_snapshot(served: Node) -> None:
     """An idle reader pins no page: the file does not grow however often the same keys are written."""
     reader = VaultReader.over(served.vault)
     assert reader.get(b"/s/a") == b"1"
@@ -40,10 +40,11 @@ def test_no_reader_holds_on_to_a_snapshot(served: Node) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_read_that_is_refused_holds_on_to_no_snapshot_either(served: Node, kept: bool) -> None:
-    """Found by rolling restarts (`tests/faults`), whose vaults grew without end: the refusal was part of a cycle with
-    the frames that raised it, which held the snapshot until the interpreter looked for cycles. In a process that reads
-    and makes nothing else that may be never. The same where whoever reads keeps the error."""
+def test_refused_read_holds_no_snapshot(served: Node, kept: bool) -> None:
+    """Found by rolling restarts (`tests/faults`), whose vaults grew without bound: the refusal formed a cycle with its
+    traceback, which held the snapshot until the next garbage collection. In a process that only reads there may be
+    none. The same if the caller keeps the error.
+    """
     reader = VaultReader.over(served.vault, clock_ns=lambda: clock_ns() + late)
     errors: list[Exception] = []
     late = 0
@@ -66,7 +67,7 @@ def test_a_read_that_is_refused_holds_on_to_no_snapshot_either(served: Node, kep
     reader.close()
 
 
-def test_more_reads_at_once_than_the_vault_takes(served: Node) -> None:
+def test_reads_beyond_the_maximum_are_refused(served: Node) -> None:
     reader = VaultReader.over(served.vault)
     held = []
     with pytest.raises(VaultUnusable, match="finish some of them") as refused:  # noqa: PT012

@@ -1,6 +1,6 @@
-"""Whatever falls between two steps of a fenced read, it returns nothing stale and nothing unreleased (issue 4, F11).
+"""Fenced reads interrupted by random steps return nothing stale and nothing unreleased (issue 4, F11).
 
-Simulated time, one seed per walk. Each planted fault has to be found: that is what these walks are worth.
+Simulated time, one seed per walk. The walks must detect each planted fault.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ FAULTS = (
 
 
 def walks(fault: str = "") -> int:
-    """How many reads were answered."""
+    """The number of answered reads."""
     return sum(World(seed, fault).walk() for seed in range(WALKS))
 
 
-def test_no_read_is_stale_and_none_is_ahead() -> None:
+def test_random_walk_returns_nothing_stale_or_unreleased() -> None:
     assert walks() > WALKS * ANSWERED_MIN, "walks in which hardly anything is answered prove nothing"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_planted_fault_is_found(fault: str) -> None:
+def test_planted_faults_are_detected(fault: str) -> None:
     with pytest.raises(Violation):
         walks(fault)

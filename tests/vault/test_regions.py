@@ -1,4 +1,4 @@
-"""Regions: what is strict, which policy holds, and what a mistake in a record comes to (issue 4, F7)."""
+"""Regions: which keys are strict, which policy applies, and the effect of a malformed record (issue 4, F7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def eventual(name: str, prefix: bytes) -> Region:
     return Region(name, prefix, Mode.EVENTUAL, Policy.REFETCH)
 
 
-def test_by_itself_only_what_palisade_keeps_is_strict() -> None:
+def test_only_palisade_keys_are_strict_by_default() -> None:
     """Each with the policy that seed 000 gives its cache."""
     regions = Regions.of([])
     assert [region.name for region in regions.all] == [region.name for region in BUILT_IN]
@@ -53,7 +53,7 @@ def test_by_itself_only_what_palisade_keeps_is_strict() -> None:
     assert regions.region_of(b"palisade/catalog/ttl/db").default == INFINITE_TTL
 
 
-def test_the_longest_prefix_wins() -> None:
+def test_longest_prefix_determines_the_region() -> None:
     outer, hole, inner = strict("outer", b"/a/"), eventual("hole", b"/a/b/"), strict("inner", b"/a/b/c/")
     regions = of(hole, outer, inner)
     found = {key: regions.region_of(key).name for key in (b"/a/x", b"/a/b/x", b"/a/b/c/x", b"/x")}
@@ -61,7 +61,7 @@ def test_the_longest_prefix_wins() -> None:
     assert [regions.is_strict(key) for key in found] == [True, False, True, False]
 
 
-def test_is_strict_is_what_the_region_says() -> None:
+def test_is_strict_follows_the_region() -> None:
     rng = random.Random(4)
     for _ in range(300):
         regions = of(
@@ -81,7 +81,7 @@ def test_is_strict_is_what_the_region_says() -> None:
                 assert regions.region_of(key) == covering
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_region_record_round_trips() -> None:
     for region in (
         strict("a", b"/a/"),
         eventual("b-2", b"\xff\x00"),
@@ -105,7 +105,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
         (Region("a", b"/a/", Mode.STRICT, Policy.SAFE_DEFAULT, bytes(70_000)), "at most 65536 bytes"),
     ],
 )
-def test_what_users_may_not_store(region: Region, remedy: str) -> None:
+def test_invalid_regions_are_refused(region: Region, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         check_region(region)
 
@@ -121,7 +121,7 @@ def test_what_users_may_not_store(region: Region, remedy: str) -> None:
         b'{"prefix_base64":"L2Ev","mode":null}',
     ],
 )
-def test_a_malformed_record_makes_its_prefix_strict_and_fail_closed(record: bytes) -> None:
+def test_malformed_record_makes_its_prefix_strict_and_fail_closed(record: bytes) -> None:
     regions = Regions.of([(region_key("broken"), record)])
     assert regions.is_strict(b"/a/x")
     assert regions.region_of(b"/a/x").policy is Policy.FAIL_CLOSED
@@ -143,7 +143,7 @@ def test_a_malformed_record_makes_its_prefix_strict_and_fail_closed(record: byte
         b'{"prefix":"palisade/catalog/permissions/","mode":"eventual","policy":"refetch"}',
     ],
 )
-def test_a_record_without_a_readable_prefix_is_ignored_and_reported(record: bytes) -> None:
+def test_record_without_a_readable_prefix_is_ignored_and_reported(record: bytes) -> None:
     regions = Regions.of([(region_key("broken"), record), (region_key("b"), pack_region(strict("b", b"/b/")))])
     assert len(regions.problems) == 1
     assert regions.problems[0].startswith("the region 'broken' is ignored")
@@ -151,14 +151,14 @@ def test_a_record_without_a_readable_prefix_is_ignored_and_reported(record: byte
     assert regions.region_of(b"palisade/catalog/permissions/x").policy is Policy.DENY
 
 
-def test_two_of_one_prefix_are_strict_if_one_is() -> None:
+def test_duplicate_prefix_is_strict_if_one_region_is() -> None:
     for first, second in ((strict("a", b"/a/"), eventual("b", b"/a/")), (eventual("a", b"/a/"), strict("b", b"/a/"))):
         regions = of(first, second)
         assert regions.is_strict(b"/a/x")
         assert regions.problems == ("the regions a and b have the same prefix: remove one",)
 
 
-def test_while_a_change_is_on_its_way_strict_is_what_was_or_will_be() -> None:
+def test_changing_regions_are_strict_by_the_old_or_the_new_rule() -> None:
     before, after = of(strict("a", b"/a/"), eventual("b", b"/b/")), of(eventual("a", b"/a/"), strict("b", b"/b/"))
     both = either(before, after)
     assert [both.is_strict(key) for key in (b"/a/x", b"/b/x", b"/c/x")] == [True, True, False]
@@ -167,5 +167,5 @@ def test_while_a_change_is_on_its_way_strict_is_what_was_or_will_be() -> None:
     assert either(before, before) is before
 
 
-def test_the_end_of_a_prefix() -> None:
+def test_prefix_end_is_the_first_key_after_the_prefix() -> None:
     assert [prefix_end(prefix) for prefix in (b"a", b"a\xff", b"\xff\xff", b"")] == [b"b", b"b", None, None]

@@ -1,4 +1,4 @@
-"""Which keys only one side has, by counts and sums (R11): what is found is right, the rest is said to be unclear."""
+"""Keys that only one side has, by counts and sums (R11): findings are correct, other spans remain undecided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ KEYS = [b"flights/%06d" % number for number in range(1000)]
 
 
 def difference(own: list[bytes], live: list[bytes], until: bytes | None = None) -> tuple[list[bytes], list[Span]]:
-    """What a vault with `own` finds out of what a cluster with `live` says, and the spans that do not tell."""
+    """The keys that a vault with `own` finds to be gone, given the spans of a cluster with `live`, and the undecided
+    spans.
+    """
     gone, unclear, first = [], [], 0
     for span in unpack_spans(pack_spans(live, until)):
         last = last_in(own, first, span)
@@ -27,9 +29,7 @@ def difference(own: list[bytes], live: list[bytes], until: bytes | None = None) 
 
 
 @given(st.sets(st.integers(0, 999)), st.booleans())
-def test_what_is_said_to_be_gone_is_gone_and_the_rest_lies_in_spans_that_do_not_tell(
-    deleted: set[int], bounded: bool
-) -> None:
+def test_surplus_keys_are_found_or_their_span_is_undecided(deleted: set[int], bounded: bool) -> None:
     live = [key for number, key in enumerate(KEYS) if number not in deleted]
     gone, unclear = difference(KEYS, live, b"flights/1" if bounded else None)
     wanted = {KEYS[number] for number in deleted}
@@ -40,25 +40,25 @@ def test_what_is_said_to_be_gone_is_gone_and_the_rest_lies_in_spans_that_do_not_
 
 
 @pytest.mark.parametrize("deleted", [[], [0], [999], [0, 999], [40, 41], [31, 32], list(range(0, 1000, 20))])
-def test_one_or_two_in_a_span_are_told_without_another_question(deleted: list[int]) -> None:
+def test_one_or_two_surplus_keys_of_a_span_are_identified(deleted: list[int]) -> None:
     live = [key for number, key in enumerate(KEYS) if number not in deleted]
     assert difference(KEYS, live) == ([KEYS[number] for number in deleted], [])
 
 
-def test_where_nothing_is_live_all_is_gone_and_three_in_a_span_are_too_many() -> None:
+def test_empty_span_means_all_are_gone_and_three_are_undecided() -> None:
     assert difference(KEYS, []) == (KEYS, [])
     gone, unclear = difference(KEYS, KEYS[:10] + KEYS[13:])
     assert (gone, [span.end for span in unclear]) == ([], [KEYS[KEYS_PER_SPAN + 3]])
 
 
-def test_what_the_vault_lacks_is_never_made_up_for() -> None:
-    """It lacks one and has one too many: the count says nothing, the sum of the bucket will."""
+def test_missing_own_key_never_compensates_a_surplus() -> None:
+    """It lacks one key and has one too many: the count does not show that, the sum of the bucket will."""
     live = KEYS[:32]
     assert surplus(KEYS[1:33], Span(b"", 32, sum(map(crc32, live)) & SUM_MASK)) == []
     assert surplus(KEYS[1:32], Span(b"", 32, sum(map(crc32, live)) & SUM_MASK)) is None
 
 
-def test_a_sum_that_fits_nothing_or_more_than_one_tells_nothing() -> None:
+def test_impossible_or_ambiguous_sum_is_undecided() -> None:
     own = KEYS[:10]
     assert surplus(own, Span(b"", 9, 12345)) is None
     assert surplus(own, Span(b"", 8, 12345)) is None
@@ -70,7 +70,7 @@ def test_a_sum_that_fits_nothing_or_more_than_one_tells_nothing() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=8), unique=True, max_size=100))
-def test_spans_are_read_as_they_were_written(keys: list[bytes]) -> None:
+def test_spans_round_trip(keys: list[bytes]) -> None:
     keys.sort()
     spans = unpack_spans(pack_spans(keys, None))
     assert sum(span.keys for span in spans) == len(keys)
@@ -79,7 +79,7 @@ def test_spans_are_read_as_they_were_written(keys: list[bytes]) -> None:
 
 
 @given(st.integers(1, 200))
-def test_half_a_span_is_refused(cut: int) -> None:
+def test_incomplete_span_is_refused(cut: int) -> None:
     whole = pack_spans(KEYS[:100], KEYS[100])
     ends = {0}
     for span in unpack_spans(whole):

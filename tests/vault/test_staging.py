@@ -1,4 +1,4 @@
-"""Staged changes in the vault: marked, released, taken away by the commit that moves LV over them (issue 4, F3, F5)."""
+"""Staged changes in the vault: marked, released, removed by the commit that moves LV past them (issue 4, F3, F5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG = b"/long/" + b"x" * 600
 
 
 def staged(driver: Driver, number: int) -> list[StagedChange]:
-    """What a holder is told of a revision."""
+    """The staged rows of a revision."""
     found = []
     for body in revision_at(driver, number).bodies:
         item = item_of(body)
@@ -70,7 +70,7 @@ def published(vault: Vault) -> tuple[int, int, int]:
     return fence.lv, fence.pending, fence.released
 
 
-def test_a_staged_change_is_beside_the_state_and_not_in_it(reopen: Callable[[], Vault]) -> None:
+def test_staged_change_does_not_change_the_state(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"a", b"2"), (LONG, b"3")])
     vault = reopen()
     follow(vault, driver, 2)
@@ -87,7 +87,7 @@ def test_a_staged_change_is_beside_the_state_and_not_in_it(reopen: Callable[[], 
     assert (summary_of(vault).pending, [row["value"] for row in export_rows(vault)]) == (2, ["1"])
 
 
-def test_rows_go_in_the_commit_that_moves_lv_once_they_are_released(reopen: Callable[[], Vault]) -> None:
+def test_pending_rows_are_removed_when_lv_passes_them_and_they_are_released(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
     vault = reopen()
     vault.staging.stage([*staged(driver, 2), *staged(driver, 3), *staged(driver, 4)])
@@ -106,7 +106,7 @@ def test_rows_go_in_the_commit_that_moves_lv_once_they_are_released(reopen: Call
     assert (rows_of(vault), published(vault)) == ({}, (5, 0, 4))
 
 
-def test_a_key_has_the_latest_staged_change_whatever_comes_twice_or_late(reopen: Callable[[], Vault]) -> None:
+def test_pending_row_has_the_latest_change_despite_duplicates_and_delays(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"a", b"2")])
     driver.do(DeleteRange(b"a"))
     vault = reopen()
@@ -126,8 +126,8 @@ def test_a_key_has_the_latest_staged_change_whatever_comes_twice_or_late(reopen:
     assert vault.staging.pending.revision_of(b"a") == 4
 
 
-def test_anew_takes_the_place_of_all_that_was_pending(reopen: Callable[[], Vault]) -> None:
-    """What a holder had before it stopped serving: its leader says what is pending now."""
+def test_stage_anew_replaces_all_pending_rows(reopen: Callable[[], Vault]) -> None:
+    """For a holder that stopped serving: its leader sends what is pending now."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     vault = reopen()
     vault.staging.stage([*staged(driver, 2), *staged(driver, 3)])
@@ -137,7 +137,7 @@ def test_anew_takes_the_place_of_all_that_was_pending(reopen: Callable[[], Vault
     assert (rows_of(vault), published(vault)) == ({}, (0, 0, 0))
 
 
-def test_what_is_not_whole_changes_nothing(reopen: Callable[[], Vault]) -> None:
+def test_malformed_staged_rows_change_nothing(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1")])
     row = staged(driver, 2)[0]
     vault = reopen()
@@ -148,13 +148,13 @@ def test_what_is_not_whole_changes_nothing(reopen: Callable[[], Vault]) -> None:
         row._replace(revision=0, body=None),
         row._replace(key=b"", body=None),
     ):
-        with pytest.raises(VaultDiverged, match="is not whole: ask again"):
+        with pytest.raises(VaultDiverged, match="is malformed: request it again"):
             vault.staging.stage([row, wrong])
     assert (rows_of(vault), len(vault.staging.pending)) == ({}, 0)
 
 
-def test_a_vault_that_is_served_is_never_moved_over_what_is_not_released(reopen: Callable[[], Vault]) -> None:
-    """The gate is the node's; here it is checked (design.md "Released revision")."""
+def test_served_vault_never_passes_an_unreleased_change(reopen: Callable[[], Vault]) -> None:
+    """The node implements the gate; here it is checked (design.md "Released revision")."""
     driver = full([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     vault = reopen()
     assert vault.page is not None
@@ -179,8 +179,8 @@ def test_a_vault_that_is_served_is_never_moved_over_what_is_not_released(reopen:
     assert (vault.revision, rows_of(vault)) == (4, {})
 
 
-def test_what_was_applied_before_it_is_served_does_not_stop_it(reopen: Callable[[], Vault]) -> None:
-    """A holder that comes back may be ahead of RR: the marks then lie on entries that are there already."""
+def test_changes_applied_before_serving_do_not_prevent_it(reopen: Callable[[], Vault]) -> None:
+    """A returning holder may be ahead of RR: the marks then belong to entries that are already applied."""
     driver = full([(b"a", b"1"), (b"b", b"1")])
     vault = reopen()
     assert vault.page is not None
@@ -197,7 +197,7 @@ async def pause() -> None:
     await asyncio.sleep(0)
 
 
-async def test_nothing_is_staged_during_a_leap_and_whoever_waits_is_called_behind_it(
+async def test_stage_is_refused_during_a_leap_and_after_leap_is_called(
     reopen: Callable[[], Vault],
 ) -> None:
     driver = full([(b"a", b"1"), (b"a", b"2")])
@@ -223,7 +223,7 @@ async def test_nothing_is_staged_during_a_leap_and_whoever_waits_is_called_behin
     assert items_of(vault)[0][1] == b"2"
 
 
-def test_a_snapshot_in_the_works_is_never_served(reopen: Callable[[], Vault]) -> None:
+def test_vault_with_an_unfinished_snapshot_is_never_served(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"b", b"1")])
     vault = reopen()
     assert vault.page is not None
@@ -242,8 +242,8 @@ def test_a_snapshot_in_the_works_is_never_served(reopen: Callable[[], Vault]) ->
     vault.page.serve(1000, 1)
 
 
-def test_regions_are_those_of_lv_and_strict_before_that(reopen: Callable[[], Vault]) -> None:
-    """From the moment at which a change of a region is staged, the prefix is strict if old or new says so."""
+def test_regions_are_those_of_lv_and_strictness_is_earlier(reopen: Callable[[], Vault]) -> None:
+    """From the moment when a region change is staged, the prefix is strict if the old or the new region is."""
     driver = full([(b"x", b"1")])
     for mode in (Mode.STRICT, Mode.EVENTUAL):
         driver.do(Put(region_key("a"), pack_region(Region("a", b"/a/", mode, Policy.REFETCH))))
@@ -266,7 +266,7 @@ def test_regions_are_those_of_lv_and_strict_before_that(reopen: Callable[[], Vau
     assert not staging.effective_regions.is_strict(b"/a/x")
 
 
-def test_a_vault_of_the_format_before_is_extended_when_it_is_opened(tmp_path: Path) -> None:
+def test_older_format_is_extended_when_opened(tmp_path: Path) -> None:
     path = old_vault(tmp_path / "v")
     looked_at = read_vault(path)
     assert (looked_at.revision, summary_of(looked_at).pending) == (3, 0)
@@ -288,7 +288,7 @@ def test_a_vault_of_the_format_before_is_extended_when_it_is_opened(tmp_path: Pa
     assert verify_at_rest(path) == 2
 
 
-def test_extending_a_suspect_vault_does_not_make_it_look_sound(tmp_path: Path) -> None:
+def test_extending_a_suspect_vault_keeps_it_suspect(tmp_path: Path) -> None:
     path = old_vault(tmp_path / "v")
     (path / "unsynced").write_text("another boot")
     backend = LmdbBackend(path)
@@ -300,7 +300,7 @@ def test_extending_a_suspect_vault_does_not_make_it_look_sound(tmp_path: Path) -
 
 
 def old_vault(path: Path) -> Path:
-    """As the version before has left it: without PENDING."""
+    """As the previous version wrote it: without PENDING."""
     vault = open_vault(path)
     follow(vault, full([(b"a", b"1"), (b"b", b"2")]))
     vault.close()
@@ -319,7 +319,7 @@ def format_of(path: Path) -> list[object]:
         return [name.encode(), version]
 
 
-def test_a_pending_row_that_is_not_what_was_written_is_found() -> None:
+def test_damaged_pending_row_is_detected() -> None:
     driver = full([(b"a", b"1")])
     good = pack_all({b"": staged(driver, 2)[0]})[b""]
     check_pending(b"a", good)
@@ -339,7 +339,7 @@ def test_a_pending_row_that_is_not_what_was_written_is_found() -> None:
         list(verify(vault))
 
 
-def test_the_order_of_revisions_is_kept_whatever_order_they_come_in() -> None:
+def test_pending_keys_are_ordered_by_revision() -> None:
     pending = PendingKeys([(b"c", 5), (b"a", 3)])
     assert (pending.upto(4), pending.latest, pending.first_after(0)) == ([b"a"], 5, 3)
     pending.add(pending.newer([StagedChange(4, b"b", None), StagedChange(2, b"c", None), StagedChange(9, b"a", None)]))

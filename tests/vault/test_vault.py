@@ -1,4 +1,4 @@
-"""The vault follows the meta storage: data, LV, chain and bucket digests in one commit (issue 3, R1)."""
+"""The vault follows the metadata store: data, LV, chain and bucket digests in one commit (issue 3, R1)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assert_equal(vault: Vault, driver: Driver) -> None:
     assert vault.key_count == driver.store.key_count
 
 
-def test_a_new_vault_is_nobodys_and_empty(reopen: Callable[[], Vault]) -> None:
+def test_new_vault_is_empty_and_has_no_lineage(reopen: Callable[[], Vault]) -> None:
     vault = reopen()
     assert (vault.revision, vault.lineage, vault.recovering, vault.plan()) == (0, None, None, None)
     assert list(vault.range(b"")) == []
@@ -58,7 +58,7 @@ def test_a_new_vault_is_nobodys_and_empty(reopen: Callable[[], Vault]) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
-def test_it_is_what_the_meta_storage_is_at_every_revision(reopen: Callable[[], Vault], batch: int) -> None:
+def test_vault_equals_the_store_at_every_revision(reopen: Callable[[], Vault], batch: int) -> None:
     rng = random.Random(batch)
     vault, driver = reopen(), Driver()
     for round_number in range(6):
@@ -71,7 +71,7 @@ def test_it_is_what_the_meta_storage_is_at_every_revision(reopen: Callable[[], V
             assert_equal(vault, driver)
 
 
-def test_lv_0_takes_the_empty_first_revision(reopen: Callable[[], Vault]) -> None:
+def test_vault_at_lv_0_accepts_the_empty_first_revision(reopen: Callable[[], Vault]) -> None:
     vault = reopen()
     vault.apply([Revision(1, ())])
     assert (vault.revision, vault.chain) == (1, bytes(16))
@@ -79,7 +79,7 @@ def test_lv_0_takes_the_empty_first_revision(reopen: Callable[[], Vault]) -> Non
     assert vault.get(b"a") == Item(b"a", b"1", 2, 2, 1, 0)
 
 
-def test_a_revision_that_does_not_follow_changes_nothing(reopen: Callable[[], Vault]) -> None:
+def test_revision_that_does_not_follow_changes_nothing(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
     vault = reopen()
     follow(vault, driver, 2)
@@ -89,18 +89,18 @@ def test_a_revision_that_does_not_follow_changes_nothing(reopen: Callable[[], Va
     assert (vault.revision, [item.key for item in vault.range(b"")]) == (2, [b"a"])
 
 
-def test_a_batch_that_breaks_in_the_middle_changes_nothing(reopen: Callable[[], Vault]) -> None:
+def test_batch_with_a_fault_changes_nothing(reopen: Callable[[], Vault]) -> None:
     driver = full([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
     vault = reopen()
     good = revisions(driver, 1)
     torn = good[3]._replace(bodies=[good[3].bodies[0][:-1]])
-    with pytest.raises(VaultDiverged, match="event 0 of revision 4 is not whole"):
+    with pytest.raises(VaultDiverged, match="event 0 of revision 4 is malformed"):
         vault.apply([*good[:3], torn])
     assert (vault.revision, vault.packed_sums(), list(vault.range(b""))) == (0, bytes(65536), [])
 
 
-def test_a_change_of_a_version_that_the_vault_never_had_is_found_at_once(reopen: Callable[[], Vault]) -> None:
-    """R7: the vault and the cluster do not share their history."""
+def test_change_of_an_unknown_version_is_detected(reopen: Callable[[], Vault]) -> None:
+    """R7: vault and cluster have different histories."""
     ours, theirs = full([(b"a", b"1"), (b"b", b"2")]), full([(b"x", b"1"), (b"b", b"2")])
     vault = reopen()
     follow(vault, ours)
@@ -108,13 +108,13 @@ def test_a_change_of_a_version_that_the_vault_never_had_is_found_at_once(reopen:
     with pytest.raises(VaultDiverged, match="replaces a version of the key b'x'"):
         follow(vault, theirs)
     theirs = full([(b"x", b"1"), (b"b", b"2"), (b"new", b"1")])
-    with pytest.raises(VaultDiverged, match="with revision 4 the vault has another chain digest"):
+    with pytest.raises(VaultDiverged, match="at revision 4 the chain digests of vault and cluster differ"):
         follow(vault, theirs)
     assert vault.revision == 3
 
 
-def test_what_a_batch_replaces_is_not_in_memory_all_at_once() -> None:
-    """Eight thousand deletes of values of a MiB are a small batch, and what they replace is 8 GB."""
+def test_replaced_values_of_a_batch_are_not_all_in_memory() -> None:
+    """Eight thousand deletes of values of a MiB are a small batch, but the replaced values are 8 GB."""
     driver, backend = full([(b"k%04d" % number, b"v") for number in range(1_000)]), MemoryBackend()
     follow(Vault(backend), driver)
     driver.do(DeleteRange(b"k", b"l"))
@@ -127,7 +127,7 @@ def test_what_a_batch_replaces_is_not_in_memory_all_at_once() -> None:
     assert_equal(vault, driver)
 
 
-def test_it_belongs_to_one_node_of_one_cluster(reopen: Callable[[], Vault]) -> None:
+def test_vault_belongs_to_one_node_of_one_cluster(reopen: Callable[[], Vault]) -> None:
     vault, lineage = reopen(), VaultLineage("c1", 3, "n1")
     vault.claim(lineage)
     vault.claim(lineage)
@@ -139,7 +139,7 @@ def test_it_belongs_to_one_node_of_one_cluster(reopen: Callable[[], Vault]) -> N
     assert vault.lineage == lineage
 
 
-def test_local_configuration_is_apart_from_the_clusters(reopen: Callable[[], Vault]) -> None:
+def test_local_configuration_is_separate_from_the_clusters_state(reopen: Callable[[], Vault]) -> None:
     """Seed 001: no conflicts are possible, the property sets do not intersect."""
     vault = reopen()
     vault.set_config({"name": b"n1", "rack": b"r7"})
@@ -150,7 +150,7 @@ def test_local_configuration_is_apart_from_the_clusters(reopen: Callable[[], Vau
     assert vault.get(b"name") == Item(b"name", b"of the cluster", 2, 2, 1, 0)
 
 
-def test_a_plan_is_kept_until_it_is_taken_away(reopen: Callable[[], Vault]) -> None:
+def test_eviction_plan_is_kept_until_removed(reopen: Callable[[], Vault]) -> None:
     vault = reopen()
     vault.store_plan(b"plan")
     assert reopen().plan() == (b"plan", 0)
@@ -162,7 +162,7 @@ def test_a_plan_is_kept_until_it_is_taken_away(reopen: Callable[[], Vault]) -> N
     assert reopen().plan() is None
 
 
-def test_ranges_are_in_order_also_among_long_keys(reopen: Callable[[], Vault]) -> None:
+def test_ranges_are_in_order_including_long_keys(reopen: Callable[[], Vault]) -> None:
     keys = [b"p" * 479, b"p" * 480, *(b"p" * 480 + bytes([byte]) * 30 for byte in range(5)), b"p" * 481, b"q"]
     driver, vault = full([(key, b"%d" % len(key)) for key in keys]), reopen()
     follow(vault, driver)
@@ -181,7 +181,7 @@ def test_ranges_are_in_order_also_among_long_keys(reopen: Callable[[], Vault]) -
     assert vault.get(b"p" * 480 + b"unknown" * 9) is None
 
 
-def test_events_are_what_a_watch_would_tell() -> None:
+def test_events_of_a_revision_match_a_watch() -> None:
     driver = full([(b"a", b"1")])
     driver.do(DeleteRange(b"a"))
     put, delete = (list(events_of(revision_at(driver, number))) for number in (2, 3))
@@ -201,7 +201,7 @@ class Failing:
         raise OSError("disk full")
 
 
-def test_a_failed_commit_leaves_memory_and_disk_where_they_were() -> None:
+def test_failed_commit_changes_neither_memory_nor_disk() -> None:
     driver, backend = full([(b"a", b"1"), (b"b", b"2")]), MemoryBackend()
     follow(Vault(backend), driver, 2)
     vault = Vault(Failing(backend))

@@ -1,4 +1,4 @@
-"""What an error says beside its text gets to who asked, over the stream and over HTTP."""
+"""The attributes of an error besides its text reach the client, over the stream and over HTTP."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from palisade.wire.fencing_errors import ReleasePending
 
 
 @pytest.mark.parametrize("error", [ReleasePending.of(9, "; n3 has to stage it"), Compacted("gone", 9)])
-def test_the_revision_of_an_error_gets_over_the_stream(error: Exception) -> None:
+def test_stream_error_contains_its_revision(error: Exception) -> None:
     heard = error_of(*error_fields(error))
     assert (type(heard), str(heard), vars(heard)) == (type(error), str(error), vars(error))
 
 
-def test_the_revision_of_an_error_is_a_field_of_its_problem() -> None:
+def test_http_problem_contains_the_revision() -> None:
     pending = json.loads(problem_of(ReleasePending.of(9, "")).body)  # type: ignore[arg-type]
     assert (pending["status"], pending["code"], pending["revision"]) == (504, "release-pending", 9)
     compacted = json.loads(problem_of(Compacted("gone", 8)).body)  # type: ignore[arg-type]

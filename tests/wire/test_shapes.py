@@ -1,4 +1,4 @@
-"""The JSON shapes and the lines that the commands print are stable, whatever bytes a key holds."""
+"""The JSON shapes and the printed lines are stable for any bytes in a key."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ TEXT = KeyValue("/schlüssel".encode(), b"v", 2, 3, 1, 0)
 BINARY = KeyValue(b"\xff\x00", b"\x80", 4, 5, 2, (1 << 62) + 1)
 
 
-def test_clean_text_stays_text() -> None:
+def test_utf8_text_stays_text() -> None:
     assert shapes.key_value(TEXT) == {
         "key": "/schlüssel", "value": "v", "create_revision": 2, "mod_revision": 3, "version": 1
     }  # fmt: skip
 
 
-def test_bytes_that_are_no_text_are_base64_and_big_numbers_are_strings() -> None:
+def test_binary_is_base64_and_lease_ids_are_strings() -> None:
     assert shapes.key_value(BINARY) == {
         "key_base64": "/wA=", "value_base64": "gA==", "create_revision": 4, "mod_revision": 5, "version": 2,
         "lease": str((1 << 62) + 1),
     }  # fmt: skip
 
 
-def test_a_deleted_key_has_its_name_and_revision_only() -> None:
+def test_deleted_key_has_only_key_and_revision() -> None:
     gone = KeyValue(b"/a", b"", 0, 9, 0, 0)
     events = RevisionEvents(9, (Event(True, gone, TEXT), Event(False, TEXT, None)))
     assert shapes.events_shape(events) == {
@@ -39,19 +39,19 @@ def test_a_deleted_key_has_its_name_and_revision_only() -> None:
     }
 
 
-def test_what_is_not_there_is_left_away() -> None:
+def test_missing_values_are_omitted() -> None:
     assert shapes.delete_shape(DeleteRangeResult(3, 0)) == {"revision": 3, "deleted": 0}
     assert shapes.lease_info_shape(LeaseInfo(3, 7, 10, 30, (b"/a",))) == {
         "id": "7", "ttl_s": 10, "granted_ttl_s": 30, "keys": [{"key": "/a"}]
     }  # fmt: skip
 
 
-def test_a_line_stays_one_line() -> None:
+def test_printed_line_stays_one_line() -> None:
     assert readable(b"a\nb\x1b[31m\xff") == "a\\nb\\x1b[31m\\xff"
     assert len(shorten("x" * 100)) == 60
 
 
-def test_lines_of_json_become_entries_and_the_last_of_a_key_counts() -> None:
+def test_json_lines_become_entries_and_the_last_of_a_key_counts() -> None:
     lines = [
         b'{"key": "/a", "value": "1"}', b"", b'{"key_base64": "/w==", "value_base64": "AA=="}',
         b'{"key": "/j", "value": {"b": [1, "x"]}}', b'{"key": "/a", "value": "2"}',
@@ -75,7 +75,7 @@ def test_lines_of_json_become_entries_and_the_last_of_a_key_counts() -> None:
         (b'{"key": "\xff"}', "line 1: "),
     ],
 )
-def test_a_line_that_is_no_entry_is_refused_with_its_number(line: bytes, says: str) -> None:
+def test_malformed_json_line_is_refused_with_its_number(line: bytes, says: str) -> None:
     with pytest.raises(LineError) as refusal:
         read_entries([line])
     assert says in str(refusal.value)

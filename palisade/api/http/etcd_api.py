@@ -1,8 +1,8 @@
-"""The unary JSON paths of etcd v3: bytes of a request in, status and bytes of its answer out.
+"""The unary JSON paths of etcd v3: bytes of a request in, status and bytes of its response out.
 
-Each function takes the body, a `reply` and the caller, and calls `reply` exactly once: puts from the turn of
-the loop in which they are applied, without a task or a future of their own, and reads of one key at once where the
-quorum lease allows it.
+Each function takes the body, a `reply` and the caller, and calls `reply` exactly once: for puts in the turn of the
+event loop in which they are applied, without a task or a future of their own, and for reads of one key at once if the
+quorum lease permits it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Fields = Callable[[Any, str], str]
 
 
 class Unimplemented(PalisadeError):
-    """etcd does it, and this node does not."""
+    """etcd supports it, this node does not."""
 
     code = "unimplemented"
 
 
 class EtcdApi:
-    """`cluster` is the name of the cluster, `member` this node's: etcd's numbers are made from them."""
+    """`cluster` is the name of the cluster, `member` this node's: etcd's numeric ids are derived from them."""
 
     def __init__(self, service: KeyValues, cluster: str, member: str) -> None:
         self._service = service
@@ -169,7 +169,7 @@ class EtcdApi:
         self._later(self._alarm(body, caller), reply)
 
     async def _alarm(self, body: bytes, caller: Caller) -> str:
-        """The alarm is the cluster's: every member shows it as its own, and any member's number clears it."""
+        """The alarm is the cluster's: every member reports it as its own, and any member's id clears it."""
         request = decode_alarm(read_single(body))
         if request.action is not AlarmAction.GET:
             self._service.authorize(DisarmAlarm(), caller)
@@ -196,7 +196,7 @@ class EtcdApi:
         listed = ",".join(encode.member(number_of(self._cluster, each.id), each) for each in group.members.members)
         return f'{{{self.header.text(0, group.term)},"members":[{listed}]}}'
 
-    # How an answer is made.
+    # Responses.
 
     def _write(
         self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: HttpReply, caller: Caller
@@ -240,7 +240,7 @@ async def _answer(answer: Awaitable[str], reply: HttpReply) -> None:
 
 
 def refused(error: Exception) -> tuple[int, bytes]:
-    """(status, body) of a request that came to nothing; what nobody foresaw is logged."""
+    """(status, body) of a failed request; unexpected errors are logged."""
     if isinstance(error, BadJson):
         return 400, encode.error_fields(str(error), 3)
     if isinstance(error, Unimplemented):

@@ -32,7 +32,7 @@ from palisade.api.http.request_head import (
     make_plan,
     without_authorization,
 )
-from palisade.base.connection_limit import Admittance, ConnectionLimit
+from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.metrics import Metrics
 from palisade.service.callers import EVERYBODY
 
@@ -210,10 +210,10 @@ class HttpConnection(asyncio.Protocol):
         self.last_used = self._server.now()
         self._server.connections.add(self)
         self._server.metrics.http_connections += 1
-        welcome = self._server.room.receive(self.last_used)
-        if welcome is Admittance.IS_CLOSED:
+        welcome = self._server.room.admit(self.last_used)
+        if welcome is Admission.CLOSE:
             self._transport.abort()
-        elif welcome is Admittance.IS_TOLD:
+        elif welcome is Admission.REFUSE_WITH_REASON:
             self._delegate = OverloadReply(self._server.room.reason)
             self._delegate.connection_made(transport)
 

@@ -83,6 +83,10 @@ async def procedure(request: web.Request, look: Lookups) -> Needs:
 RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/livez"): OPEN,
     ("GET", "/readyz"): OPEN,
+    ("GET", "/livez/{check}"): OPEN,
+    ("GET", "/readyz/{check}"): OPEN,
+    ("GET", "/health"): OPEN,
+    ("GET", "/version"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/metrics"): AUTHENTICATED,
     ("GET", "/v1/login"): OPEN,

@@ -14,6 +14,7 @@ from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.callers import caller_of
 from palisade.api.http.etcd_api import EtcdApi, refused
+from palisade.api.http.etcd_health import EtcdHealth
 from palisade.api.http.etcd_stream import EtcdStreams
 from palisade.api.http.fast_path import FrontServer, HttpLimits
 from palisade.api.http.feed import FeedRoutes
@@ -129,9 +130,8 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         services, service = self._services, self._service
-        app.add_routes(
-            Health(DocumentKind.MEMBER, partial(not_ready, service), Exposition(services, self._partitions)).routes()
-        )
+        reasons, metrics = partial(not_ready, service), Exposition(services, self._partitions)
+        app.add_routes(Health(DocumentKind.MEMBER, reasons, metrics, etcd=EtcdHealth(service, reasons)).routes())
         app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())
         app.add_routes(Watches(service, progress_s).routes())

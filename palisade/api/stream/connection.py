@@ -17,7 +17,7 @@ from palisade.api.stream.lease_port import LeaseConnection
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
-from palisade.base.connection_limit import Admittance
+from palisade.base.connection_limit import Admission
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
@@ -77,7 +77,7 @@ class StreamConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections[self] = None
         self._service.metrics.stream_connections += 1
-        if self._server.room.receive(self.since) is not Admittance.STAYS:
+        if self._server.room.admit(self.since) is not Admission.ACCEPT:
             self.refuse(self._server.room.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:

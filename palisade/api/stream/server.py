@@ -76,12 +76,14 @@ class StreamServer:
     def welcome(self) -> dict[str, Any]:
         self._announce_leader()
         member, leader, streams = self._leadership()
+        limits = self.service.store.limits
         return {
             "protocol": PROTOCOL,
             "cluster": self._cluster,
             "member": member,
             "leader": leader,
             "streams": streams,
+            "limits": {"request_bytes": limits.request_bytes_max, "value_bytes": limits.value_bytes_max},
         }
 
     def identity(self) -> dict[str, Any]:

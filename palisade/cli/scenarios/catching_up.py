@@ -144,7 +144,7 @@ SCENARIOS = (
             "undisturbed": UNDISTURBED,
         },
         "c",
-        ("the revisions behind LV are compacted",),
+        ("the revisions after LV are compacted",),
     ),
     Scenario(
         "wiped-disk",
@@ -158,6 +158,6 @@ SCENARIOS = (
             "undisturbed": UNDISTURBED,
         },
         "c",
-        ("the revisions behind LV are compacted",),
+        ("the revisions after LV are compacted",),
     ),
 )

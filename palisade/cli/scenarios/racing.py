@@ -17,7 +17,7 @@ from palisade.cli.scenarios.story import Report, Scenario
 from palisade.recovery.recovery import BATCH_REVISIONS
 from palisade.recovery.vault_component import BATCHES_PER_COMMIT
 
-COMPACTED = "the revisions behind LV are compacted"
+COMPACTED = "the revisions after LV are compacted"
 MISSED = BATCHES_PER_COMMIT * BATCH_REVISIONS + 1_000
 """More than a replay has fetched before its components are told the first of them."""
 HOLDS_AT = 400
@@ -154,7 +154,7 @@ SCENARIOS = (
             "undisturbed": UNDISTURBED,
         },
         "c",
-        ("writes come faster", "replaying would cost more"),
+        ("revisions arrive faster", "replaying would cost more"),
     ),
     Scenario(
         "paused-past-compaction",

@@ -180,7 +180,7 @@ async def test_unreachable_cluster_makes_refetch_retriable_and_deny_refuse(
     node.cluster = None
     status, by, found = await get(asking, f"/v1/fenced//r/a{way}")
     assert (status, by, found["code"], found["retry"]) == (503, None, "fenced", True)
-    assert "asking the cluster failed: no leader" in found["detail"]
+    assert "reading from the cluster failed: no leader" in found["detail"]
     status, by, found = await get(asking, f"/v1/fenced/{DENY}{way}")
     assert (status, by, found["code"], found["retry"]) == (403, None, "fenced-denied", False)
     assert "palisade.permissions" in found["detail"]

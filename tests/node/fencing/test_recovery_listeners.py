@@ -49,7 +49,7 @@ def test_slow_listener_keeps_a_node_from_serving_and_delays_neither_leases_nor_w
     assert node.holder.core.lease_age(node.process.now()) is not None, "it is granted leases meanwhile"
     began = shown.simulation.now
     shown.write(Put(b"t/a", b"1"))
-    assert shown.simulation.now - began < 0.2, "it has staged, so nobody waits for it"
+    assert shown.simulation.now - began < 0.2, "it has staged, so no write waits for it"
     node.process.call(let_go.set)
     shown.simulation.run_until(lambda: node.holder.serves, within_s=0.5)
 

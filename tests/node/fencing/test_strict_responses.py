@@ -243,4 +243,6 @@ async def test_strict_prefixes_are_the_same_object_until_they_change(staged: tup
     assert member.answers.prefixes is prefixes
     member.apply(MAKES_STRICT)
     assert set(member.answers.prefixes) == {*prefixes, b"s/"}
-    assert (member.answers.prefixes is prefixes) == (b"s/" in prefixes), "nobody looks again for nothing"
+    assert (member.answers.prefixes is prefixes) == (b"s/" in prefixes), (
+        "the prefixes are not computed again without a change"
+    )

@@ -123,4 +123,4 @@ def test_planted_broken_rule_is_found(fault: Callable[[Patch], None], monkeypatc
             walk(seed, 5)
         except AssertionError:
             return
-    pytest.fail("nobody has noticed")
+    pytest.fail("the fault was not detected")

@@ -1,4 +1,4 @@
-"""Every transport test runs on both event loops, and leaves nothing behind."""
+"""Every transport test runs on both event loops, and must leave no task or socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLo
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts members; afterwards none of them may leave a task or a socket behind."""
+    """Starts members; checks afterwards that none has left a task or a socket."""
     members: list[Member] = []
 
     async def start_one(member: str, *, cluster: str = "c1", listen: str = LOOPBACK, **options: Any) -> Member:

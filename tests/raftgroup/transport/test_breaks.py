@@ -1,4 +1,4 @@
-"""What ends a connection, and what comes back."""
+"""What ends a connection, and reconnection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.loopback import (
 pytestmark = IGNORE_POLICY_WARNING
 
 
-async def test_a_member_that_dies_and_returns_is_connected_again(start: Start) -> None:
+async def test_member_that_dies_and_returns_is_connected_again(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     address = two.peers.address
@@ -38,7 +38,7 @@ async def test_a_member_that_dies_and_returns_is_connected_again(start: Start) -
     await again.recorder.until(lambda: again.recorder.messages == [("n1", KIND, "arrives")])
 
 
-async def test_only_the_latest_connection_of_a_member_is_listened_to(start: Start) -> None:
+async def test_only_the_latest_connection_of_a_member_is_received_from(start: Start) -> None:
     one = await start("n1")
     async with stranger_at(one) as earlier, stranger_at(one) as later:
         earlier.writer.write(greeting_of("n2"))
@@ -52,7 +52,7 @@ async def test_only_the_latest_connection_of_a_member_is_listened_to(start: Star
     assert one.recorder.messages == [("n2", KIND, "current")]
 
 
-async def test_a_silent_connection_is_closed_and_a_pinging_one_is_not(start: Start) -> None:
+async def test_silent_connection_is_closed_and_a_pinging_one_is_not(start: Start) -> None:
     one = await start("n1", limits=HASTY)
     async with stranger_at(one) as pinging, stranger_at(one) as silent:
         pinging.writer.write(greeting_of("n2"))
@@ -69,7 +69,7 @@ async def test_a_silent_connection_is_closed_and_a_pinging_one_is_not(start: Sta
         assert await end == []
 
 
-async def test_members_that_have_nothing_to_say_stay_connected(start: Start) -> None:
+async def test_idle_members_stay_connected(start: Start) -> None:
     one, two = await start("n1", limits=HASTY), await start("n2", limits=HASTY)
     await connect(one, two)
     loop = asyncio.get_running_loop()
@@ -78,8 +78,8 @@ async def test_members_that_have_nothing_to_say_stay_connected(start: Start) -> 
     assert one.recorder.disconnected == two.recorder.disconnected == []
 
 
-async def test_a_connection_whose_pings_are_not_answered_is_given_up(start: Start) -> None:
-    """Half open: the other side takes everything and says nothing."""
+async def test_connection_with_unanswered_pings_is_closed(start: Start) -> None:
+    """Half open: the other side accepts everything and sends nothing."""
     one = await start("n1", limits=HASTY)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,7 +99,7 @@ async def test_a_connection_whose_pings_are_not_answered_is_given_up(start: Star
     await one.recorder.until(lambda: one.peers.connected() == frozenset())
 
 
-async def test_a_slow_line_that_carries_something_is_not_given_up(start: Start) -> None:
+async def test_slow_line_with_progress_is_not_closed(start: Start) -> None:
     """The answer to a ping may have to wait behind a snapshot for longer than the idle timeout."""
     one = await start("n1", limits=HASTY)
     finished = asyncio.Event()
@@ -128,7 +128,7 @@ async def test_a_slow_line_that_carries_something_is_not_given_up(start: Start) 
     server.close()
 
 
-async def test_a_member_that_does_not_read_is_disconnected_at_the_limit(start: Start) -> None:
+async def test_member_that_does_not_read_is_disconnected_at_the_limit(start: Start) -> None:
     limits = TransportLimits(queued_bytes_max=2_000_000, redial_min_s=10, redial_max_s=10)
     one = await start("n1", limits=limits)
     halt = asyncio.Event()
@@ -153,7 +153,7 @@ async def test_a_member_that_does_not_read_is_disconnected_at_the_limit(start: S
     server.close()
 
 
-async def test_pings_of_one_who_never_reads_the_answers_do_not_pile_up(start: Start) -> None:
+async def test_pings_to_a_member_that_does_not_read_do_not_accumulate(start: Start) -> None:
     one = await start("n1", limits=TransportLimits(answers_bytes_max=10_000))
     async with stranger_at(one) as stranger:
         stranger.writer.write(greeting_of("n2"))
@@ -167,8 +167,8 @@ async def test_pings_of_one_who_never_reads_the_answers_do_not_pile_up(start: St
         assert one.peers._incoming == {}
 
 
-async def test_an_own_pause_is_not_taken_for_the_silence_of_others(start: Start) -> None:
-    """A process that was stopped (SIGSTOP) finds all its timers due when it goes on."""
+async def test_own_pause_does_not_count_as_silence_of_others(start: Start) -> None:
+    """A process that was stopped (SIGSTOP) finds all its timers due when it continues."""
     one, two = await start("n1", limits=HASTY), await start("n2", limits=HASTY)
     await connect(one, two)
     for connection in one.peers._open:

@@ -27,7 +27,7 @@ from tests.support.recorder import PATIENCE_S, Recorder
 pytestmark = IGNORE_POLICY_WARNING
 
 
-async def test_who_is_no_longer_listed_is_disconnected(start: Start) -> None:
+async def test_unlisted_member_is_disconnected(start: Start) -> None:
     members = [await start(name) for name in ("n1", "n2", "n3")]
     await connect(*members)
     one = members[0]
@@ -38,7 +38,7 @@ async def test_who_is_no_longer_listed_is_disconnected(start: Start) -> None:
     await members[2].recorder.until(lambda: members[2].recorder.messages == [("n1", KIND, "last words")])
 
 
-async def test_a_changed_address_is_dialled_anew(start: Start) -> None:
+async def test_changed_address_is_dialled(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     elsewhere = await start("n2")
@@ -50,7 +50,7 @@ async def test_a_changed_address_is_dialled_anew(start: Start) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:", "127.0.0.1:99999", ":1", "a" * 300 + ":7501"])
-async def test_an_address_that_is_none_is_logged_and_retried(
+async def test_invalid_address_is_logged_and_retried(
     start: Start, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await start("n1"), await start("n2")
@@ -59,9 +59,7 @@ async def test_an_address_that_is_none_is_logged_and_retried(
     await one.recorder.until(lambda: "no connection to n3" in caplog.text)
 
 
-async def test_a_member_that_is_down_is_logged_once_not_at_every_attempt(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreachable_member_is_logged_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     one = await start("n1")
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -72,7 +70,7 @@ async def test_a_member_that_is_down_is_logged_once_not_at_every_attempt(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_a_port_in_use_is_named_with_the_remedy(start: Start) -> None:
+async def test_port_in_use_is_named_with_the_remedy(start: Start) -> None:
     one = await start("n1")
     peers = TcpPeers(one.peers.address, random.Random(1))
     with pytest.raises(CannotListen, match=rf"port {one.port} .* is in use: stop the process .* another peer port"):
@@ -80,13 +78,13 @@ async def test_a_port_in_use_is_named_with_the_remedy(start: Start) -> None:
     await peers.close()
 
 
-async def test_a_foreign_address_can_not_be_listened_on() -> None:
+async def test_foreign_address_cannot_be_listened_on() -> None:
     peers = TcpPeers("203.0.113.7:7501", random.Random(1))
     with pytest.raises(CannotListen, match="correct this node's peer address"):
         await peers.start(Recorder("n1"))
 
 
-async def test_closing_lets_the_last_messages_out_and_tells_nothing_more(start: Start) -> None:
+async def test_close_sends_the_last_messages_and_ends_callbacks(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     two.peers.send("n1", KIND, "to one who closes")
@@ -101,7 +99,7 @@ async def test_closing_lets_the_last_messages_out_and_tells_nothing_more(start: 
     await one.peers.close()
 
 
-async def test_closing_does_not_wait_for_one_who_never_reads(start: Start) -> None:
+async def test_close_does_not_wait_for_a_member_that_never_reads(start: Start) -> None:
     one = await start("n1", limits=TransportLimits(close_timeout_s=0.1))
     halt = asyncio.Event()
 
@@ -120,8 +118,8 @@ async def test_closing_does_not_wait_for_one_who_never_reads(start: Start) -> No
     server.close()
 
 
-async def test_who_calls_is_called_back_at_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """A member that came back could not be answered for up to two seconds, and an election had to wait for that."""
+async def test_dialling_member_is_dialled_back_at_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """A returning member could not be answered for up to two seconds, and an election had to wait for that."""
     two = await start("n2")
     address = two.peers.address
     await two.peers.close()
@@ -133,8 +131,8 @@ async def test_who_calls_is_called_back_at_once(start: Start, caplog: pytest.Log
     await one.recorder.until(lambda: one.peers.connected() == {"n2"})
 
 
-async def test_closing_in_the_middle_of_dialling_comes_to_an_end(start: Start) -> None:
-    """uvloop forgets a connection that is given up just when it is made: its end was waited for in vain."""
+async def test_close_during_dialling_ends(start: Start) -> None:
+    """uvloop does not report the loss of a connection abandoned while it is established: close waited for ever."""
     two = await start("n2")
     for turns in range(12):
         one = TcpPeers(LOOPBACK, random.Random(1), limits=QUICK)

@@ -1,4 +1,4 @@
-"""Who may speak, and what becomes of the rest (scenarios.md, "Everywhere")."""
+"""Which peers are accepted, and the treatment of others (scenarios.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.loopback import (
 pytestmark = IGNORE_POLICY_WARNING
 
 
-async def test_another_cluster_is_refused_with_the_reason_on_both_sides(start: Start) -> None:
+async def test_other_cluster_is_refused_with_the_reason_on_both_sides(start: Start) -> None:
     one, two = await start("n1", cluster="a"), await start("n2", cluster="b")
     introduce(one, two)
     await one.recorder.until(lambda: len(one.recorder.refused) > 1)
@@ -40,7 +40,7 @@ async def test_another_cluster_is_refused_with_the_reason_on_both_sides(start: S
     assert one.peers.send("n2", KIND, 1) is False
 
 
-async def test_another_protocol_version_is_refused_with_the_remedy(start: Start) -> None:
+async def test_other_protocol_version_is_refused_with_the_remedy(start: Start) -> None:
     one = await start("n1")
     async with stranger_at(one) as stranger:
         stranger.writer.write(encode(HELLO, ["palisade-peer", 99, {"cluster": "c1", "member": "n2"}, "new field"]))
@@ -51,7 +51,7 @@ async def test_another_protocol_version_is_refused_with_the_remedy(start: Start)
     assert one.recorder.greetings == []
 
 
-async def test_a_dialler_refuses_the_wrong_member_at_an_address(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_dialler_refuses_the_wrong_member_at_an_address(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     one, two = await start("n1"), await start("n2")
     one.peers.set_members({"n3": two.peers.address})
     await two.recorder.until(lambda: bool(two.recorder.refused))
@@ -74,7 +74,7 @@ async def test_a_dialler_refuses_the_wrong_member_at_an_address(start: Start, ca
         ["palisade-peer", ["x" * 1000], {}],
     ],
 )
-async def test_a_greeting_that_is_none_is_refused(start: Start, body: Any) -> None:
+async def test_malformed_greeting_is_refused(start: Start, body: Any) -> None:
     one = await start("n1")
     async with stranger_at(one) as stranger:
         stranger.writer.write(encode(HELLO, body))
@@ -99,7 +99,7 @@ async def test_a_greeting_that_is_none_is_refused(start: Start, body: Any) -> No
         pytest.param(encode(1, [[[[]]]] * 9000), id="large nested greeting"),
     ],
 )
-async def test_hostile_bytes_end_the_connection_and_nothing_else(
+async def test_hostile_bytes_end_only_their_connection(
     start: Start, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = await start("n1")
@@ -113,7 +113,7 @@ async def test_hostile_bytes_end_the_connection_and_nothing_else(
     assert len(caplog.records) == 1
 
 
-async def test_half_a_frame_then_the_end_is_no_trouble(start: Start) -> None:
+async def test_half_a_frame_before_the_end_is_harmless(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     async with stranger_at(one) as stranger:
         stranger.writer.write(greeting_of("n9") + encode(KIND, "whole") + encode(KIND, "cut short")[:-3])
@@ -122,7 +122,7 @@ async def test_half_a_frame_then_the_end_is_no_trouble(start: Start) -> None:
     assert one.recorder.messages == [("n9", KIND, "whole")]
 
 
-async def test_an_announced_gigabyte_costs_no_memory(start: Start) -> None:
+async def test_announced_gigabyte_costs_no_memory(start: Start) -> None:
     one = await start("n1")
     async with stranger_at(one) as stranger:
         stranger.writer.write(greeting_of("n2"))
@@ -135,7 +135,7 @@ async def test_an_announced_gigabyte_costs_no_memory(start: Start) -> None:
     assert peak_bytes < 5_000_000
 
 
-async def test_a_greeting_that_takes_too_long_is_cut_off(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_slow_greeting_is_cut_off(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """Slow loris: a byte now and then is not a greeting."""
     one = await start("n1", limits=HASTY)
     async with stranger_at(one) as stranger:
@@ -154,7 +154,7 @@ async def test_a_greeting_that_takes_too_long_is_cut_off(start: Start, caplog: p
     await one.recorder.until(lambda: "no greeting within 0.3 s" in caplog.text)
 
 
-async def test_connections_beyond_the_limit_are_refused_and_members_still_get_in(start: Start) -> None:
+async def test_connections_beyond_the_limit_are_refused_and_members_still_connect(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     loop, sockets = asyncio.get_running_loop(), []
     for _ in range(300):
@@ -179,7 +179,7 @@ def is_cut_off(sock: socket.socket) -> bool:
         return True
 
 
-async def test_whoever_greeted_does_not_count_as_a_stranger(start: Start) -> None:
+async def test_greeted_connection_does_not_count_as_a_stranger(start: Start) -> None:
     limits = TransportLimits(strangers_max=1)
     one = await start("n1", limits=limits)
     async with contextlib.AsyncExitStack() as stack:

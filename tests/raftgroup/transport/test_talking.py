@@ -1,4 +1,4 @@
-"""Members that talk to each other: order, size, what leaves together, and what does not leave."""
+"""Messages between members: order, size, grouping, and messages that are not sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.loopback import (
 pytestmark = IGNORE_POLICY_WARNING
 
 
-async def test_three_members_find_each_other_and_talk(start: Start) -> None:
+async def test_three_members_connect_and_exchange_messages(start: Start) -> None:
     members = [await start(name) for name in ("n1", "n2", "n3")]
     await connect(*members)
     for sender in members:
@@ -31,7 +31,7 @@ async def test_three_members_find_each_other_and_talk(start: Start) -> None:
         assert sorted(member.recorder.messages) == [(other, KIND, [other, b"\x00\xff", None]) for other in others]
 
 
-async def test_messages_arrive_in_the_order_in_which_they_were_sent(start: Start) -> None:
+async def test_messages_arrive_in_the_order_sent(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     for number in range(5_000):
@@ -40,7 +40,7 @@ async def test_messages_arrive_in_the_order_in_which_they_were_sent(start: Start
     assert [body[0] for _, _, body in two.recorder.messages] == list(range(5_000))
 
 
-async def test_a_frame_of_many_mebibytes_arrives_whole(start: Start) -> None:
+async def test_frame_of_many_mebibytes_arrives_whole(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     data = random.Random(3).randbytes(20 * 1024 * 1024)
@@ -51,7 +51,7 @@ async def test_a_frame_of_many_mebibytes_arrives_whole(start: Start) -> None:
     await one.recorder.until(lambda: one.peers.queued_bytes("n2") == 0)
 
 
-async def test_what_is_sent_in_one_turn_leaves_in_one_write(start: Start) -> None:
+async def test_messages_of_one_turn_leave_in_one_write(start: Start) -> None:
     one, two = await start("n1"), await start("n2")
     await connect(one, two)
     transport = one.peers._outgoing["n2"].transport
@@ -73,20 +73,20 @@ async def test_what_is_sent_in_one_turn_leaves_in_one_write(start: Start) -> Non
     assert writes == [100]
 
 
-async def test_nothing_can_be_sent_to_whom_is_not_connected(start: Start) -> None:
+async def test_send_to_an_unconnected_member_returns_false(start: Start) -> None:
     one = await start("n1")
     assert one.peers.send("n2", KIND, "hello") is False
     assert one.peers.queued_bytes("n2") == 0
     assert one.peers.connected() == frozenset()
 
 
-async def test_a_kind_of_the_transports_own_is_a_fault_of_the_caller(start: Start) -> None:
+async def test_transport_kind_is_refused_as_a_caller_error(start: Start) -> None:
     one = await start("n1")
     with pytest.raises(ValueError, match="begin at 16"):
         one.peers.send("n2", PING, None)
 
 
-async def test_a_message_beyond_the_frame_limit_is_not_sent_and_harms_nothing(start: Start) -> None:
+async def test_message_beyond_the_frame_limit_is_not_sent(start: Start) -> None:
     limits = TransportLimits(frame_bytes_max=100_000)
     one, two = await start("n1", limits=limits), await start("n2", limits=limits)
     await connect(one, two)

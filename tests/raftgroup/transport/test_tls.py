@@ -17,7 +17,7 @@ FILES = Path(__file__).parent / "tls"
 
 
 def contexts(whose: str) -> dict[str, Any]:
-    """Both contexts of a member whose certificate is of one authority, and who trusts only that one."""
+    """Both contexts of a member whose certificate is of one authority, and which trusts only that one."""
     made = {}
     for name, purpose in (("server_tls", ssl.Purpose.CLIENT_AUTH), ("client_tls", ssl.Purpose.SERVER_AUTH)):
         context = ssl.create_default_context(purpose, cafile=str(FILES / f"{whose}-ca.pem"))
@@ -27,7 +27,7 @@ def contexts(whose: str) -> dict[str, Any]:
     return made
 
 
-async def test_members_talk_over_tls(start: Start) -> None:
+async def test_members_connect_over_tls(start: Start) -> None:
     one, two = await start("n1", **contexts("ours")), await start("n2", **contexts("ours"))
     await connect(one, two)
     data = b"x" * 3_000_000
@@ -39,9 +39,7 @@ async def test_members_talk_over_tls(start: Start) -> None:
     await one.recorder.until(lambda: one.recorder.disconnected == ["n2"])
 
 
-async def test_a_certificate_of_another_authority_does_not_get_in(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_certificate_of_another_authority_is_refused(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     one, two = await start("n1", **contexts("ours")), await start("n2", **contexts("theirs"))
     introduce(one, two)
     await one.recorder.until(lambda: "certificate verify failed" in caplog.text)
@@ -50,7 +48,7 @@ async def test_a_certificate_of_another_authority_does_not_get_in(
     assert all(record.exc_info is None for record in caplog.records)
 
 
-async def test_who_speaks_without_tls_does_not_get_in(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connection_without_tls_is_refused(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     one, plain = await start("n1", **contexts("ours")), await start("n2")
     async with stranger_at(one) as stranger:
         stranger.writer.write(greeting_of("n2") + encode(KIND, "in clear"))

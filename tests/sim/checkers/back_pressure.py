@@ -54,12 +54,12 @@ class BackPressure(Checker):
             return
         watch = transport, body[0]
         if self._told.get(watch) == transport.pauses:
-            self.fail(f"a watch is told more and more by {transport.loop.name}, and its client does not read")
+            self.fail(f"{transport.loop.name} keeps sending to a watch whose client does not read")
         self._told[watch] = transport.pauses
 
     def _sent(self, transport: Transport, _: bytes) -> None:
         if transport.get_write_buffer_size() > door.UNSENT_BYTES_MAX:
-            self.fail(f"{transport.loop.name} keeps more and more for a holder that does not read")
+            self.fail(f"{transport.loop.name} buffers more and more for a holder that does not read")
 
     def _taken(self, transport: Transport, _: bytes) -> None:
-        self.fail(f"{transport.loop.name} goes on to take requests of a client that does not read")
+        self.fail(f"{transport.loop.name} continues to accept requests of a client that does not read")

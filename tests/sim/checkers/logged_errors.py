@@ -54,7 +54,7 @@ class LoggedErrors(Checker):
             if process.dead or not isinstance(loop, FastLoop):
                 continue
             for error in loop.unheard():
-                self.fail(f"a task of {host.id} has failed, and nobody asks for it:\n{_traced(error)}")
+                self.fail(f"a task of {host.id} has failed, and its error was never retrieved:\n{_traced(error)}")
 
     def _logged(self, record: logging.LogRecord) -> None:
         turning = self.world.simulation.turning

@@ -34,4 +34,4 @@ class LvMonotonic(Growing):
         self.grows(f"LV of {host.id}", host.disk.vault_id, revision)
         self.grows(f"RR of {host.id}", vault, released)
         if released > self.world.revision or revision > self.world.revision:
-            self.fail(f"the vault of {host.id} is at {revision}, RR {released}, and nobody has applied that")
+            self.fail(f"the vault of {host.id} is at {revision}, RR {released}, and no node has applied that")

@@ -55,7 +55,7 @@ class MmMonotonic(Checker):
         for other in self._places[max(0, number - 1) : number + 1]:
             first, second = sorted((place, other))
             if second[1] < first[1] or second[2] < first[2] or second[0] == first[0]:
-                self.fail(f"{host.id} is at {place} (index, revision, MM), and somebody was at {other}")
+                self.fail(f"{host.id} is at {place} (index, revision, MM), and a replica was at {other}")
         insort(self._places, place)
 
     def _note_stored(self, disk: Disk) -> None:

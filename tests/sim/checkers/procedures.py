@@ -102,4 +102,4 @@ class Procedures(Checker):
     def settled(self) -> None:
         still = [each.id for each in self._known.values() if each.state not in ENDED]
         if still or self._locks:
-            self.fail(f"at the end the procedures {still} are open, and there are the locks {sorted(self._locks)}")
+            self.fail(f"at the end the procedures {still} are open, with the locks {sorted(self._locks)}")

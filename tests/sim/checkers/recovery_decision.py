@@ -42,7 +42,7 @@ class RecoveryDecision(Checker):
     def _observed(self, decide: Any) -> Any:
         def observed(vault: VaultState, cluster: ClusterHistory | None, options: Options) -> Decision:
             decision: Decision = decide(vault, cluster, options)
-            assert cluster is not None, "nobody starts standalone here"
+            assert cluster is not None, "no node starts standalone here"
             self._judge(decision, vault, cluster, options)
             return decision
 
@@ -55,14 +55,14 @@ class RecoveryDecision(Checker):
             if isinstance(decision, Refuse) and decision.reason is host.foreign:
                 return
             if host.foreign is not RefusalReason.DIVERGED or cluster.chain_at_lv is not None:
-                self.fail(f"{options.node_id} takes {decision}, and its vault is one to refuse: {host.foreign.value}")
+                self.fail(f"{options.node_id} takes {decision}, and its vault must be refused: {host.foreign.value}")
             if not isinstance(decision, Replay):
                 host.disk.foreign = None
         if isinstance(decision, Refuse):
-            self.fail(f"{options.node_id} does not come back: {decision.reason.value}, {what}")
+            self.fail(f"{options.node_id} does not recover: {decision.reason.value}, {what}")
         allowed = ways(vault, cluster, options)
         if row(decision) not in allowed or (isinstance(decision, Replay) and decision.first != vault.revision + 1):
-            self.fail(f"{options.node_id} comes back by {decision} {what}; right was {' or '.join(allowed)}")
+            self.fail(f"{options.node_id} recovers by {decision} {what}; correct is {' or '.join(allowed)}")
 
 
 def row(decision: Decision) -> str:

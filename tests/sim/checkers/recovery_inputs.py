@@ -68,14 +68,14 @@ class RecoveryInputs(Checker):
     def _judge(self, state: SourceState, chain_at: int, floor: int) -> None:
         if not floor <= state.latest <= self.world.revision:
             self.fail(
-                f"LM is told to be {state.latest}: {floor} had been acknowledged when it was asked for, "
+                f"LM is reported as {state.latest}: {floor} had been acknowledged before the request, "
                 f"{self.world.revision} is committed"
             )
         if state.minimal > self._minimal:
-            self.fail(f"MM is told to be {state.minimal}, and nobody has compacted beyond {self._minimal}")
+            self.fail(f"MM is reported as {state.minimal}, and no member has compacted beyond {self._minimal}")
         known = self._chains.get(chain_at)
         if None not in (state.chain_at, known) and state.chain_at != known:
-            self.fail(f"the digest at {chain_at} is told to be {state.chain_at!r}, the stores had {known!r}")
+            self.fail(f"the digest at {chain_at} is reported as {state.chain_at!r}, the stores had {known!r}")
 
     def _decided(self, decide: Any) -> Any:
         def decided(vault: VaultState, cluster: Any, options: Any) -> Any:

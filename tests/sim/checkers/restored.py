@@ -85,7 +85,7 @@ class RestoredState(Checker):
             if table is not Table.LEASE and rows_of(tables, table, added) != rows_of(backup, table):
                 self.fail(f"{what} has other rows of {table.name} than its backup")
         if tables.get(Table.META, added) is None:
-            self.fail(f"{what} waits for nobody who may hold a lease of before")
+            self.fail(f"{what} waits for no possible holder of an earlier lease")
         self._keys(what, host.store, self._backup.history, header.revision)
 
     def _keys(self, what: str, store: MetaStore, history: History, revision: int) -> None:

@@ -50,4 +50,4 @@ class SurvivorsState(Checker):
         if rows_of(tables, Table.CLIENT) != rows_of(wanted, Table.CLIENT):
             self.fail(f"{what} has other answers for retries than its log came to")
         if tables.get(Table.META, b"system/" + record_name(self._generation).encode()) is None:
-            self.fail(f"{what} waits for nobody who may hold a lease of before")
+            self.fail(f"{what} waits for no possible holder of an earlier lease")

@@ -52,7 +52,7 @@ def _refuses(patch: Patch, which: Any, error: Exception | None = None) -> None:
 
     async def refused(self: KeyValues, request: Range, **more: Any) -> Any:
         if which(self, request):
-            raise error or Unavailable("somebody else has to be asked")
+            raise error or Unavailable("another member has to be asked")
         return await read(self, request, **more)
 
     patch.setattr(KeyValues, "range", refused)
@@ -65,7 +65,7 @@ def members_that_refuse_writes(patch: Patch) -> None:
 
     async def refused(self: KeyValues, request: Any, *rest: Any, **more: Any) -> Any:
         if getattr(request, "key", b"").startswith(b"s/") and not self.group.leads:
-            raise Unavailable("somebody else has to be asked")
+            raise Unavailable("another member has to be asked")
         return await write(self, request, *rest, **more)
 
     patch.setattr(KeyValues, "write", refused)
@@ -150,7 +150,7 @@ def procedures_that_stumble_once(patch: Patch) -> None:
     patch.setattr(ProcedureEngine, "run", stumbles)
 
 
-@caught_by("no errors logged", says="nobody asks for it")
+@caught_by("no errors logged", says="its error was never retrieved")
 def tasks_that_fail_and_are_kept(patch: Patch) -> None:
     start = Group.start
 

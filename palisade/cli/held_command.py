@@ -1,0 +1,86 @@
+"""Runs the command of `palisade lock` and `palisade elect` while a claim is held.
+
+The command ends with the claim: if the lease is lost or this process is told to stop, the command gets SIGTERM and,
+`GRACE_S` later, SIGKILL. On Linux it also gets SIGTERM if this process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+GRACE_S = 5.0
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""Exit codes of a command that cannot be started, as shells have them."""
+_PR_SET_PDEATHSIG = 1
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(Exception):
+    """This process received a signal to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+async def stoppable(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of `work`. SIGTERM and SIGHUP cancel it, so that what it holds is released; then raises Stopped."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work())
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            raise Stopped(received[0]) from None
+        raise
+    finally:
+        for number in _STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit code of the command, 128 + the signal that ended it. It gets `environment` in addition to its own."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**os.environ, **environment}, preexec_fn=_end_with_parent
+        )
+    except OSError as error:
+        print(f"palisade: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
+    return code if code >= 0 else 128 - code
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,120 @@
+"""palisade lock, palisade elect: hold a lock or a leadership while a command runs, or until Ctrl-C (docs/locks.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.cli.options import client_options, read_bytes
+from palisade.cli.printing import print_json, readable
+from palisade.cli.session import CliSession
+from palisade.wire import json_results as shapes
+
+if TYPE_CHECKING:
+    from palisade.client.claims import Claim
+    from palisade.metastore.results import KeyValue
+
+ttl_option = click.option(
+    "--ttl", "ttl_s", type=click.IntRange(1), default=10, show_default=True, metavar="SECONDS",
+    help="When the holder dies, the next one takes over after this time.",
+)  # fmt: skip
+wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
+    help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit.",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("name", type=read_bytes)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@ttl_option
+@wait_option
+@client_options
+def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: int, wait_s: float | None) -> None:
+    """Run COMMAND while holding the lock NAME, and exit with its code; without COMMAND hold it until Ctrl-C.
+
+    COMMAND gets PALISADE_LOCK_KEY and PALISADE_LOCK_TOKEN, the fencing token. If the lock is lost, COMMAND gets
+    SIGTERM and the exit code is 3.
+
+    \b
+    palisade lock /locks/compaction -- ./compact.sh --all
+    """
+    hold(session, lambda client: client.lock(name, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_LOCK")
+
+
+@click.command()
+@click.argument("name", type=read_bytes)
+@click.argument("value", type=read_bytes, required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--listen", "-l", is_flag=True, help="Do not campaign; print the leader now and after each change.")
+@ttl_option
+@wait_option
+@client_options
+def elect(
+    session: CliSession,
+    name: bytes,
+    value: bytes | None,
+    command: tuple[str, ...],
+    listen: bool,
+    ttl_s: int,
+    wait_s: float | None,
+) -> None:
+    """Campaign for the leadership NAME with VALUE; run COMMAND while leading, or lead until Ctrl-C.
+
+    COMMAND gets PALISADE_ELECT_KEY and PALISADE_ELECT_TOKEN, the fencing token. If the leadership is lost, COMMAND
+    gets SIGTERM and the exit code is 3.
+
+    \b
+    palisade elect /leader/ingest n1 -- ./ingest.sh
+    palisade elect /leader/ingest --listen
+    """
+    if listen == (value is not None):
+        raise click.UsageError("give either VALUE or --listen")
+    if value is None:
+        session.call(lambda client: follow(session, client, name))
+        return
+    hold(session, lambda client: client.campaign(name, value, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_ELECT")
+
+
+def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: str) -> None:
+    """Exits with the code of the command, or as the claim ended. `names`: how its environment variables begin."""
+    from palisade.cli.held_command import Stopped, run_held, stoppable
+
+    async def work(client: Any) -> int:
+        claim: Claim
+        async with claim_of(client) as claim:
+            if command:
+                key = claim.key.decode("utf-8", "surrogateescape")
+                return await run_held(command, {f"{names}_KEY": key, f"{names}_TOKEN": str(claim.token)})
+            shape = {**shapes.text_field("key", claim.key), "token": claim.token, "lease": str(claim.lease.id)}
+            session.answer(shape, f"{readable(claim.key)}\ttoken {claim.token}")
+            sys.stdout.flush()
+            await asyncio.Event().wait()
+            return 0
+
+    async def run(client: Any) -> int:
+        try:
+            return await stoppable(lambda: work(client))
+        except Stopped as stopped:
+            return 128 + stopped.number
+
+    sys.exit(session.call(run))
+
+
+async def follow(session: CliSession, client: Any, name: bytes) -> None:
+    await client.ping()  # an observation waits for a cluster without limit; report a missing one
+    async for leader in client.observe(name):
+        show(session, leader)
+
+
+def show(session: CliSession, leader: KeyValue | None) -> None:
+    if session.as_json:
+        print_json({"leader": None if leader is None else shapes.key_value(leader)})
+    elif leader is None:
+        print("no leader")
+    else:
+        print(f"{readable(leader.key)}\t{readable(leader.value)}\ttoken {leader.create_revision}")
+    sys.stdout.flush()

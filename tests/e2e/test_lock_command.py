@@ -1,0 +1,156 @@
+"""palisade lock and palisade elect: a command runs while the lock is held, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.main import main
+from palisade.client import Client
+from palisade.client.sync_client import SyncClient
+from tests.support.cli_node import CliNode, cli_node
+
+pytestmark = pytest.mark.e2e
+"""Its holders are processes, which are killed."""
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+def node() -> Iterator[CliNode]:
+    with cli_node() as started:
+        yield started
+
+
+def run(node: CliNode, *arguments: str) -> Result:
+    result = CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def start(node: CliNode) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PALISADE_ENDPOINTS": node.endpoint}
+        command = [sys.executable, "-m", "palisade.cli", *arguments]
+        begun.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_lock_runs_the_command_with_its_token_and_exits_with_its_code(
+    start: Callable[..., subprocess.Popen[str]],
+) -> None:
+    process = start("lock", "/locks/a", "--", "sh", "-c", 'echo "$PALISADE_LOCK_KEY $PALISADE_LOCK_TOKEN"; exit 7')
+    out, _ = process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 7
+    key, token = out.split()
+    assert key.startswith("/locks/a/")
+    assert int(token) > 1
+    process = start("lock", "/locks/a", "--", "no-such-program")
+    assert "cannot be started" in process.communicate(timeout=WITHIN_S)[1]
+    assert process.returncode == 127
+
+
+def test_lock_that_is_held_is_refused_after_the_wait(node: CliNode) -> None:
+    with SyncClient(node.endpoint) as client, client.lock("/locks/a") as held:
+        refused = run(node, "lock", "/locks/a", "--wait", "0", "--json", "--", "true")
+        assert refused.exit_code == 1
+        error = json.loads(refused.stderr)["error"]
+        assert (error["code"], error["retry"]) == ("not-acquired", True)
+        assert f"(token {held.token})" in error["message"]
+    assert run(node, "lock", "/locks/a", "--wait", "0", "--", "true").exit_code == 0
+    assert run(node, "lease", "list", "--json").stdout.strip() == '{"leases": []}'
+
+
+def test_command_ends_when_its_lock_is_lost(
+    node: CliNode, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    script = f"trap 'echo ended > {mark}; exit 0' TERM; echo held; while :; do sleep 0.05; done"
+    process = start("lock", "/locks/a", "--ttl", "2", "--", "sh", "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    (lease,) = node.group.store.leases()
+    run(node, "lease", "revoke", str(lease))
+    _, err = process.communicate(timeout=WITHIN_S)
+    assert (process.returncode, mark.read_text()) == (3, "ended\n")
+    assert f"lease {lease} is lost" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_lock_is_released_when_its_holder_is_told_to_stop(
+    node: CliNode, start: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    process = start("lock", "/locks/a", "--json")
+    assert process.stdout is not None
+    shape = json.loads(process.stdout.readline())
+    assert shape.keys() == {"key", "token", "lease"}
+    assert node.group.store.leases() == (int(shape["lease"]),)
+    process.send_signal(number)
+    process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 128 + number
+    assert node.group.store.leases() == ()
+
+
+def test_command_ends_when_its_holder_is_killed(start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start("lock", "/locks/a", "--", "sh", "-c", "echo $$; while :; do sleep 0.05; done")
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    process.kill()
+    until(lambda: not Path(f"/proc/{child}/stat").exists() or ") Z" in Path(f"/proc/{child}/stat").read_text())
+
+
+def test_elect_announces_the_leader_to_listeners(node: CliNode, start: Callable[..., subprocess.Popen[str]]) -> None:
+    listener = start("elect", "/leader", "--listen", "--json")
+    assert listener.stdout is not None
+    assert json.loads(listener.stdout.readline()) == {"leader": None}
+    leader = start("elect", "/leader", "n1")
+    assert json.loads(listener.stdout.readline())["leader"]["value"] == "n1"
+
+    async def value() -> bytes | None:
+        async with Client(node.endpoint) as client:
+            found = await client.leader("/leader")
+            return None if found is None else found.value
+
+    assert asyncio.run(value()) == b"n1"
+    leader.terminate()
+    assert json.loads(listener.stdout.readline()) == {"leader": None}
+
+
+def test_elect_needs_a_value_or_listens(node: CliNode) -> None:
+    assert run(node, "elect", "/leader").exit_code == 2
+    assert run(node, "elect", "/leader", "n1", "--listen").exit_code == 2
+
+
+def test_put_above_the_limit_is_refused(node: CliNode, tmp_path: Path) -> None:
+    """It took the whole deadline and ended with exit code 4, outcome unknown (issue 16, 3)."""
+    large = tmp_path / "large"
+    large.write_bytes(b"v" * (4 << 20))
+    refused = run(node, "put", "/large", "--file", str(large), "--json")
+    assert refused.exit_code == 1
+    assert json.loads(refused.stderr)["error"]["code"] == "request-too-large"
