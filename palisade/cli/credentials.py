@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from palisade.base.network_reason import reason_of
 from palisade.wire.credentials import Credentials, Password, StoredToken, Token, node_proof
 
 META = "palisade.credentials"
@@ -66,8 +67,10 @@ def token_file_text(token: str, cluster_id: str) -> str:
 def text_in(path: str, what: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"the {what} file {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"the {what} file {path} cannot be read: {reason_of(error)}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"the {what} file {path} cannot be read: it is not UTF-8") from None
 
 
 def keep(found: Credentials | None) -> None:

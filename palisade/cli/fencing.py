@@ -40,7 +40,7 @@ async def of_leader(client: Any) -> dict[str, Any]:
     return found
 
 
-HEADER = ["holder", "incarnation", "staged", "behind", "heard", "lease ends in", "said", "state"]
+HEADER = ["holder", "incarnation", "staged", "behind", "last contact", "lease ends in", "reported", "state"]
 
 
 def holder_row(each: dict[str, Any]) -> list[str]:

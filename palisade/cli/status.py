@@ -33,7 +33,7 @@ def status(session: CliSession, at: str | None) -> None:
     --json have all of them. Nodes that follow the cluster without being members are included; --at asks one such node
     alone. Exit code 3 if no node answers.
     """
-    from palisade.service.status import cells, refusals_of, titles, waits_of
+    from palisade.service.status import cells, plain_cells, refusals_of, titles, waits_of
 
     rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
@@ -46,7 +46,7 @@ def status(session: CliSession, at: str | None) -> None:
         console = Console()
         console.print(status_table(rows, console.width))
     else:
-        session.rows({"nodes": rows}, titles(), [cells(row) for row in rows])
+        session.rows({"nodes": rows}, titles(), [plain_cells(row) if session.as_csv else cells(row) for row in rows])
     for line in () if session.as_json else (*refusals_of(rows), *waits_of(rows)):
         print(line, file=sys.stderr)
 

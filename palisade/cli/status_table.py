@@ -21,7 +21,7 @@ def status_table(rows: Sequence[Row], width: int) -> Table:
     fields = [field for _, field in COLUMNS]
     columns = kept(widths_of(titles(), content), [fields.index(field) for field in IMPORTANCE], width)
     omitted = [title for place, title in enumerate(titles()) if place not in columns]
-    caption = f"without room here: {', '.join(omitted)}; all columns: palisade status -o csv" if omitted else None
+    caption = f"omitted here: {', '.join(omitted)}" if omitted else None
     table = Table(header_style="bold", caption=caption, caption_justify="left")
     for place in columns:
         title, field = COLUMNS[place]

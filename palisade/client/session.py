@@ -13,6 +13,7 @@ import random
 from collections import deque
 from typing import Any
 
+from palisade.base.network_reason import reason_of
 from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
@@ -278,7 +279,7 @@ class StreamSession:
                 link, found = await self._connector.connect()
                 self._found = self._as_announced(found)
             except FAILURES as error:
-                self._trouble = f"{self._route.current()}: {error or type(error).__name__}"
+                self._trouble = f"{self._route.current()}: {reason_of(error)}"
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
                     self._unauthenticated(error)

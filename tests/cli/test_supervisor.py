@@ -6,20 +6,23 @@ import io
 import json
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from palisade.base.address import Address
 from palisade.base.errors import ConfigError
 from palisade.base.port_probe import PortUnavailable, check_free
+from palisade.cli.supervisor import first_user
 from palisade.cli.supervisor.cluster import arguments
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.cli.supervisor.screen import ScreenLines
+from palisade.cli.supervisor.up import check_ports, how_to_reach
 from palisade.node.local_layout import Layout, check_same, layout_from_json
 
 
-def test_the_ports_are_those_of_the_design() -> None:
+def test_ports_are_those_of_the_design() -> None:
     first, _, third = Layout("c").members()
     assert (str(first.http), str(first.peer), str(first.stream)) == (
         "127.0.0.1:7401",
@@ -29,16 +32,16 @@ def test_the_ports_are_those_of_the_design() -> None:
     assert (third.id, str(third.stream)) == ("n3", "127.0.0.1:7603")
 
 
-def test_the_base_port_shifts_all_of_them() -> None:
+def test_base_port_shifts_all_ports() -> None:
     assert Layout("c", 1, 9000).initial_cluster() == "n1=127.0.0.1:9101:9001:9201"
 
 
-def test_what_is_written_down_is_read_again() -> None:
+def test_layout_is_read_as_it_was_written() -> None:
     layout = Layout("c", 5, 8400)
     assert layout_from_json(layout.to_json()) == layout
 
 
-def test_the_options_of_a_node_make_a_valid_configuration(tmp_path) -> None:
+def test_options_of_a_node_are_a_valid_configuration(tmp_path) -> None:
     from palisade.node.config_sources import load_node_config
 
     options = iter(arguments(Layout("c"), "n2"))
@@ -48,12 +51,12 @@ def test_the_options_of_a_node_make_a_valid_configuration(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "base_port"), [(0, 7400), (10, 7400), (3, 80), (3, 65_500)])
-def test_a_layout_that_cannot_work_is_refused(nodes: int, base_port: int) -> None:
+def test_layout_out_of_range_is_refused(nodes: int, base_port: int) -> None:
     with pytest.raises(ConfigError, match="out of range"):
         Layout("c", nodes, base_port)
 
 
-def test_a_folder_keeps_its_nodes_and_ports() -> None:
+def test_folder_keeps_its_nodes_and_ports() -> None:
     check_same(Layout("c"), None, None)
     check_same(Layout("c"), 3, 7400)
     with pytest.raises(ConfigError, match="nodes: 5 was given, but the cluster in this folder has 3"):
@@ -62,28 +65,28 @@ def test_a_folder_keeps_its_nodes_and_ports() -> None:
         check_same(Layout("c"), None, 8400)
 
 
-def test_a_layout_with_a_field_missing_is_refused() -> None:
+def test_layout_with_a_missing_field_is_refused() -> None:
     with pytest.raises(ConfigError, match="lacks cluster, nodes or base_port"):
         layout_from_json({"cluster": "c", "nodes": "3", "base_port": 1})
 
 
-def test_the_pause_doubles_up_to_half_a_minute() -> None:
+def test_pause_doubles_up_to_half_a_minute() -> None:
     assert [backoff_s(failures) for failures in (1, 2, 3, 6, 500)] == [1, 2, 4, 30, 30]
 
 
-def test_a_node_that_ran_for_long_fails_for_the_first_time_again() -> None:
+def test_failure_after_a_long_run_counts_as_the_first() -> None:
     assert [failures_in_a_row(3, ran_s) for ran_s in (1.0, 61.0)] == [4, 1]
 
 
-def test_a_refusal_is_not_tried_again_but_a_crash_is() -> None:
+def test_crash_is_restarted_and_a_refusal_is_not() -> None:
     assert [judge(code) for code in (2, 1, -9, 0)] == [Ending.REFUSED, Ending.FAILED, Ending.FAILED, Ending.FAILED]
 
 
-def test_the_end_of_a_process_is_named() -> None:
+def test_end_of_a_process_is_named() -> None:
     assert [describe_exit(code) for code in (1, -9, -99)] == ["exit code 1", "killed by SIGKILL", "killed by signal 99"]
 
 
-def test_a_port_in_use_is_refused_with_the_process_that_has_it() -> None:
+def test_port_in_use_is_refused_with_the_process_that_has_it() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen(1)
@@ -95,7 +98,7 @@ def test_a_port_in_use_is_refused_with_the_process_that_has_it() -> None:
     check_free(address, "HTTP of n1", "")
 
 
-def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
+def test_address_of_another_machine_is_refused() -> None:
     with pytest.raises(PortUnavailable, match=r"can't listen on 192\.0\.2\.1"):
         check_free(Address("192.0.2.1", 7401), "http", "correct --http")
 
@@ -112,9 +115,66 @@ def test_json_events_are_one_object_per_line() -> None:
     ]
 
 
-def test_plain_lines_tell_the_progress_in_tenths() -> None:
+def test_plain_lines_report_progress_in_tenths() -> None:
     out = io.StringIO()
     with ScreenLines(out, as_json=False) as screen:
         for done in range(1001):
             screen.tell(SupervisorEvent("demo", f"{done}", {"done": done, "total": 1000}))
     assert out.getvalue().split() == [str(done) for done in range(0, 1001, 100)]
+
+
+# Texts of `palisade up` (issue 16, items 8 and 12).
+
+
+@pytest.mark.parametrize("formatted", [False, True])
+def test_port_in_use_has_a_remedy_that_works_for_the_folder(formatted: bool) -> None:
+    """A new cluster can have another base port, an existing one cannot; `up` proposed what it then refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortUnavailable) as refusal:
+            check_ports(Layout("c", 1, port - 1), formatted=formatted)
+    text = str(refusal.value)
+    assert f"port {port} (HTTP of n1) is in use" in text
+    assert ("give another --base-port (now" in text) is not formatted
+    assert ("give the --data-dir of another cluster. This one keeps base port" in text) is formatted
+
+
+def test_base_port_of_an_existing_cluster_is_refused_with_the_way_to_move_a_backup() -> None:
+    with pytest.raises(ConfigError, match=r"Omit --base-port, .* restore it with 'palisade restore --base-port 8400'"):
+        check_same(Layout("c"), None, 8400)
+
+
+def test_ready_text_has_the_line_to_paste(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    endpoints = ["127.0.0.1:8601", "127.0.0.1:8602"]
+    line = "export PALISADE_ENDPOINTS=127.0.0.1:8601,127.0.0.1:8602"
+    local, other = how_to_reach(Path(".palisade"), endpoints), how_to_reach(tmp_path / "elsewhere", endpoints)
+    assert local.splitlines() == ["commands in this folder find the cluster; elsewhere:", line]
+    assert other.splitlines() == ["for commands and programs:", line]
+
+
+@pytest.mark.parametrize(("rows", "told"), [([], 1), ([{"name": "root"}], 0)])
+async def test_cluster_without_a_user_is_reported_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, str]], told: int
+) -> None:
+    events: list[SupervisorEvent] = []
+
+    class FakeClient:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        async def __aenter__(self) -> FakeClient:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+        async def status(self) -> dict[str, str]:
+            return {"authorization": "on"}
+
+        async def catalog_objects(self, collection: str) -> list[dict[str, str]]:
+            return rows
+
+    monkeypatch.setattr(first_user, "Client", FakeClient)
+    monkeypatch.delenv("PALISADE_ROOT_PASSWORD_FILE", raising=False)
+    await first_user.check_first_user(Layout("c"), events.append)
+    assert [event.name for event in events] == ["no-user"] * told
+    assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)

@@ -153,7 +153,7 @@ async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:
     assert file.stat().st_mode & 0o077 == 0
     code, out, said = await palisade(guarded, None, "status", "--token-file", str(file))
     assert code == 0, said
-    assert out.count("\n") == 3
+    assert out.count("\n") == 4
     code, _, said = await palisade(guarded, ROOT, "backup", str(guarded.folder / "backup"))
     assert code == 0, said
 

@@ -45,7 +45,7 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
     for node in nodes:
         await until(lambda node=node: sees(node, 3), f"{node.id} seeing all")
     nodes[2].pause()
-    code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[0].http)
+    code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[0].http, "--timeout", "5")
     assert code == 3, said
     assert await state_of(nodes[0]) == "prepared", said
     code, _, said = await palisade("init", "n1", "n2", "--at", nodes[0].http)
@@ -61,6 +61,8 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
     assert (code, out.strip()) == (0, "initialized: n1, n2, n3"), said
     for node in nodes:
         await until(node.ready, f"{node.id} being ready (its log ends with: {node.log()[-800:]})")
+    code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[2].http)
+    assert code == 0, f"ready, and before the cluster has its rules: {said}"
     assert (await nodes[0].put("a", "b") or {}).get("http_status") == 200
     await until(lambda: is_active(nodes[2]), "n3 being in the logical topology: the cluster has its rules then")
     code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[2].http)

@@ -163,7 +163,7 @@ async def test_changed_catch_up_difference_applies_to_a_running_recovery(standin
     """R4: the threshold is changed at run time, effective in the running recovery."""
     at = ("--at", standing.node.http)
     code, out, err = await palisade("recovery", *at, "--catch-up-difference", "100000")
-    assert (code, "is 100000 revisions now, it was 100" in out) == (0, True), err
+    assert (code, "is 100000 revisions until the next start; it was 100" in out) == (0, True), err
     standing.go_on()
     await until(standing.node.ready, "f1 being ready")
     code, out, _ = await palisade("recovery", *at, "--json")

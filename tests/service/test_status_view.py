@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from palisade.cli.status_table import status_table
-from palisade.service.status import cell, changes_of, line_of, row_of, silent_row
+from palisade.service.status import cell, changes_of, line_of, plain_cells, row_of, silent_row
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -33,6 +33,10 @@ def test_status_table_has_every_column_and_marks_silent_nodes() -> None:
     lines = capture.get().splitlines()
     assert any("n1 *" in line and "5,532" in line and "http://127.0.0.1:7401" in line for line in lines)
     assert any("n2" in line and "silent" in line and " no " in line for line in lines)
+
+
+def test_cells_for_programs_are_plain() -> None:
+    assert plain_cells(LEADER)[:5] == ["n1", "leader", "2", "5532", "1"]
 
 
 def test_status_line_has_role_term_revision_and_readiness() -> None:

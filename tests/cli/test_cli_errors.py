@@ -1,0 +1,139 @@
+"""Errors are one line or one JSON object, and contain no Python (issue 16, item 13)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.key_text import key_text
+from palisade.base.network_reason import reason_of
+from palisade.cli.main import main
+from tests.support.cli_node import CliNode, cli_node
+
+PYTHON = re.compile(r"\bb'|\bb\"|\[Errno|Connect call|ssl:|Traceback|None or str|Warning")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[CliNode]:
+    with cli_node() as node:
+        yield node
+
+
+def invoke(node: CliNode, *arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin, env={"PALISADE_ENDPOINTS": node.endpoint})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"/config/mode", "/config/mode"),
+        ("к".encode(), "к"),
+        (b"\xff\x00", "0xff00"),
+        (b"a\nb", "0x610a62"),
+        (b"", "0x"),
+        (b"x" * 100, "x" * 64 + "..."),
+        ("é".encode() * 50, "é" * 32 + "..."),
+        (b"x" + "é".encode() * 50, "x" + "é" * 31 + "..."),
+    ],
+)
+def test_keys_in_messages_are_text_or_hexadecimal(key: bytes, text: str) -> None:
+    assert key_text(key) == text
+
+
+async def http(node: CliNode, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{node.http}{path}") as response:
+        found = await response.json(content_type=None)
+        return str(found["detail"])
+
+
+def test_missing_key_over_http_is_named_as_text(node: CliNode) -> None:
+    """It was `b'\\xd0\\xba' does not exist`."""
+    assert asyncio.run(http(node, "/v1/kv/%D0%BA")).startswith("the key к does not exist at revision ")
+    assert asyncio.run(http(node, "/v1/kv/%FF")).startswith("the key 0xff does not exist at revision ")
+    assert not PYTHON.search(asyncio.run(http(node, "/v1/kv/")))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("put", "", "x"),
+        ("put", "k" * 5000, "x"),
+        ("put", "/a", "x" * 3_000_000),
+        ("get", ""),
+        ("watch", ""),
+        ("txn",),
+        ("region", "delete", "none"),
+        ("get", "/a", "--at", "127.0.0.1:9"),
+        ("status", "--at", "127.0.0.1:9"),
+        ("login", "--user", "a", "--at", "127.0.0.1:9"),
+        ("get", "/a", "--endpoints", "127.0.0.1:9", "--timeout", "0.3"),
+        ("status", "--endpoints", "127.0.0.1:9"),
+        ("get", "/a", "--endpoints", "no.such.host.invalid:1", "--timeout", "0.5"),
+        ("get", "/a", "--token-file", "/none"),
+        ("user", "add", "alice"),
+        ("user", "add", "alice", "--password-file", "/none"),
+    ],
+)
+def test_error_is_one_line_without_python(
+    node: CliNode, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALISADE_PASSWORD", "a password")
+    result = invoke(node, *arguments, stdin="")
+    assert result.exit_code in (1, 2, 3), result.output
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("palisade: ")
+    assert not PYTHON.search(result.stderr), result.stderr
+    again = invoke(node, *arguments, "--json", stdin="")
+    error = json.loads(again.stderr)["error"]
+    assert set(error) == {"code", "message", "retry"}
+    assert again.exit_code == result.exit_code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fly", "--json"),
+        ("put", "/a", "--json"),
+        ("put", "/a", "x", "--lease", "soon", "-o", "json"),
+        ("get", "--json"),
+        ("get", "/a", "--no-such-option", "--json"),
+        ("catalog", "create-table", "--json"),
+        ("restore", "--json"),
+        ("up", "--nodes", "many", "--json"),
+    ],
+)
+def test_wrong_usage_with_json_is_one_object(node: CliNode, arguments: tuple[str, ...]) -> None:
+    result = invoke(node, *arguments)
+    assert result.exit_code == 2
+    error = json.loads(result.stderr)["error"]
+    assert (error["code"], error["retry"]) == ("usage", False)
+    assert error["message"]
+
+
+def test_wrong_usage_without_json_is_one_line_with_the_help_command(node: CliNode) -> None:
+    result = invoke(node, "lease", "grant")
+    assert result.stderr.startswith("palisade: Missing argument 'SECONDS'; see '")
+    assert result.stderr.rstrip().endswith("lease grant --help'")
+
+
+async def test_reasons_of_network_errors_are_plain_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    async with HttpRequests() as requests:
+        with pytest.raises(NoAnswer) as failed:
+            await requests.json(f"127.0.0.1:{port}", "/")
+    assert failed.value.reason == "connection refused"
+    with pytest.raises(OSError, match=str(port)) as refused:
+        await asyncio.open_connection("127.0.0.1", port)
+    assert reason_of(refused.value) == "connection refused"
+    assert reason_of(TimeoutError()) == "no answer in time"
+    assert reason_of(socket.gaierror(-2, "Name or service not known")) == "name or service not known"
+    assert reason_of(ValueError()) == "ValueError"

@@ -1,0 +1,83 @@
+"""palisade init waits for the nodes within its deadline (issue 16)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.main import main
+
+LATER = {"code": "unavailable", "detail": "the cluster is being founded: try again"}
+DONE = {"initialized": True, "members": ["n1"]}
+
+
+@contextmanager
+def node_with(*responses: tuple[int, dict[str, object]]) -> Iterator[tuple[str, list[int]]]:
+    """(address, the statuses sent) of a server with these responses; the last one is repeated."""
+    sent: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            status, shape = responses[min(len(sent), len(responses) - 1)]
+            sent.append(status)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(shape).encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", sent
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def init(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, ["init", "n1", *arguments], env=environ)
+
+
+def test_init_is_repeated_until_the_nodes_are_there() -> None:
+    """It had exit code 3 right after the nodes were ready."""
+    with node_with((503, LATER), (503, LATER), (200, DONE)) as (at, sent):
+        result = init("--at", at)
+    assert (result.exit_code, result.stdout, sent) == (0, "initialized: n1\n", [503, 503, 200])
+
+
+def test_init_ends_at_its_deadline() -> None:
+    with node_with((503, LATER)) as (at, sent):
+        result = init("--at", at, "--timeout", "0.7", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stderr)["error"] == {"code": "unavailable", "message": LATER["detail"], "retry": True}
+    assert 2 <= len(sent) <= 4
+
+
+def test_init_that_is_refused_is_not_repeated() -> None:
+    with node_with((409, {"code": "already-initialized", "detail": "with n2"})) as (at, sent):
+        assert init("--at", at).exit_code == 1
+    assert sent == [409]
+
+
+def test_init_without_a_node_fails_at_once() -> None:
+    result = init("--at", "127.0.0.1:9")
+    assert result.exit_code == 3
+    assert "connection refused; start the node" in result.stderr
+
+
+@pytest.mark.parametrize("endpoints", ["127.0.0.1:7601", "a:1,b:1"])
+def test_init_does_not_take_a_stream_address_for_http(endpoints: str) -> None:
+    result = init(PALISADE_ENDPOINTS=endpoints)
+    assert result.exit_code == 2
+    assert "give --at: PALISADE_ENDPOINTS has the addresses of streams" in result.stderr

@@ -1,0 +1,86 @@
+"""palisade ls, get of several keys, and the formats of output (issue 16)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli import ls as ls_module
+from palisade.cli.main import main
+from tests.support.cli_node import CliNode, cli_node
+
+Run = Callable[..., Result]
+KEYS = ("/a", "/a/1", "/a/2", "/a/deep/x", "/a/deep/y", "/b", "/c/")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[CliNode]:
+    with cli_node() as node:
+        for key in KEYS:
+            CliRunner().invoke(main, ["put", key, f"v{key}", "--endpoints", node.endpoint])
+        yield node
+
+
+@pytest.fixture
+def run(node: CliNode) -> Run:
+    def invoke(*arguments: str, exit_code: int = 0) -> Result:
+        result = CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
+        assert result.exit_code == exit_code, result.output
+        return result
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [
+        ("", ["/"]),
+        ("/", ["/a", "/a/", "/b", "/c/"]),
+        ("/a/", ["/a/1", "/a/2", "/a/deep/"]),
+        ("/a/d", ["/a/deep/"]),
+        ("/a/deep/", ["/a/deep/x", "/a/deep/y"]),
+        ("/none/", []),
+    ],
+)
+@pytest.mark.parametrize("page", [1, 2, 1_000])
+def test_ls_lists_one_level(
+    run: Run, monkeypatch: pytest.MonkeyPatch, prefix: str, names: list[str], page: int
+) -> None:
+    monkeypatch.setattr(ls_module, "PAGE", page)
+    assert run("ls", prefix).stdout.splitlines() == names
+
+
+def test_ls_recursive_lists_all_keys(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("ls", "/", "--recursive").stdout.splitlines() == sorted(KEYS)
+    assert json.loads(run("ls", "/a/", "--json").stdout)["names"] == ["/a/1", "/a/2", "/a/deep/"]
+    assert run("ls", "/b", "-o", "csv").stdout == "name\n/b\n"
+
+
+def test_get_prints_a_range_like_range(run: Run) -> None:
+    for options in (["/a/", "--prefix"], ["/a", "/b"], ["/b", "--from-key"], ["", "--prefix", "--limit", "2"]):
+        assert run("get", *options).stdout == run("range", *options).stdout != ""
+        assert run("get", *options, "--json").stdout == run("range", *options, "--json").stdout
+    assert run("get", "/a/", "--prefix", "--count-only").stdout == "4\n"
+    assert run("get", "/none/", "--prefix").stdout == "key\tvalue\tversion\trevision\n"
+
+
+def test_output_format_is_json_csv_or_table(run: Run) -> None:
+    assert run("get", "/a", "-o", "json").stdout == run("get", "/a", "--json").stdout
+    rows = list(csv.reader(io.StringIO(run("get", "/a/deep/", "--prefix", "-o", "csv").stdout)))
+    assert rows[0] == ["key", "value", "version", "revision"]
+    assert [row[:3] for row in rows[1:]] == [["/a/deep/x", "v/a/deep/x", "1"], ["/a/deep/y", "v/a/deep/y", "1"]]
+    assert run("get", "/a", "-o", "csv").stdout.startswith("key,value,version,revision\n/a,v/a,1,")
+    assert run("put", "/z", "x, y", "-o", "csv").stdout.splitlines()[0] == "revision"
+    run("del", "/z")
+    assert run("status", "-o", "csv").stdout.splitlines()[0].startswith("node,role,")
+    assert run("get", "/a", "-o", "table").stdout == "v/a"
+
+
+def test_two_output_formats_are_wrong_usage(run: Run) -> None:
+    assert "give either --json or -o csv" in run("get", "/a", "--json", "-o", "csv", exit_code=2).stderr
+    run("get", "/a", "-o", "xml", exit_code=2)
