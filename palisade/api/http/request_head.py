@@ -67,7 +67,7 @@ class KeyPaths:
     def __init__(self, paths: Iterable[Hot], kept_max: int = 1024) -> None:
         self._paths = {hot.action.encode(): hot for hot in paths}
         self._kept_max = kept_max
-        self._lengths: dict[bytes, int | None] = {}
+        self._meanings: dict[bytes, HeadersMeaning] = {}
 
     def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
         """`head` without the Authorization header. None for a request that aiohttp must handle."""
@@ -77,43 +77,40 @@ class KeyPaths:
         if hot is None or line is None:
             return None
         headers = head[end + 2 : -len(END_OF_HEAD)]
-        if headers in self._lengths:
-            length = self._lengths[headers]
-        else:
-            try:
-                length = body_length(headers.split(b"\r\n") if headers else ())
-            except NotPlain:
-                return None
-            if len(self._lengths) >= self._kept_max:
-                self._lengths.clear()
-            self._lengths[headers] = length
-        if (length is None) is head.startswith(b"PUT"):
+        meaning = self._meanings.get(headers)
+        if meaning is None:
+            if len(self._meanings) >= self._kept_max:
+                self._meanings.clear()
+            meaning = self._meanings[headers] = meaning_of(headers.split(b"\r\n") if headers else ())
+        if not meaning.simple or (meaning.length is None) is head.startswith(b"PUT"):
             return None
-        return RequestPlan(hot, partial(hot.call, line[2]), length or 0, authorization, line[2])
+        return RequestPlan(hot, partial(hot.call, line[2]), meaning.length or 0, authorization, line[2])
 
 
-class NotPlain(Exception):
-    """A header that aiohttp has to handle."""
+class HeadersMeaning(NamedTuple):
+    """`simple`: the fast path may handle the request. `length`: the declared length of the body, if any."""
+
+    simple: bool
+    length: int | None = None
 
 
-def body_length(headers: Iterable[bytes]) -> int | None:
-    """The announced length of the body; None if there is no such header. Raises NotPlain."""
+def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
     length: int | None = None
     for header in headers:
         match = HEADER_LINE.fullmatch(header)
         if match is None:
-            raise NotPlain
+            return HeadersMeaning(False)
         name, value = match[1].lower(), match[2].strip()
         if name == b"content-length":
             if length is not None or not value.isdigit() or len(value) > 12:
-                raise NotPlain
+                return HeadersMeaning(False)
             length = int(value)
         elif name == b"connection":
             if value.lower() != b"keep-alive":
-                raise NotPlain
+                return HeadersMeaning(False)
         elif name not in PLAIN_HEADERS:
-            raise NotPlain
-    return length
+            return HeadersMeaning(False)
+    return HeadersMeaning(True, length)
 
 
 def without_authorization(head: bytes) -> tuple[bytes, str | None]:
@@ -136,11 +133,8 @@ def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
     hot = unary.get(line[1]) if line else None
     if hot is None:
         return None
-    try:
-        length = body_length(lines)
-    except NotPlain:
-        return None
-    return RequestPlan(hot, hot.call, length) if length is not None else None
+    meaning = meaning_of(lines)
+    return RequestPlan(hot, hot.call, meaning.length) if meaning.simple and meaning.length is not None else None
 
 
 def make_head(status: int, content_type: bytes = b"application/json", *, close: bool = False) -> bytes:
