@@ -6,10 +6,10 @@
     events    row, and the row that it replaced if there was one (`record.py`)
 
 Either each event is a revision of its own, or all are of one revision: so the number of an event in its block is a
-subtraction. The key of a block is the pointer of its last
-event: the block of an event is the first one whose key is not below its pointer.
+subtraction. The key of a block is the pointer of its last event: the block of an event is the first one whose key is
+not below its pointer.
 
-Pure. A block is made once and never changed.
+Pure. A block is created once and never changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from palisade.metastore.record import KEY_BYTES_AT, LINK_BYTES, REVISION, ROW, r
 HEADER = Struct(">QQIQIIQQQ16s")
 CHECKSUM = Struct(">Q")
 BLOCK_BYTES = 16 * 1024
-"""What a block should not exceed by more than one event: who wants one event reads the block."""
+"""A block exceeds this size by at most one event; reading one event reads its whole block."""
 
 
 def pack_block(
@@ -75,7 +75,7 @@ class Block:
         )
 
     def number_of(self, revision: int, sub: int) -> int | None:
-        """The number of an event in this block; None for one that is not here."""
+        """The number of an event in this block; None if it is not in it."""
         if self.first_revision == self.last_revision:
             number = sub - self.first_sub if revision == self.first_revision else -1
         else:
@@ -83,7 +83,7 @@ class Block:
         return number if 0 <= number < self.count else None
 
     def event(self, number: int) -> tuple[bytes, bytes]:
-        """(row, the row that it replaced; empty where the key was new)."""
+        """(row, the row that it replaced; empty for a new key)."""
         start, stop = self._bounds(number)
         middle = start + row_size(self.packed, start)
         return self.packed[start:middle], self.packed[middle:stop]
@@ -92,7 +92,7 @@ class Block:
         return (self.event(number) for number in range(first, self.count))
 
     def contents(self, first: int = 0) -> list[bytes]:
-        """What the leaves of the events from `first` on are made of: row by row without its link, in one loop."""
+        """The hashed content of the events from `first` on: row by row without its link, in one loop."""
         packed, count, unpack = self.packed, self.count, _SIZES.unpack_from
         base = HEADER.size + count * _OFFSET.size
         found = []
@@ -120,12 +120,12 @@ class Block:
 
 
 def garbage_of(replaced: bytes) -> int:
-    """The cost of the version that an event has replaced, if it has."""
+    """The cost of the version that an event has replaced, if any."""
     return unpack_row(replaced).cost if replaced else 0
 
 
 def open_block(packed: bytes) -> Block:
-    """Raises StoreCorrupt where it can't be one."""
+    """Raises StoreCorrupt for a malformed block."""
     if len(packed) < HEADER.size:
         raise StoreCorrupt("a block of events is torn: restore this node from another replica")
     return Block(packed)

@@ -1,6 +1,6 @@
-"""Runs of the put that most puts are: no lease, no options. The same tables as `RevisionWriter` makes, at a fraction
-of the time: what the run needs is looked up at once, is changed in plain variables, and is written at once. A test
-holds it to `RevisionWriter`, byte for byte.
+"""Executes runs of plain puts, the most frequent command: no lease, no options. Produces the same tables as
+`RevisionWriter` in a fraction of the time: everything that the run needs is looked up at once, changed in plain
+variables, and written at once. A test compares both, byte for byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOBODY = object()
 
 
 class PlainPutBatch:
-    """`run` executes as many commands as are plain puts, from one on, and says where it has stopped."""
+    """`run` executes consecutive plain puts from a given command on, and returns where it has stopped."""
 
     __slots__ = (
         "_buckets", "_changes", "_key_max", "_leases", "_quota_bytes", "_results", "_state", "_tables", "_value_max",
@@ -59,7 +59,7 @@ class PlainPutBatch:
         self._quota_bytes = limits.quota_bytes
 
     def run(self, commands: Sequence[Any], first: int, answers: list[Wire]) -> int:
-        """`commands` as msgpack values. Adds an answer for each of [first, result)."""
+        """`commands` as msgpack values. Adds a result for each of [first, return value)."""
         stop = first if self._state.alarm else self._plain_until(commands, first)
         if stop == first:
             return first
@@ -72,7 +72,7 @@ class PlainPutBatch:
         return first + done
 
     def series(self, fields: Sequence[Any]) -> int:
-        """How many puts of a series were done. The others need the long way."""
+        """How many puts of a series were executed. The others need the general path."""
         _, request_id, contents = fields
         keys, values = contents[::2], contents[1::2]
         if self._state.alarm or not are_bytes(contents) or not self._fit(keys, values):
@@ -94,7 +94,7 @@ class PlainPutBatch:
         return min(sizes) > 0 and max(sizes) <= self._key_max and max(map(len, values)) <= self._value_max
 
     def _plain_until(self, commands: Sequence[Any], first: int) -> int:
-        """Behind the last command, from `first` on, that is a put within its limits and no retry."""
+        """The index after the last command, from `first` on, that is a put within its limits and not a retry."""
         key_max, value_max, active = self._key_max, self._value_max, self._results.active
         noted: Any = _NOBODY
         highest: dict[str, int] = {}
@@ -127,10 +127,10 @@ class PlainPutBatch:
         return len(commands)
 
     def _put(self, pairs: Sequence[tuple[bytes, bytes]], rows: dict[bytes, bytes]) -> int:
-        """How many were done: all, or up to the one that fills the quota.
+        """How many were executed: all, or up to the one that fills the quota.
 
-        `rows`: the latest row of each key that has one. One loop without calls of our own, because this is what a
-        put costs, once on every replica.
+        `rows`: the latest row of each key that has one. One loop without calls to own functions, because this is the
+        cost of a put on every replica.
         """
         state, sums, compacted, quota_bytes = self._state, self._buckets.sums, self._state.compacted, self._quota_bytes
         pack, unpack_from, look_up, put_block = ROW.pack, ROW.unpack_from, rows.get, self._store
@@ -200,7 +200,7 @@ class PlainPutBatch:
         self._tables.put(Table.REVISION, POINTER.pack(last, 0), packed)
 
     def _remember(self, run: Sequence[Any], first_revision: int) -> None:
-        """The results of those that have a request id."""
+        """Store the results of the puts with a request id."""
         results: dict[str, tuple[list[int], list[int]]] = {}
         for revision, command in enumerate(run, first_revision):
             if command[1] is not None:

@@ -1,7 +1,7 @@
-"""Results in their wire form: tuples of msgpack types that open with a number. A refusal is a result, too.
+"""Results in wire form: tuples of msgpack types that begin with a number. A refusal is a result, too.
 
-`apply` answers in this form on every node; a node that forwarded the command gets it as lists; `decode_result` reads
-both. What is remembered for retries (M3) is the same form, packed.
+`apply` returns this form on every node; a node that forwarded the command receives it as lists; `decode_result` accepts
+both. Results stored for retries (M3) have the same form, packed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ DECODERS: dict[int, Callable[..., Result]] = {
 
 
 def decode_result(wire: Numbered) -> Any:
-    """The result as a value of `results.py`. Raises the refusal (`errors.py`) that the wire form holds."""
+    """The result as a value of `results.py`. Raises the contained refusal (`errors.py`)."""
     if len(wire) == 2 and wire[0] == PUT:
         return PutResult(wire[1])
     number, *fields = wire
@@ -101,12 +101,12 @@ def decode_result(wire: Numbered) -> Any:
 
 
 def refusal_in(wire: Numbered) -> MetastoreError:
-    """The refusal in place of the result that was expected."""
+    """The refusal instead of the expected result."""
     return error_from(*wire[1:]) if wire[0] == REFUSED else MetastoreError(f"a result of another kind came: {wire[0]}")
 
 
 def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:
-    """A code of a newer version becomes the root of the refusals, with its text."""
+    """An unknown code, of a newer version, becomes a MetastoreError with its text."""
     kind = by_code(MetastoreError).get(code, MetastoreError)
     if issubclass(kind, Compacted):
         return kind(message, minimal_revision)

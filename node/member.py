@@ -34,7 +34,7 @@ from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
-from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.group_config import GroupConfig, GroupEvents
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.timing import RaftTiming
 from palisade.recovery.catchup import Difference
@@ -146,8 +146,11 @@ class Node:
             peers=self._machine.peers(),
             clock=self._clock,
             random=self._machine.random,
-            on_synced=self.metrics.fsync_latency.observe,
-            on_led=lambda leads, term: self.fencing.led(leads, term),
+            events=GroupEvents(
+                synced=self.metrics.fsync_latency.observe,
+                led=lambda leads, term: self.fencing.led(leads, term),
+                removed=lambda: self.fencing.part.removed(),
+            ),
         )
 
     def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultComponent:
@@ -201,7 +204,7 @@ class Node:
             ),
             recover=self._recover,
             cluster_id=lambda: store.lineage.cluster_id,
-            duplicate=physical.duplicate,
+            refusal=physical.refusal,
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 

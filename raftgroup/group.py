@@ -1,8 +1,7 @@
 """The public interface of a Raft group: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch and one log entry. The journal is synced in the background while
-the next batch collects; messages that depend on the sync leave after it. A write costs about one fsync and one round
-trip.
+Group commit: one turn of the event loop is one batch and one log entry. The next batch collects while the journal is
+synced; messages that depend on the sync leave after it. A write costs about one fsync and one round trip.
 
 An exception of the state machine or the journal stops the node (`failed`): untrusted state is not served.
 """
@@ -11,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup.admission import Admission, own_introduction
-from palisade.raftgroup.errors import MembershipRefused, NodeFailed, RaftError, Unavailable
+from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
-from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.group_config import NO_EVENTS, GroupConfig, GroupEvents
 from palisade.raftgroup.journal_identity import keep_membership, open_storage, realigned
 from palisade.raftgroup.leader_rpc import LeaderCalls
 from palisade.raftgroup.leadership import Leadership
@@ -30,6 +28,7 @@ from palisade.raftgroup.messages import MessageKind, is_well_formed
 from palisade.raftgroup.ports import Clock, Journal, Peers, Random, StateMachine
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, Proposals
 from palisade.raftgroup.read_barrier import ReadBarrier
+from palisade.raftgroup.removal import FAREWELL_S, Removal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.snapshots import Snapshots
@@ -39,9 +38,6 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
 _HOUSEKEEPING_S = 0.2
-
-
-def _ignore(*_: object) -> None: ...
 
 
 class Group:
@@ -56,10 +52,8 @@ class Group:
         peers: Peers,
         clock: Clock,
         random: Random,
-        on_synced: Callable[[float], object] = _ignore,
-        on_led: Callable[[bool, int], object] = _ignore,
+        events: GroupEvents = NO_EVENTS,
     ) -> None:
-        """`on_synced` is called with the seconds that each sync of the journal took; `on_led`: see `Leadership`."""
         self._config = config
         self._journal = journal
         self._machine = machine
@@ -104,13 +98,13 @@ class Group:
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._syncing = False
-        self._stopped = False
+        self._syncing = self._stopped = False
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
-        self._on_synced = on_synced
-        self._leadership = Leadership(self._replica, on_led)
+        self._events = events
+        self._leadership = Leadership(self._replica, events.led)
+        self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.
 
@@ -158,6 +152,13 @@ class Group:
         self._stop(failure)
         self.spawn(self._peers.close())
 
+    def _end_removed(self, error: MemberRemoved) -> None:
+        """New requests are refused at once. The node ends a moment later, so that answers under way leave."""
+        log.warning("%s", error)
+        self._events.removed()
+        self._barrier.fail(error)
+        self._loop.call_later(FAREWELL_S, self.fail, error)
+
     def spawn(self, coroutine: Any) -> None:
         """A task that ends with the group at the latest."""
         task = self._loop.create_task(coroutine)
@@ -168,7 +169,7 @@ class Group:
 
     def submit(self, proposal: Proposal) -> None:
         """Propose its commands, in this order and with one outcome. Raises if nothing was begun."""
-        self._check_alive()
+        self.check_alive()
         self._proposals.add(proposal, self._clock.now())
         self._wake()
 
@@ -182,14 +183,14 @@ class Group:
 
     def try_read_barrier(self) -> bool:
         """Whether a read of the local state is linearizable now, without waiting."""
-        return self._barrier.passes()
+        return self.removal.error is None and self._barrier.passes()
 
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
         """Wait until a read of the local state is linearizable; returns a lower bound of its index.
 
         Raises Unavailable if no majority confirms a leader in time.
         """
-        self._check_alive()
+        self.check_alive()
         return await self._barrier.wait(timeout_s)
 
     async def _read_index(self) -> int:
@@ -219,7 +220,7 @@ class Group:
         return leader
 
     async def _at_leader(self, name: str, arguments: list[Any]) -> Any:
-        self._check_alive()
+        self.check_alive()
         return await self._administration.at_leader(name, arguments)
 
     # State.
@@ -251,10 +252,13 @@ class Group:
         return self._admission.generation
 
     def status(self) -> GroupStatus:
-        connected, sends_to = self._peers.connected(), self._snapshots.sends_to
-        return group_status(self._replica, self._journal, self._admission, connected, sends_to)
+        connected = self._peers.connected()
+        return group_status(self._replica, self._journal, self._admission, connected, self._snapshots.sends_to)
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""
+        if self.removal.error is not None:
+            raise self.removal.error
         if self.failed is None:
             raise Unavailable("this node has not started yet; try again")
         if self.failed.done():
@@ -296,15 +300,14 @@ class Group:
         if not self._proposals:
             return
         if self._replica.leads:
-            held = self._administration.handing_over or self._syncing
-            batch = [] if held else self._proposals.take()
-            if batch:
+            if not (self._syncing or self._administration.handing_over) and (batch := self._proposals.take()):
                 self._replica.propose(batch)
         elif self.leader is not None and self.leader in self._peers.connected():
             self._forwarding.forward(self.leader, self._proposals.take())
 
     def _after_tick(self) -> None:
         self._leadership.turned()
+        self.removal.look_at_log()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -322,8 +325,7 @@ class Group:
             self._wake()
 
     def _sync(self) -> None:
-        """In a turn of its own: what was sent and answered in the last turn leaves before the loop waits for the
-        disk."""
+        """Not within the turn: its messages and answers leave before the loop waits for the disk."""
         if not self._stopped:
             began = self._clock.now()
             self._journal.begin_sync(lambda failure: self._synced(failure, began))
@@ -333,11 +335,10 @@ class Group:
         self._syncing = False
         if self._stopped:
             return
-        if failure is not None:
-            self.fail(failure)
-            return
-        self._on_synced(self._clock.now() - began)
         try:
+            if failure is not None:
+                raise failure
+            self._events.synced(self._clock.now() - began)
             self._replica.synced()
         except Exception as error:
             self.fail(error)
@@ -369,6 +370,8 @@ class Group:
                 self._admission.dial(self._clock.now())
                 self._administration.promote_learners()
                 self._snapshots.tick()
+                refusals, connected = self._admission.refusals, self._peers.connected()
+                self.removal.look_at_refusals(refusals, connected, self._clock.now())
                 await self._compact_log()
             except MembershipRefused:
                 continue

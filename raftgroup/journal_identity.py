@@ -1,4 +1,4 @@
-"""What a journal says of whose it is: cluster, member, incarnation, and the membership at its base."""
+"""The identity stored in a journal: cluster, member, incarnation, and the membership at its base."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _INCOMING, _GENERATION, _ORIGIN = "incoming", "generation", "origin"
 class StoredIdentity:
     """`membership` is None while the node has never known one: it founds a group, or joins one.
 
-    `pins`: the storages of the other founding members, as they were first seen. `generation`: of what was restored into
-    it, or of the log that it takes in; 0 of a founder that began empty, and of who has nothing yet. `origin`: of what
-    was restored, or empty.
+    `pins`: the storages of the other founding members, as first seen. `generation`: of the restored state, or of the
+    log that it takes; 0 for a founder that started empty, and for a node without data. `origin`: of the restored
+    backup, or empty.
     """
 
     incarnation: str
@@ -32,7 +32,7 @@ class StoredIdentity:
 
 
 def open_storage(journal: Journal, cluster: str, member: str, random: Random) -> StoredIdentity:
-    """Read whose journal this is; name a new one after this cluster and member.
+    """Read the identity of the journal; give a new one this cluster and member.
 
     Raises DataDirectoryError for the journal of another cluster or member. Nothing is durable before the next sync.
     """
@@ -58,7 +58,7 @@ def open_storage(journal: Journal, cluster: str, member: str, random: Random) ->
 
 
 def keep_restored(journal: Journal, applied: tuple[int, int], generation: int, origin: str) -> None:
-    """For a new storage whose state was restored and stands at `applied`; durable with the next sync."""
+    """For a new storage with a restored state at `applied`; durable with the next sync."""
     index, term = applied
     keep_generation(journal, generation)
     journal.set_meta(_ORIGIN, origin.encode())
@@ -67,7 +67,7 @@ def keep_restored(journal: Journal, applied: tuple[int, int], generation: int, o
 
 
 def keep_generation(journal: Journal, generation: int) -> None:
-    """Of the log that a new storage is about to take in; durable with the next sync, as what it takes is."""
+    """The generation of the log that a new storage is about to take; durable with the next sync, like its entries."""
     journal.set_meta(_GENERATION, str(generation).encode())
 
 
@@ -78,13 +78,14 @@ def stored_names(journal: Journal) -> tuple[str, str] | None:
 
 
 def is_provisional(membership: Membership) -> bool:
-    """What a founding member goes by until it has heard of all others: it names no storage."""
+    """The membership of a founding member until it has seen all others: it names no storage."""
     return membership.version == 0
 
 
 def keep_membership(journal: Journal, membership: Membership) -> None:
-    """The membership at the base of the log, from the next sync on. A provisional one is not kept: the group may have
-    been founded by others, and after the next start this node still has to hear of that."""
+    """The membership at the base of the log, from the next sync on. A provisional one is not stored: the group may have
+    been founded by others, and after a restart this node must still learn of that.
+    """
     if is_provisional(membership):
         return
     journal.set_meta(_MEMBERSHIP, msgpack.packb(membership.to_wire()))
@@ -101,10 +102,10 @@ def keep_incoming(journal: Journal, index: int, term: int, membership: Membershi
 
 
 def realigned(journal: Journal, applied: tuple[int, int], membership: Membership | None) -> Membership | None:
-    """The membership that the log begins with, after the log was made to fit a state that stands at `applied`.
+    """The membership at the beginning of the log, after the log was adapted to a state at `applied`.
 
-    They differ after a crash between the install of a snapshot and the reset of the log. Raises DataDirectoryError
-    where they differ for any other reason: then one of the two is not the one that this node left behind.
+    They differ after a crash between the install of a snapshot and the reset of the log. Raises DataDirectoryError if
+    they differ for another reason: then one of the two was lost or replaced.
     """
     index, term = applied
     first, last = journal.first.index, journal.last.index

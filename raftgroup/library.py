@@ -3,7 +3,7 @@
 The library implements the rules of Raft: terms, votes, leader, commit index, order of application. Its unsafe or slow
 parts (pysyncobj.md) are replaced here: the journal, the transport, pickle, the poller, the order and size of appends,
 snapshots, membership. Messages are screened before they reach its handlers (`replica.py`).
-`tests/raftgroup/test_engine_seams.py` pins the version and every private name used here.
+`tests/raftgroup/test_library_seams.py` pins the version and every private name used here.
 """
 
 from __future__ import annotations

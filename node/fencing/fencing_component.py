@@ -152,7 +152,7 @@ class FencingComponent(Component):
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
-            self.holder.stop()
+            self.holder.stop(self.holder.why if self.holder.removed else "it is stopping")
         if self._member is not None and self._member.group.leads:
             await self._hand_over(self._member.group)
 
@@ -176,6 +176,11 @@ class FencingComponent(Component):
             async with asyncio.timeout(FAREWELL_S):
                 while self.link is None or not self.link.at or not self.link.welcomed:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
+
+    def removed(self) -> None:
+        """The node was removed from the cluster: no path answers from its vault any more."""
+        if self.holder is not None:
+            self.holder.remove()
 
     def refuse_at_once(self) -> None:
         """The node fails: its vault must not be trusted from now on."""

@@ -86,6 +86,8 @@ class LeaseClient:
         """The leader has answered the Hello of this connection."""
         self.listening = False
         """Its recovery listeners are at work."""
+        self.removed = False
+        """The node was removed from the cluster: it never serves again."""
         self._send: Send | None = None
         self._changed: dict[asyncio.Future[None], None] = {}
         self._told_lv = 0
@@ -103,7 +105,9 @@ class LeaseClient:
     # Its life
 
     def is_now(self, incarnation: int) -> None:
-        """0: it is not in the topology. A new one begins fenced; so does whoever is out."""
+        """0: it is not in the topology. A new incarnation begins fenced. A removed node stays as it is."""
+        if self.removed:
+            return
         if incarnation != self.incarnation:
             self.incarnation = incarnation
             self._begin_anew("it is not in the topology" if not incarnation else "it has just joined")
@@ -143,13 +147,21 @@ class LeaseClient:
         if send is not None:
             send(self._hello(now))
 
-    def stop(self) -> None:
-        """For good, in good order: nobody has to wait for this node."""
-        self._refuse("it is stopping")
+    def stop(self, why: str = "it is stopping") -> None:
+        """For good, in good order: no write waits for this node."""
+        self._refuse(why)
         promise = self.core.stop(self._now())
         self._open_gate()
         if promise is not None and self._send is not None:
             self._send(promise)
+
+    def remove(self) -> None:
+        """For good: the node was removed from the cluster. The page says so to readers."""
+        self.removed = True
+        self.stop("it was removed from the cluster")
+        if self.vault.page is not None:
+            self.vault.page.removed()
+        self._tell_readers()
 
     def _refuse(self, why: str, state: FenceState = FenceState.FENCED) -> None:
         if self.why != why:

@@ -165,6 +165,7 @@ class KeyValues:
         """`bytes_max`: an answer in the order of the keys ends there, with `more`, whatever its limit."""
         self.authorize(request, caller)
         check_request(request, self.store.limits)
+        self.group.check_alive()
         if not request.serializable:
             await self.barrier(timeout_s=timeout_s)
         self.metrics.reads += 1
@@ -194,6 +195,7 @@ class KeyValues:
         if self._is_pending(request):
             return None
         check_request(request, self.store.limits)
+        self.group.check_alive()
         self.metrics.reads += 1
         return self.store.range(request)
 
@@ -230,5 +232,6 @@ class KeyValues:
     # Watches.
 
     def watch(self, request: WatchRequest, *, progress_s: float | None = None) -> Watching:
-        """Raises Compacted (naming MM) or InvalidRequest. Close it after use."""
+        """Raises Compacted (naming MM), InvalidRequest, or NodeFailed. Close it after use."""
+        self.group.check_alive()
         return Watching(self.store.watches, request, self.metrics, progress_s=progress_s)

@@ -33,12 +33,14 @@ class JoinRefused(PalisadeError):
 
 
 async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -> None:
-    """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused."""
+    """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused, and NodeFailed for a
+    storage that was a member and was removed."""
     if own.join is None:
         return
     async with HttpRequests(headers, timeout_s=TIMEOUT_S) as requests:
         conflicts = 0
         while not _is_member(own, group):
+            group.check_alive()
             try:
                 conflict = await _ask(requests, own.join, own, group)
                 conflicts += conflict is not None

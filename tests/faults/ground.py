@@ -293,7 +293,7 @@ class Ground:
     async def heals(self, nodes: Sequence[NodeProcess]) -> None:
         """All faults are removed: every node serves again in time."""
         began = self.become()
-        await until(lambda: all_serve(nodes), "everybody serving again", SETTLED_S)
+        await until(lambda: all_serve(nodes), "every node serving again", SETTLED_S)
         self.note(f"every node serves {now() - began:.2f} s later")
 
     def close(self) -> None:

@@ -37,4 +37,4 @@ async def test_members_that_fall_silent_are_named_and_so_are_watches(tmp_path: P
     report = await played("rolling_restarts", "--times=1", "--plant=silent_watches", "--folder", str(tmp_path))
     members = [each.split()[0] for each in report["violations"] if "tells its watch of nothing behind" in each]
     assert members == ["n2", "n3"], shown(report)
-    assert any(", was told of nothing behind revision " in each for each in report["violations"]), shown(report)
+    assert any(", received nothing after revision " in each for each in report["violations"]), shown(report)

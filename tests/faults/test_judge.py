@@ -220,7 +220,7 @@ async def test_silent_watch_is_named_with_its_last_revision(tmp_path: Path) -> N
     watcher.stay()
     assert watcher.silent(4) is None
     assert watcher.silent(7) == (
-        "watch 1 of w, which began at n2, was told of nothing behind revision 4, and 7 is in its range"
+        "watch 1 of w, which began at n2, received nothing after revision 4, and 7 is in its range"
     )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -55,7 +55,7 @@ class Watcher:
         if self.next_revision > revision:
             return None
         return (
-            f"watch {self._latest} of {self._name}, which began at {self._first().id}, was told of nothing behind "
+            f"watch {self._latest} of {self._name}, which began at {self._first().id}, received nothing after "
             f"revision {self.next_revision - 1}, and {revision} is in its range"
         )
 

@@ -17,7 +17,7 @@ from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry
-from tests.raftgroup.test_bootstrap import ADDRESSES, greeting
+from tests.raftgroup.test_founding import ADDRESSES, greeting
 from tests.support.lone_replica import LoneReplica, storage, voters
 from tests.support.raft_network import Network, SimPeers
 from tests.support.simulation import Simulation

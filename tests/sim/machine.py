@@ -60,7 +60,8 @@ class SimMachine(Host):
         self.home = SimVaultHome(disk, process.now)
         self.sim_peers = SimPeers(world.network, config.id, process)
 
-    def claim(self) -> None: ...
+    def claim(self) -> bool:
+        return False
 
     def participant(self) -> Participant:
         return Participant()

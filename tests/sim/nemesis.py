@@ -7,7 +7,7 @@ from random import Random
 
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compact
-from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.errors import MemberRemoved, RaftError
 from palisade.recovery.decision import RefusalReason
 from palisade.service.callers import EVERYBODY
 from palisade.vault.errors import VaultDamaged, VaultDiverged
@@ -156,6 +156,8 @@ class Nemesis:
     def _tolerated(self, host: Host, error: BaseException) -> bool:
         """A node may stop itself if its disk is full, damaged, or not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
+        if isinstance(error, MemberRemoved):
+            return host.id in self._removed
         if host.foreign is not None and is_refusal(error, host.foreign):
             return True
         if host.foreign is RefusalReason.DIVERGED and isinstance(error, VaultDiverged):

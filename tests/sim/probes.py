@@ -148,7 +148,7 @@ class Probes:
 
     async def _fenced(self, host: Host) -> Outcome:
         if not self._world.is_asked(host.vault):
-            return Refused(Why.FENCED, "the vault is of before the restore")
+            return Refused(Why.FENCED, "the vault is from before the restore")
         return await self._client.fenced(host, KEY)
 
     async def _beside(self, host: Host) -> Outcome:
@@ -184,7 +184,7 @@ class Probes:
 
         async def ask(host: Host) -> Outcome:
             if path is Path.FENCED_API and not self._world.is_asked(host.vault):
-                return Refused(Why.FENCED, "the vault is of before the restore")
+                return Refused(Why.FENCED, "the vault is from before the restore")
             return await http.ask(host, path, make(), None, 1)
 
         return ask

@@ -106,6 +106,6 @@ def test_errors_are_refusals_or_unknown_outcomes() -> None:
     assert isinstance(outcome_of(OutcomeUnknown("late")), Unknown)
     assert outcome_of(ReleasePending("late", 9)).revision == 9
     with pytest.raises(ReleasePending):
-        outcome_of(ReleasePending("late, and nobody knows at which revision"))
+        outcome_of(ReleasePending("late, at an unknown revision"))
     with pytest.raises(ZeroDivisionError):
         outcome_of(ZeroDivisionError())

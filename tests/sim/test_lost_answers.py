@@ -46,7 +46,7 @@ STAYS = {
     "a compare that shows nothing": [txn(LATER, NEW_B, results=(DONE,))],
     "a compare that fails and shows nothing": [txn(SECOND, NEW_B, results=(DONE,), done=False)],
     "a compare that is shown behind a write": [txn(LATER, Put(A, b"2"), Range(A), results=(DONE, rows(row())))],
-    "a compare with a revision of which nobody knows": [txn(SECOND, NEW_B, results=(DONE,))],
+    "a compare with an unknown revision": [txn(SECOND, NEW_B, results=(DONE,))],
     "a put that keeps the lease": [Op(1, 2, Put(A, b"2", ignore_lease=True), PutResult(3))],
     "a put that keeps the lease, in a transaction": [txn(SAME_B, Put(A, b"2", ignore_lease=True), results=(DONE,))],
     "a lost put that kept the lease": [

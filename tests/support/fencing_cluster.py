@@ -150,7 +150,7 @@ class History(AbstractAsyncContextManager["History"]):
             told, other = self.reads(node)
             errors = {word for _, word in other if word.startswith("error")}
             assert not errors, f"the reader of {node.id} met {errors}"
-            assert len(told) >= at_least, f"the reader of {node.id} was told {len(told)} values only: {other[-3:]}"
+            assert len(told) >= at_least, f"the reader of {node.id} got only {len(told)} values: {other[-3:]}"
             everything += told
         found = violations(everything, self.answered)
         assert not found, f"{len(found)} of {len(everything)} reads: {found[:5]}"

@@ -95,7 +95,7 @@ def _one_effect(
     if len(revisions) > 1 or len(written) > len(own):
         yield f"{_named(attempts)} took effect at {revisions}, and was asked for once: {attempts[0].request}"
     if revisions and all(attempt.refused for attempt in attempts):
-        yield f"{_named(attempts)} was refused by everybody asked, and took effect at {revisions}"
+        yield f"{_named(attempts)} was refused by every node asked, and took effect at {revisions}"
     if answers and revisions and revisions != [answers[0].revision]:
         yield f"{_named(attempts)} was answered {answers[0].revision}, and took effect at {revisions}"
 

@@ -36,7 +36,7 @@ def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
                 if not operation.is_read:
                     revision = told[0]  # Perhaps the result of a retry of an old request.
                 if revision is None:
-                    found.append(f"{name} was told {key!r} as of {told[-1]}, {floor} had been told by {by} before")
+                    found.append(f"{name} got {key!r} as of {told[-1]}, {floor} had been returned by {by} before")
                 elif revision > known.get(key, (0, ""))[0]:
                     known[key] = revision, name
     return found

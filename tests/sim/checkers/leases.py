@@ -125,7 +125,7 @@ class _Leases:
         for lease, revision in self._ended():
             left = self._on(lease, revision)
             if left:
-                yield f"lease {lease} ends at revision {revision}, and {left} still hang on it"
+                yield f"lease {lease} ends at revision {revision}, and {left} are still attached to it"
             granted, at_s = self._granted.get(lease), ended_s(revision)
             if granted is None or self._revokes.get(lease, at_s) < at_s:
                 continue
@@ -174,7 +174,7 @@ class _Leases:
             if place < len(revisions) and (left := self._on(lease, revisions[place])):
                 yield (
                     f"lease {lease} of {granted.ttl_s} s was renewed at {granted.told_s:.3f} s for the last time, and "
-                    f"{left} hang on it at {times[place]:.3f} s, revision {revisions[place]}"
+                    f"{left} are attached to it at {times[place]:.3f} s, revision {revisions[place]}"
                 )
 
     # Revokes
@@ -186,7 +186,7 @@ class _Leases:
                 continue
             left = self._on(request.id, answer.result.revision)
             if left:
-                yield f"lease {request.id} was revoked by revision {answer.result.revision}, and {left} hang on it"
+                yield f"lease {request.id} was revoked by revision {answer.result.revision}, {left} are still attached"
             yield from self._shown_behind(request.id, answer.ended.order)
 
     def _shown_behind(self, lease: int, order: int) -> Iterator[str]:

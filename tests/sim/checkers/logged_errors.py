@@ -63,7 +63,7 @@ class LoggedErrors(Checker):
         said = (error, *(record.args if isinstance(record.args, tuple) else ()))
         if record.name == ENDS_NODES or any(_is_explained(host, each) for each in said):
             return
-        who = host.id if host is not None else getattr(turning, "name", "somebody")
+        who = host.id if host is not None else getattr(turning, "name", "a process")
         self.fail(f"{who} logs {record.getMessage()!r} ({record.name})\n{_traced(error)}")
 
 

@@ -58,7 +58,7 @@ class _Watch:
                 case WatchBegan():
                     self.next_revision = self.next_revision or event.revision + 1
                     if event.revision > self._committed_by(event.at.order):
-                        yield f"{self._named()} began at revision {event.revision}, which nobody had committed"
+                        yield f"{self._named()} began at revision {event.revision}, which no node had committed"
                 case WatchDelivered():
                     for events in event.batch:
                         yield from self._delivered(events, event.at.order)
@@ -67,11 +67,11 @@ class _Watch:
                 case WatchEnded(ending=Ending.COMPACTED):
                     if event.minimal_revision <= self.next_revision:
                         yield (
-                            f"{self._named()} was told that {self.next_revision} is compacted, "
+                            f"{self._named()} was refused with {self.next_revision} as compacted, "
                             f"and MM is {event.minimal_revision}"
                         )
                 case WatchEnded(ending=Ending.OTHER_HISTORY):
-                    yield f"{self._named()} was told that the history is another one, and it began in this one"
+                    yield f"{self._named()} was ended because of another history, and it began in this one"
 
     def _committed_by(self, order: int) -> int:
         return max((revision for revision, at in self._truth.orders.items() if at < order), default=1)
@@ -79,29 +79,29 @@ class _Watch:
     def _delivered(self, events: RevisionEvents, order: int) -> Iterator[str]:
         revision = events.revision
         if revision < self.next_revision:
-            yield f"{self._named()} was told of {revision}, and should go on at {self.next_revision}"
+            yield f"{self._named()} got {revision}, and should continue at {self.next_revision}"
             return
         yield from self._skipped(revision)
         self.next_revision = revision + 1
         if self._truth.orders.get(revision, order) >= order:
-            yield f"{self._named()} was told of {revision} before anybody had committed it"
+            yield f"{self._named()} got {revision} before any node had committed it"
             return
         expected, told = self._wanted(revision), tuple(map(self._shown, events.events))
         if told != expected:
-            yield f"{self._named()} was told of {revision} as {told}, committed was {expected}"
+            yield f"{self._named()} got {revision} as {told}, committed was {expected}"
         yield from self._previous(events)
 
     def _skipped(self, until: int) -> Iterator[str]:
         for revision in range(max(1, self.next_revision), until):
             if self._wanted(revision):
-                yield f"{self._named()} was not told of {revision}, and then of {until}"
+                yield f"{self._named()} did not get {revision}, and then got {until}"
 
     def _progressed(self, event: WatchProgressed) -> Iterator[str]:
         for revision in range(max(1, self.next_revision), event.revision + 1):
             if self._wanted(revision):
-                yield f"{self._named()} was told that it had everything up to {event.revision}, but not of {revision}"
+                yield f"{self._named()} got progress up to {event.revision}, but not revision {revision}"
         if event.revision > self._committed_by(event.at.order):
-            yield f"{self._named()} was told of progress to {event.revision}, which nobody had committed"
+            yield f"{self._named()} got progress to {event.revision}, which no node had committed"
         self.next_revision = max(self.next_revision, event.revision + 1)
 
     def _wanted(self, revision: int) -> tuple[Event, ...]:
@@ -125,4 +125,4 @@ class _Watch:
         for event in events.events:
             before = self._truth.at(event.kv.key, events.revision - 1)
             if event.prev_kv is not None and (not self._request.prev_kv or event.prev_kv != before):
-                yield f"{self._named()} was told that {event.kv.key!r} was {event.prev_kv} before {events.revision}"
+                yield f"{self._named()} got {event.prev_kv} as the previous {event.kv.key!r} of {events.revision}"

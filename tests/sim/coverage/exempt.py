@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-STANDALONE = "a node without a cluster has nobody to be simulated with; tests/recovery goes through the whole table"
+STANDALONE = "a node without a cluster has no peers to simulate; tests/recovery covers the whole table"
 ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners are done (node/fencing/lease_client.py)"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
@@ -28,7 +28,7 @@ EXEMPT: dict[str, str] = {
     "recovery decision: snapshot stuck": OVERTAKEN,
     "recovery next: snapshot": OVERTAKEN,
     "recovery end: running": "a report is handed out when its recovery has ended",
-    "watch ends: other-history": "who watches in one history may not be told of a break; the watch contract sees it",
+    "watch ends: other-history": "a watch within one history must not report a break; the watch contract checks it",
 }
 
 IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps the order; tests/fencing explores it"

@@ -319,16 +319,18 @@ GROUPS = (
     ),
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
     Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),
-    Group("compare", _compares, "have clients compare what they were told"),
+    Group("compare", _compares, "have clients compare with earlier results"),
     Group("compare is of", lambda: ["a key", "a range"], "have clients compare ranges"),
     Group("part of a request", lambda: list(PARTS), "have a client ask for it"),
-    Group("request", _requests, "have a client ask it, also while nobody answers"),
+    Group("request", _requests, "have a client send it, also while no node responds"),
     Group(
         "refusal", lambda: names_of(seen.Why), "have clients ask at nodes that are cut off, and what is not possible"
     ),
     Group("way of a reader", lambda: names_of(tests.sim.readers.Way), "have the reader beside a node go it"),
     Group(
-        "waited read", lambda: ["Ok", "NotReached", "Fenced"], "have the reader beside a node wait for what was told"
+        "waited read",
+        lambda: ["Ok", "NotReached", "Fenced"],
+        "have the reader beside a node wait for acknowledged revisions",
     ),
     Group("read stops", lambda: names_of(tests.sim.readers.Step), "have a fault stop a reader in the middle of a read"),
     Group("way of a request", lambda: names_of(seen.Path), "have a client go it, and be answered"),
