@@ -78,12 +78,9 @@ class FollowerNode:
             refusal=physical.refusal,
         )
         home = machine.vault()
+        node = HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config))
         self.fencing = FencingComponent(
-            HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config)),
-            FollowerRoute(physical),
-            self._clock,
-            config.fencing.timing(),
-            ask=asks_a_member(self._door.ask),
+            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._door.ask)
         )
         self.keeper = VaultComponent(
             home,
