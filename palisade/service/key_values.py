@@ -1,10 +1,10 @@
-"""The one write and read path of a node. HTTP, etcd's paths, the stream and the embedded store call it; they decode and
-encode.
+"""The one write and read path of a node. HTTP, etcd's paths, the stream and the embedded store call it; they only
+decode and encode.
 
-Every request is asked once what its caller has to have the right to, before anything else is done. Every write is
-checked before it is proposed, has a deadline, and comes to one of three ends: a result, a refusal (nothing changed), or
-OutcomeUnknown. Reads are linearizable unless they ask not to be: a local read after a read barrier of the group. The
-errors are those of `metastore.errors`, `raftgroup.errors` and `wire.fencing_errors`.
+The caller's rights are checked once for every request, before anything else. Every write is checked before it is
+proposed, has a deadline, and ends in one of three ways: a result, a refusal (nothing changed), or OutcomeUnknown. Reads
+are linearizable unless requested otherwise: a local read after a read barrier of the group. The errors are those of
+`metastore.errors`, `raftgroup.errors` and `wire.fencing_errors`.
 """
 
 from __future__ import annotations

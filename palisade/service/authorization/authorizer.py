@@ -51,7 +51,9 @@ WRONG = "wrong user name or password"
 
 
 class Authorizer:
-    """`proof`: the join token of this cluster as nodes present it; None without one. `now` in seconds."""
+    """`proof`: the join token of this cluster as nodes present it; None without one. `now` in seconds.
+
+    `metrics_token`: the token that permits reading the metrics of this node and nothing else; None for none."""
 
     def __init__(
         self,
@@ -61,8 +63,10 @@ class Authorizer:
         now: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         fits: Callable[[str, Any], bool] = fits,
+        metrics_token: str | None = None,
     ) -> None:
         self.rows = rows
+        self._metrics_header = None if metrics_token is None else f"Bearer {metrics_token}".encode()
         self.audit = Audit(now)
         self.wall_ms = wall_ms
         self.refusals: dict[str, int] = {}
@@ -85,6 +89,11 @@ class Authorizer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # Authentication.
+
+    def permits_metrics(self, header: str | None) -> bool:
+        """Whether the header Authorization has the token for metrics."""
+        expected = self._metrics_header
+        return expected is not None and hmac.compare_digest((header or "").encode("utf-8", "replace"), expected)
 
     async def identify(self, shown: Credentials | None, address: str) -> UserIdentity | NodeIdentity:
         """Does not wait where the credentials were checked before. `address`: of the client.

@@ -385,6 +385,32 @@ async def test_watch_ends_before_an_event_that_its_caller_must_not_read(
         assert await answer.content.read() == b""
 
 
+async def test_token_that_runs_out_ends_its_watch(http: ClientSession, service: KeyValues, clock: Clock) -> None:
+    headers = {"Authorization": f"Bearer {(await login(http, ttl_s=60))['token']}"}
+    async with http.get("/v1/watch?prefix=/a/", headers=headers) as answer:
+        assert (await next_line(answer))["watching"]
+        clock.advance(60)
+        await service.write(Put(b"/a/k", b"secret"))
+        while "problem" not in (line := await next_line(answer)):
+            assert "progress" in line
+        assert line["problem"]["code"] == "unauthenticated"
+        assert await answer.content.read() == b""
+
+
+async def test_token_that_runs_out_ends_its_watch_of_etcd(
+    http: ClientSession, service: KeyValues, clock: Clock
+) -> None:
+    headers = {"Authorization": (await login(http, ttl_s=60))["token"]}
+    create = {"create_request": {"key": "L2Ev", "range_end": "L2Ew"}}
+    async with http.post("/v3/watch", json=create, headers=headers) as answer:
+        assert (await next_line(answer))["result"]["created"]
+        clock.advance(60)
+        await service.write(Put(b"/a/k", b"secret"))
+        ended = (await next_line(answer))["result"]
+        assert ended["canceled"]
+        assert "events" not in ended
+
+
 async def test_etcd_watch_is_cancelled_with_the_text_of_etcd(
     http: ClientSession, service: KeyValues, users: Users
 ) -> None:
