@@ -19,6 +19,7 @@ from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
+from palisade.service.callers import EVERYBODY
 from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
 from palisade.service.release_waiters import ReleaseWaiters
@@ -156,7 +157,7 @@ def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
     """Without a barrier: a procedure is shown in an old state."""
 
     async def looked(self: NodeStore, request: Range) -> RangeResult:
-        return await self._service.range(replace(request, serializable=True))
+        return await self._service.range(replace(request, serializable=True), caller=EVERYBODY)
 
     patch.setattr(NodeStore, "range", looked)
 
