@@ -1,7 +1,7 @@
-"""Entering a running cluster: say who one is, again and again, until the cluster's log says so too.
+"""Joining a running cluster: sends the join request repeatedly until the cluster's log contains the node.
 
-The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is in when the
-membership in its own log names its storage; so an answer that is lost does no harm.
+The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is a member when
+the membership in its own log names its storage; so a lost response is harmless.
 """
 
 from __future__ import annotations
