@@ -31,8 +31,7 @@ from palisade.raftgroup.message_screen import (
 )
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from palisade.raftgroup.proposals import Proposal
-from palisade.raftgroup.proposed_entries import ProposedEntries
+from palisade.raftgroup.proposals import Proposal, ProposedEntries
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 from palisade.raftgroup.role import RaftRole
