@@ -25,7 +25,7 @@ def headers_of(config: NodeConfig) -> dict[str, str]:
 def authorizer_of(config: NodeConfig, rows: PermissionRows) -> Authorizer | None:
     """None if authorization is off."""
     if config.authorizes:
-        return Authorizer(rows, proof_of(config))
+        return Authorizer(rows, proof_of(config), metrics_token=config.metrics_token)
     if not all(is_loopback(address.host) for address in config.listening().values()):
         log.warning("authorization is off: every client that can reach this node may read and change everything")
     return None

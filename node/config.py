@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ RENEWAL_S_MIN = 0.05
 AUTHORIZATION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+METRICS_TOKEN = re.compile(r"[!-~]{8,256}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class NodeConfig:
     stay in the trash at least before they are deleted.
     `authorization` "auto": on if a client port listens beyond loopback. `root_password_file`: creates the user root in
     a cluster that has no users.
+    `metrics_token`: with authorization, permits `GET /metrics` to a scraper, and nothing else.
     `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
     rule.
     """
@@ -203,6 +206,7 @@ class NodeConfig:
     swim: Address | None = None
     seeds: tuple[Address, ...] = ()
     join_token: str | None = field(default=None, repr=False)
+    metrics_token: str | None = field(default=None, repr=False)
     follow: bool = False
     standalone: bool = False
     scenarios: bool = False
@@ -289,6 +293,8 @@ class NodeConfig:
             )
         if self.join_token is not None and not 8 <= len(self.join_token.encode()) <= 256:
             raise ConfigError("join-token: must have 8 to 256 bytes; give a longer or shorter one")
+        if self.metrics_token is not None and not METRICS_TOKEN.fullmatch(self.metrics_token):
+            raise ConfigError("metrics-token: must have 8 to 256 visible ASCII characters")
         swim = {} if self.standalone else {"swim": self.swim_listening()}
         for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):

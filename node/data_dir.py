@@ -5,17 +5,18 @@ The lock that admits one process at a time belongs to the journal (`palisade/bas
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.topology.initialization import Participant
 
-MARKER = "node.json"
+MARKER, LOCK, VAULT = "node.json", "LOCK", "vault"
 
 
-def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
-    """Create the folder and its marker with the names of cluster and node; a folder with the same marker is left as it
-    is.
+def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
+    """Create the folder and its marker with the names of cluster and node. Returns False if it has that marker already.
 
     Raises FolderError if it cannot be written, has other content, or belongs to another cluster or node.
     """
@@ -23,7 +24,7 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
     content = marker.read()
     if content is None:
         marker.write({"cluster": cluster, "node": node})
-        return
+        return True
     its_cluster, its_node = content.get("cluster"), content.get("node")
     if its_cluster != cluster:
         raise FolderError(
@@ -31,6 +32,16 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> None:
         )
     if its_node != node:
         raise FolderError(f"{path} belongs to node {its_node!r}, not to {node!r}; correct --id, or give another folder")
+    return False
+
+
+def release_data_dir(path: Path) -> None:
+    """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path / VAULT, ignore_errors=True)
+        for name in (MARKER, LOCK):
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def kept_participant(path: Path) -> Participant:

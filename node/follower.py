@@ -16,7 +16,7 @@ from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.node.authorization import authorizer_of, proof_of
 from palisade.node.component_adapters import Background, ServerPart, TopologyComponent, cause_of_failure
 from palisade.node.config import NodeConfig, is_loopback
-from palisade.node.fencing.fencing_component import FencingComponent, ReleaseComponent
+from palisade.node.fencing.fencing_component import FencingComponent, HolderNode, ReleaseComponent
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
@@ -37,6 +37,7 @@ from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.topology.seed_discovery import http_of_voters
 from palisade.topology.topology import Topology
+from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ class FollowerNode:
         """`scenarios`: those that the node runs on request. Raises FolderError, DataDirectoryError."""
         self.config = config
         self._machine = machine = machine or Host(config)
-        machine.claim()
+        self._is_new = machine.claim()
+        self._rejected = False
         self._unlock = machine.lock()
         self._clock = machine.clock
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
@@ -73,14 +75,13 @@ class FollowerNode:
             ),
             recover=self._recover,
             cluster_id=lambda: self.keeper.cluster_id,
-            duplicate=physical.duplicate,
+            refusal=physical.refusal,
         )
         home = machine.vault()
+        node = HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config))
         self.fencing = FencingComponent(
-            config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), member.incarnation,
-            ask=asks_a_member(self._door.ask),
-        )  # fmt: skip
-        self.fencing.shown = proof_of(config)
+            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._door.ask)
+        )
         self.keeper = VaultComponent(
             home,
             config.id,
@@ -144,14 +145,20 @@ class FollowerNode:
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""
-        with cause_of_failure():
-            await self._life.wait()
+        try:
+            with cause_of_failure():
+                await self._life.wait()
+        except NodeRefused:
+            self._rejected = self.topology.member.life.incarnation == 0
+            raise
 
     async def stop(self) -> None:
-        """Safe to call in any state."""
+        """Safe to call in any state. A new folder of a node that no cluster has admitted is free again afterwards."""
         with contextlib.suppress(ComponentFailed):
             await self._life.stop()
         await self._door.close()
         await self._source.close()
         await self.partitions.close()
         self._unlock()
+        if self._is_new and self._rejected:
+            self._machine.release()

@@ -16,7 +16,7 @@ from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.store_errors import StoreFailed
 from palisade.node.authorization import headers_of
 from palisade.node.config import NodeConfig
-from palisade.node.data_dir import claim_data_dir, kept_participant
+from palisade.node.data_dir import claim_data_dir, kept_participant, release_data_dir
 from palisade.node.data_dir_marker import FolderError
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.group import Group
@@ -51,9 +51,13 @@ class Host:
 
     # Files
 
-    def claim(self) -> None:
-        """Raises FolderError."""
-        claim_data_dir(self.config.data_dir, cluster=self.config.cluster, node=self.config.id)
+    def claim(self) -> bool:
+        """Whether the folder was free before. Raises FolderError."""
+        return claim_data_dir(self.config.data_dir, cluster=self.config.cluster, node=self.config.id)
+
+    def release(self) -> None:
+        """Undo the claim of a node that no cluster has admitted; its files are closed."""
+        release_data_dir(self.config.data_dir)
 
     def participant(self) -> Participant:
         """The state of the initialization of a cluster on this node. Raises FolderError."""

@@ -1,7 +1,7 @@
 """The configuration of a node as its vault stores it beside the projection of the cluster's state (R1; seed 001). Pure.
 
 Stored by the names of the options, so no name is a key of the cluster, and each value parses back to the same value.
-The join token is not stored: a vault is copied, inspected and sent to others for support.
+The join token and the metrics token are not stored: a vault is copied, inspected and sent to others for support.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from palisade.node.config import NodeConfig
 from palisade.node.options import GROUPS, OPTIONS
 
-SECRET = {"join-token"}
+SECRET = {"join-token", "metrics-token"}
 
 
 def local_configuration(config: NodeConfig) -> dict[str, str]:

@@ -50,6 +50,16 @@ class NodeFailed(RaftError):
     code = "node-failed"
 
 
+class MemberRemoved(NodeFailed):
+    """This node was removed from the group: it serves nothing and ends. Under its id only a new storage may join."""
+
+    code = "member-removed"
+
+
+class MustJoin(MemberRemoved):
+    """This node has a new storage under the id of a removed member: only joining lets it in."""
+
+
 class JournalCorrupt(NodeFailed):
     """Stored bytes were altered; they are never served. The text names the place and the remedy."""
 

@@ -20,6 +20,8 @@ from palisade.raftgroup.membership import FIRST_GENERATION, Member, MemberRole, 
 
 OTHER_STORAGE = "other-storage: "
 """The prefix of a refusal if the group knows the refused member with another storage; the refused node evaluates it."""
+REMOVED = " was removed from the cluster"
+"""In a refusal, after the id of the refused member, which evaluates it."""
 _TEXTS = ("cluster", "member", "incarnation", "address", "terms", "origin")
 
 
@@ -253,7 +255,7 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
     if greeting.version > membership.version:
         return None
     if greeting.member in membership.removed:
-        return f"{greeting.member} was removed from the cluster: let it join again with an empty data directory"
+        return f"{greeting.member}{REMOVED}: let it join again with an empty data directory"
     known = membership.get(greeting.member)
     if known is not None and known.incarnation not in ("", greeting.incarnation):
         return (
@@ -261,6 +263,11 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
             "if its disk was lost, start it with --join and an empty data directory"
         )
     return None
+
+
+def is_removal(reason: str, member: str) -> bool:
+    """Whether a refusal says that the member was removed."""
+    return reason.startswith(f"{member}{REMOVED}")
 
 
 def words_of(reason: str) -> str:

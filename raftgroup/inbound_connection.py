@@ -75,4 +75,4 @@ class Accepted(PeerConnection):
 
     def ended(self) -> None:
         who = f"{self.member} at {self.address}" if self.member else self.address
-        self._hub.warn(f"connection from {who} ended: {self.end_reason}")
+        self._hub.warn(f"connection from {who} ended: {self.end_reason}", self.member)

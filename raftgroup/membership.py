@@ -177,6 +177,11 @@ class MembershipLog:
     def at(self, index: int) -> Membership:
         return next(membership for start, membership in reversed(self._changes) if start <= index)
 
+    def has_had(self, identity: MemberIdentity) -> bool:
+        """Whether one of them has this member with this storage."""
+        known = (membership.get(identity.member) for _, membership in self._changes)
+        return any(member is not None and member.incarnation == identity.incarnation for member in known)
+
     def append(self, index: int, membership: Membership) -> None:
         self._changes.append((index, membership))
 

@@ -134,7 +134,9 @@ class Administration:
             await self._transfer(None)
             await self._ask(self._replica.engine.leader, "remove", [member_id])
         else:
+            next_index = self._replica.engine.next_index(member_id)
             await self._change(lambda membership: membership.without(member_id))
+            self._replica.replication.send_last(member_id, next_index)
 
     async def _change(self, change: Callable[[Membership], Membership]) -> None:
         await self._heard_voters(change(self._replica.membership))

@@ -155,7 +155,7 @@ class Dialler:
     def _tell(self, reason: str) -> None:
         if reason != self._told:
             self._told = reason
-            self._hub.warn(f"no connection to {self.member} at {self.address}, retrying: {reason}")
+            self._hub.warn(f"no connection to {self.member} at {self.address}, retrying: {reason}", self.member)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -31,8 +31,7 @@ from palisade.raftgroup.message_screen import (
 )
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from palisade.raftgroup.proposals import Proposal
-from palisade.raftgroup.proposed_entries import ProposedEntries
+from palisade.raftgroup.proposals import Proposal, ProposedEntries
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 from palisade.raftgroup.role import RaftRole
@@ -79,6 +78,8 @@ class Replica:
         self._lease_until = 0.0
         self._sign_of_life_due = 0.0
         self._known: dict[str, str] | None = None
+        self.has_belonged = False
+        """A membership in the log had this node with this storage."""
         self._memberships = MembershipLog(membership)
         self._log_limit = LogLimit()
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
@@ -364,6 +365,7 @@ class Replica:
         others = [member for member in membership.members if member.id != self._own_id]
         self._others = [member.id for member in others]
         self._known = {member.id: member.incarnation for member in membership.members}
+        self.has_belonged = self.has_belonged or self._memberships.has_had(self.identity)
         voters = [member for member in self._others if member in membership.voters]
         learners = [member for member in self._others if member in membership.learners]
         self.engine.set_members(voters, learners)

@@ -113,6 +113,12 @@ class Replication:
         """A follower is reachable again: ask at once what it holds."""
         self._send_to(member, self._clock.now(), beat=True, notice=False)
 
+    def send_last(self, member: str, next_index: int) -> None:
+        """To a member whose removal is committed: the log from `next_index`, with the entry that removed it. Sent once;
+        a member that misses it is refused by the others."""
+        if next_index > self._journal.first.index:
+            self._append(member, _Follower(), self._clock.now(), next_index - 1, self._entries_from(next_index))
+
     def acknowledged(self, member: str, match: int) -> None:
         follower = self._follower(member)
         follower.wants_snapshot = False

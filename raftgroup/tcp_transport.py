@@ -15,7 +15,9 @@ dialled. So no tie must be broken, and each direction is detected as dead separa
   on a slow line a ping may wait long after a snapshot.
 - After `close` the receiver is not called any more, and no task and no timer is left.
 
-Every end of a connection is one line in the log, with a rate limit; hostile bytes never cause a traceback.
+The log has one line when the connections with a member begin to fail, further ones at growing intervals, and one when
+they are established again. Ends of other connections are a line each, with a rate limit; hostile bytes never cause a
+traceback.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 
 from palisade.base.frames import Encoder
 from palisade.base.log_rate_limit import LogLimit
+from palisade.base.recurring_line import RecurringLine
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.handshake import GROUP_KINDS
 from palisade.raftgroup.inbound_connection import Accepted
@@ -37,6 +40,10 @@ from palisade.raftgroup.peer_connection import PeerConnection, TransportLimits
 from palisade.raftgroup.ports import MessageReceiver, Random
 
 _log = logging.getLogger(__name__)
+
+
+QUIET_S = 1.0
+"""How long a member has to be connected, both ways, before the log says that it is."""
 
 
 class CannotListen(NodeFailed):
@@ -78,6 +85,8 @@ class TcpPeers:
         self._strangers: set[PeerConnection] = set()
         self._to_flush: list[Callable[[], None]] = []
         self._log_limit = LogLimit()
+        self._trouble: dict[str, RecurringLine] = {}
+        """By member: what is wrong with the connections to and from it."""
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due = 0.0
         self._closed = False
@@ -107,6 +116,7 @@ class TcpPeers:
 
     def set_members(self, addresses: dict[str, str]) -> None:
         self._members = dict(addresses)
+        self._trouble = {member: line for member, line in self._trouble.items() if member in addresses}
         if self._server is not None and not self._closed:
             self._dial_members()
             for member, connection in list(self._incoming.items()):
@@ -158,10 +168,22 @@ class TcpPeers:
     def now(self) -> float:
         return self._loop.time()
 
-    def warn(self, line: str) -> None:
-        admitted = None if self._closed else self._log_limit.admit(line, self.now())
+    def warn(self, line: str, member: str = "") -> None:
+        now = self.now()
+        if member in self._members:
+            admitted = self._trouble.setdefault(member, RecurringLine()).holds(line, now)
+        else:
+            admitted = self._log_limit.admit(line, now)
+        admitted = None if self._closed else admitted
         if admitted is not None:
             _log.warning("peers of %s: %s", self._own_id, admitted)
+
+    def _note_connected(self, now: float) -> None:
+        for member, trouble in self._trouble.items():
+            if member in self._outgoing and member in self._incoming:
+                line = trouble.over(f"{member} is connected again", now, QUIET_S)
+                if line is not None:
+                    _log.info("peers of %s: %s", self._own_id, line)
 
     def opened(self, connection: PeerConnection) -> None:
         self._open.add(connection)
@@ -245,6 +267,7 @@ class TcpPeers:
             if was_stopped:
                 connection.forgive(now)
             connection.tick(now)
+        self._note_connected(now)
         self._tick_due = now + self.limits.tick_s
         self._ticker = self._loop.call_at(self._tick_due, self._tick)
 

@@ -23,8 +23,9 @@ from palisade.vault.errors import VaultForeign, VaultNewer
 
 MAGIC = b"PLSDFNCE"
 VERSION = 1
-FIELDS = Struct("=8sHBxxxxxQQQQQQQQ8s")
-"""Magic, version, state; sequence, deadline, term, released, LV, commits, pending, incarnation; boot."""
+FIELDS = Struct("=8sHBBxxxxQQQQQQQQ8s")
+"""Magic, version, state, cause; sequence, deadline, term, released, LV, commits, pending, incarnation; boot. Earlier
+versions write a cause of 0 and do not read it."""
 SUM = Struct("=I")
 SEQUENCE_WORD = 2
 """The position of the sequence, in words of 8 bytes: comparing it shows whether anything has changed."""
@@ -38,6 +39,14 @@ class FenceState(enum.IntEnum):
     FENCED = 0
     RECOVERING = 1
     ACTIVE = 2
+
+
+class FenceCause(enum.IntEnum):
+    """Why the page is FENCED, where a reader can act on that."""
+
+    NONE = 0
+    REMOVED = 1
+    """The node was removed from the cluster."""
 
 
 class Fence(NamedTuple):
@@ -56,6 +65,7 @@ class Fence(NamedTuple):
     incarnation: int
     boot: bytes
     sequence: int = 0
+    cause: int = FenceCause.NONE
 
     def serves(self, now_ns: int, boot: bytes) -> bool:
         """Whether the vault may be trusted at that time."""
@@ -65,6 +75,11 @@ class Fence(NamedTuple):
         """The reason why it must not be trusted."""
         if self.boot != boot:
             return "the node has not started since the machine did, or the reader uses other clocks"
+        if self.state is FenceState.FENCED and self.cause == FenceCause.REMOVED:
+            return (
+                "the node is FENCED, because it was removed from the cluster: read at another node, or let this one "
+                "join again with an empty data directory"
+            )
         if self.state is not FenceState.ACTIVE:
             return f"the node is {self.state.name}"
         return f"the node's lease expired {(now_ns - self.deadline_ns) / 1e9:.3f} s ago"
@@ -107,6 +122,10 @@ class FencePage:
             return
         self._publish(state=FenceState.ACTIVE, deadline_ns=deadline_ns, term=term)
 
+    def removed(self) -> None:
+        """FENCED at once: the node was removed from the cluster. It never serves from this page again."""
+        self._publish(state=FenceState.FENCED, deadline_ns=0, cause=FenceCause.REMOVED)
+
     def refuse(self, state: FenceState = FenceState.FENCED) -> None:
         """Takes effect at once; FENCED or RECOVERING."""
         if state is FenceState.ACTIVE:
@@ -143,6 +162,7 @@ def pack_fence(fence: Fence) -> bytes:
         MAGIC,
         VERSION,
         fence.state,
+        fence.cause,
         fence.sequence,
         min(fence.deadline_ns, _U64),
         fence.term,
@@ -163,14 +183,14 @@ def unpack_fence(copy: bytes) -> Fence:
     (said,) = SUM.unpack_from(copy, FIELDS.size)
     if said != crc32(copy[: FIELDS.size]):
         raise TornPage
-    _, version, state, sequence, deadline, term, released, lv, commits, pending, incarnation, boot = FIELDS.unpack_from(
-        copy
+    _, version, state, cause, sequence, deadline, term, released, lv, commits, pending, incarnation, boot = (
+        FIELDS.unpack_from(copy)
     )
     if version != VERSION or state > FenceState.ACTIVE:
         raise VaultNewer(
             f"the fence page has version {version}; this program knows {VERSION}: use the reader of the node's version"
         )
-    return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, boot, sequence)
+    return Fence(FenceState(state), deadline, term, released, lv, commits, pending, incarnation, boot, sequence, cause)
 
 
 NO_FENCE = Fence(FenceState.FENCED, 0, 0, 0, 0, 0, 0, 0, bytes(BOOT_BYTES))

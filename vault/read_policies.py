@@ -15,7 +15,7 @@ from palisade.base.key_text import key_text
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
 from palisade.vault.regions import Policy, Region
-from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unreleased
+from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage, Unapplied, Unreleased
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.0002, 0.002
 """The interval between two checks of the fence page: a release takes about one round trip."""
@@ -56,7 +56,8 @@ class Unreachable:
 
 
 Course = Generator[PolicyWait | Fetch, Any, T]
-Look = Callable[[], T | Unreleased | Unreachable]
+Look = Callable[[int], T | Unreleased | Unapplied | Unreachable]
+"""Called with the revision that an earlier look of the same read has waited for (`Unapplied`); 0: the first look."""
 
 
 class Reading(Protocol):
@@ -70,6 +71,10 @@ class Reading(Protocol):
         """RR according to the fence page."""
         ...
 
+    def applied(self) -> int:
+        """LV, as the fence page says."""
+        ...
+
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
         """The region of all keys of the range; None: there may be several."""
         ...
@@ -78,7 +83,7 @@ class Reading(Protocol):
 def read_one(reading: Reading, key: bytes, look: Look[ShownPage], now: float, wait_s: float) -> Course[ShownPage]:
     """Of one key. Raises Fenced, Pending, Denied."""
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Unreachable):
+    if not isinstance(outcome, Unreleased | Unapplied | Unreachable):
         return outcome
     rule = reading.covering(key, key + b"\0")
     if rule is not None and rule.policy is Policy.SAFE_DEFAULT:
@@ -97,7 +102,7 @@ def read_range(
     Denied.
     """
     outcome = yield from _settled(reading, look, now, wait_s)
-    if not isinstance(outcome, Unreleased | Unreachable):
+    if not isinstance(outcome, Unreleased | Unapplied | Unreachable):
         return outcome
     refused = partial(_refusal, f"the range from {key_text(start)}", outcome, wait_s)
     found: Rows = yield from _fetched(start, reading.covering(start, end), refused)
@@ -118,17 +123,21 @@ def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) ->
     return there
 
 
-def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Course[T | Unreleased | Unreachable]:
+def _settled(
+    reading: Reading, look: Look[T], now: float, wait_s: float
+) -> Course[T | Unreleased | Unapplied | Unreachable]:
     """The result once it is released; or the last obstacle when the wait is over."""
     until, pause = now + wait_s, PAUSE_S_FIRST
-    vault, outcome = reading.which(), look()
-    while isinstance(outcome, Unreleased):
-        released = reading.released()
+    vault, outcome = reading.which(), look(0)
+    while isinstance(outcome, Unreleased | Unapplied):
+        reached = (reading.released() if isinstance(outcome, Unreleased) else reading.applied()) >= outcome.revision
         if reading.which() != vault:
-            vault, outcome = reading.which(), look()
-        elif released >= outcome.revision:
+            vault, outcome = reading.which(), look(0)
+        elif reached and isinstance(outcome, Unreleased):
             found: T = outcome.found
             return found
+        elif reached:
+            outcome = look(outcome.revision)
         elif now >= until:
             break
         else:
@@ -137,9 +146,12 @@ def _settled(reading: Reading, look: Look[T], now: float, wait_s: float) -> Cour
     return outcome
 
 
-def _refusal(what: str, outcome: Unreleased | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
+def _refusal(what: str, outcome: Unreleased | Unapplied | Unreachable, wait_s: float, more: str = "") -> ReadRefused:
     if isinstance(outcome, Unreachable):
         return Fenced(f"{what} can't be read from the vault now: {outcome.reason}. Try again{more}")
+    if isinstance(outcome, Unapplied):
+        change = f"a change at revision {outcome.revision}, which the vault has not applied within {wait_s} s"
+        return Pending(f"{what} has {change}, so it can't be read as of one revision: try again{more}")
     change = f"a change at revision {outcome.revision} that is not released yet"
     return Pending(f"{what} has {change}, {wait_s} s later: try again{more}")
 

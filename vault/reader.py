@@ -43,6 +43,7 @@ from palisade.vault.snapshot_reads import (
     Opened,
     Rows,
     ShownPage,
+    Unapplied,
     Unreleased,
     VaultSnapshot,
     collect,
@@ -198,16 +199,17 @@ class VaultReader:
         return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
     def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
-        """Every key with start <= key < end (None: to the last), in order, all of one revision; `limit` 0: all.
+        """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
 
-        `Rows.revision`: the strict keys are exactly as of it. Raises as `get`; a range in several regions, or in a
-        region whose policy is a default, fails closed.
+        The rows are the state as of `Rows.revision`, strict keys and others together. A range that has keys of
+        eventual regions waits until the vault has applied the strict changes that it has received. Raises as `get`; a
+        range in several regions, or in one whose policy is a default, fails closed.
         """
         low, high = bounds(start, end)
         return run(self._many(low, high, limit), self._ask_many(low, high, limit), self._now_s, self._sleep)
 
     def prefix(self, prefix: Content, limit: int = 0) -> Rows:
-        """Every key with the prefix. As `range`."""
+        """As `range`."""
         prefix = as_bytes(prefix)
         return self.range(prefix, prefix_end(prefix), limit)
 
@@ -216,7 +218,6 @@ class VaultReader:
 
         Meanwhile the vault file grows with every change: exhaust the iterator or close it.
         """
-
         opened = run(self._opening(*bounds(start, end)), None, self._now_s, self._sleep)
         return self._going_on(opened.items)
 
@@ -232,9 +233,7 @@ class VaultReader:
 
         A strict change needs no waiting: every read after its acknowledgement includes it. Raises NotReached.
         """
-        return run(reach(revision, self._lv, self._now_s(), timeout_s), None, self._now_s, self._sleep)
-
-    # The same in a task.
+        return run(reach(revision, self.applied, self._now_s(), timeout_s), None, self._now_s, self._sleep)
 
     async def get_async(self, key: Content) -> bytes | None:
         """As `get`: the task awaits where `get` sleeps."""
@@ -271,7 +270,7 @@ class VaultReader:
 
     async def wait_for_async(self, revision: int, timeout_s: float) -> int:
         """As `wait_for`."""
-        course = reach(revision, self._lv, self._now_s(), timeout_s)
+        course = reach(revision, self.applied, self._now_s(), timeout_s)
         return await run_async(course, None, self._now_s, self._changed)
 
     # State of the vault
@@ -307,7 +306,7 @@ class VaultReader:
         key = as_bytes(given)
         if not key:
             raise ValueError("a key must have at least one byte")
-        return read_one(self, key, partial(self._look_one, key), self._now_s(), self._wait_s)
+        return read_one(self, key, lambda _: self._look_one(key), self._now_s(), self._wait_s)
 
     def _look_one(self, key: bytes) -> ShownPage | Unreleased | Unreachable:
         def read(snapshot: VaultSnapshot, released: int) -> ShownPage | Unreleased:
@@ -319,9 +318,9 @@ class VaultReader:
         return self._look(read)
 
     def _many(self, start: bytes, end: bytes | None, limit: int) -> Course[Rows]:
-        def look() -> Rows | Unreleased | Unreachable:
-            opened = self._look_range(start, end)
-            if isinstance(opened, Unreachable):
+        def look(applied: int) -> Rows | Unreleased | Unapplied | Unreachable:
+            opened = self._look_range(start, end, applied)
+            if not isinstance(opened, Opened):
                 return opened
             try:
                 return self._told(opened, collect(opened, limit))
@@ -332,26 +331,29 @@ class VaultReader:
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
     def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
-        def look() -> Opened | Unreleased | Unreachable:
-            opened = self._look_range(start, end)
-            return opened if isinstance(opened, Unreachable) else self._told(opened, opened)
+        def look(applied: int) -> Opened | Unreleased | Unapplied | Unreachable:
+            opened = self._look_range(start, end, applied)
+            return self._told(opened, opened) if isinstance(opened, Opened) else opened
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
-    def _look_range(self, start: bytes, end: bytes | None) -> Opened | Unreachable:
-        return self._look(lambda snapshot, released: open_range(snapshot, start, end, released))
+    def _look_range(self, start: bytes, end: bytes | None, applied: int) -> Opened | Unapplied | Unreachable:
+        return self._look(lambda snapshot, released: open_range(snapshot, start, end, released, applied))
 
     def _told(self, opened: Opened, found: T) -> T | Unreleased:
         return Unreleased(opened.needs, found) if opened.needs else found
 
     def which(self) -> int:
         """A number that changes when the vault in this folder is replaced."""
-        with self._turn:
-            return self._require_source().opened
+        return self._require_source().opened
 
     def released(self) -> int:
         """RR according to the fence page."""
         return self.fence.released
+
+    def applied(self) -> int:
+        """LV, as the fence page says."""
+        return self.fence.lv
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
         """The region of all keys of a range, according to the vault; None: there may be several."""
@@ -408,9 +410,6 @@ class VaultReader:
                 return regions_of(VaultSnapshot(source.begin(), source.tables))
             except source.errors:
                 return Regions.of(())
-
-    def _lv(self) -> int:
-        return self.fence.lv
 
     def _require_source(self) -> ReaderSource:
         if self._source is None:

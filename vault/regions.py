@@ -117,6 +117,17 @@ class Regions:
             return True
         return any(_meets(prefix, start, end) for prefix in self.strict_prefixes)
 
+    def all_strict(self, start: bytes, end: bytes | None) -> bool:
+        """Whether every key with start <= key < end (None: no upper bound) is strict."""
+        if self._before is not None and self._before.all_strict(start, end):
+            return True
+        region = self.region_of(start)
+        last = prefix_end(region.prefix)
+        if region.mode is not Mode.STRICT or (last is not None and (end is None or end > last)):
+            return False
+        inside = (other for other in self.all if len(other.prefix) > len(region.prefix))
+        return all(other.mode is Mode.STRICT for other in inside if _meets(other.prefix, start, end))
+
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
         """The region that contains all keys of the range; None if there may be several."""
         region = self.region_of(start)

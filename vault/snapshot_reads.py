@@ -5,6 +5,10 @@ moment, and the change must not be served yet. If a row is above LV and not abov
 released and not applied yet. Otherwise the entry is the value: it includes everything up to LV. So all strict keys are
 shown as of the later of LV and RR.
 
+A range is answered as of one revision. Only strict changes are marked, so a range that also has keys of eventual
+regions is shown as of LV, from the entries alone. If a key of it has a change above LV when the read begins, the read
+first waits until LV is there: everything acknowledged before the read began is then among the entries.
+
 A reader that found a key pending returns exactly that change once RR reaches it. At the moment of the snapshot nothing
 later was released (it was not even staged here), so at that moment or at the release the change was the latest one. So
 a key under constant writes remains readable.
@@ -65,8 +69,15 @@ class Unreleased:
 
 
 @dataclass(frozen=True, slots=True)
+class Unapplied:
+    """The range can be shown as of one revision once LV has reached `revision`."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
-    """A range, in key order, as of `revision`. `more`: the limit cut off further keys."""
+    """A range in key order: the state as of `revision`. `more`: the limit left out further keys."""
 
     revision: int
     items: tuple[Item, ...]
@@ -127,30 +138,30 @@ def look_up(snapshot: VaultSnapshot, key: bytes, released: int) -> Item | Unrele
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A range at a revision, read lazily. It may be returned once RR is at `needs` (0: now)."""
+    """A range as of a revision; its items are read on demand. It may be shown once RR has reached `needs` (0: now)."""
 
     revision: int
     items: Iterator[Item]
     needs: int
 
 
-def open_range(snapshot: VaultSnapshot, start: bytes, end: bytes | None, released: int) -> Opened:
-    first, behind = stored_start(start), stored_end(end)
+def open_range(
+    snapshot: VaultSnapshot, start: bytes, end: bytes | None, released: int, applied: int = 0
+) -> Opened | Unapplied:
+    """`applied`: the revision that an earlier look of the same read was told to wait for; 0: this is the first look."""
     lv = snapshot.lv
-    changed: dict[bytes, bytes | None] = {}
-    needs = 0
-    for stored, row in snapshot.scan(VaultTable.PENDING, first, behind):
-        revision = revision_of(row)
-        if revision > lv:
-            changed[stored] = body_of(row)
-        if revision > released:
-            needs = max(needs, revision)
-    rows = merged(snapshot.scan(VaultTable.ENTRY, first, behind), changed)
+    marks = list(snapshot.scan(VaultTable.PENDING, stored_start(start), stored_end(end)))
+    revisions = [revision_of(row) for _, row in marks]
+    shown = max([lv, released, *revisions])
+    if shown == lv or not regions_of(snapshot).all_strict(start, end):
+        ahead = max(revisions, default=0)
+        if ahead > lv and not 0 < applied <= lv:
+            return Unapplied(applied or ahead)
+        marks, revisions, shown = [], [revision for revision in revisions if revision <= lv], lv
+    changed = {stored: body_of(row) for stored, row in marks if revision_of(row) > lv}
+    rows = merged(snapshot.scan(VaultTable.ENTRY, stored_start(start), stored_end(end)), changed)
     items = (item_of(entry) for _, entry in in_order(rows, start, end, opened=with_key))
-    shown = max(released, needs)
-    if shown > lv and regions_of(snapshot).has_strict(start, end):
-        return Opened(shown, items, needs)
-    return Opened(lv, items, needs)
+    return Opened(shown, items, max((revision for revision in revisions if revision > released), default=0))
 
 
 def collect(opened: Opened, limit: int) -> Rows:

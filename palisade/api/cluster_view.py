@@ -56,6 +56,12 @@ def status_view(services: NodeServices, cluster: str) -> dict[str, Any]:
     }
 
 
+def listed_members(service: KeyValues) -> list[dict[str, Any]]:
+    """Raises NodeFailed: a member that was removed no longer knows the members."""
+    service.group.check_alive()
+    return members_view(service)
+
+
 def members_view(service: KeyValues) -> list[dict[str, Any]]:
     status = service.group.status()
     return [member_view(each, status.leader) for each in status.members]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, waiting
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     from palisade.node.backup_file import BackupFile
 
 STDOUT = "-"
-SILENT_S = 60.0
-"""A node that sends nothing for so long is not waited for any longer."""
-ASK_S = 2.0
+ASK_PART = 0.25
+"""The part of the deadline in which the nodes say where the members are."""
 
 
 class BrokenOff(Exception):
@@ -82,12 +82,37 @@ def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd)
 
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
-    """From the first node that gives one. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
-    reasons = []
+    """From the first node that gives one. A node has to begin to send within the deadline, and may not be silent for
+    longer than that later. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
+    state = WaitingFor(", ".join(session.endpoints))
+    if session.as_json:
+        return await from_one_of(session, target, serializable, state)
+    async with waiting(lambda: state.what):
+        return await from_one_of(session, target, serializable, state)
+
+
+@dataclass(slots=True)
+class WaitingFor:
+    """What the command waits for, in words."""
+
+    what: str
+
+
+async def from_one_of(
+    session: CliSession, target: BackupFile | None, serializable: bool, state: WaitingFor
+) -> tuple[BackupHeader, BackupEnd]:
+    reasons, until = [], time.monotonic() + session.deadline_s
+    state.what = f"no answer yet from {state.what}"
     for url in await urls_of(session):
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
+            continue
+        state.what = f"no backup yet from {url}"
         try:
             with byte_bar("backup") as show:
-                found = await download(f"{url}/v1/backup{'?serializable=true' if serializable else ''}", target, show)
+                path = f"/v1/backup{'?serializable=true' if serializable else ''}"
+                found = await download(url + path, target, show, begin_s=left_s, silent_s=session.deadline_s)
             if target is None:
                 return found
             with byte_bar("verifying") as show:
@@ -106,7 +131,7 @@ async def urls_of(session: CliSession) -> list[str]:
     Raises AuthorizationError, OtherCluster, OSError."""
     from palisade.cli.status import ask
 
-    timeout_s = min(ASK_S, session.deadline_s)
+    timeout_s = ASK_PART * session.deadline_s
     found = await asyncio.gather(*(ask(each, timeout_s) for each in await session.checked_endpoints()))
     answers = [each for each in found if each is not None]
     members = {member["id"]: member for answer in answers for member in answer["members"]}
@@ -119,9 +144,16 @@ HALF_SENT = "it broke off"
 
 
 async def download(
-    url: str, target: BackupFile | None, show: Callable[[int, int | None], None]
+    url: str,
+    target: BackupFile | None,
+    show: Callable[[int, int | None], None],
+    *,
+    begin_s: float,
+    silent_s: float,
 ) -> tuple[BackupHeader, BackupEnd]:
-    """Every byte is verified before it is written. Raises BrokenOff, RequestRefused."""
+    """Every byte is verified before it is written. `begin_s`: how long the node may take for the first one.
+
+    Raises BrokenOff, RequestRefused."""
     from palisade.metastore.backup import BackupCheck
     from palisade.metastore.store_errors import BackupInvalid
 
@@ -129,17 +161,20 @@ async def download(
     if target is not None:
         target.begin()
     at, _, path = url.removeprefix("http://").partition("/")
-    requests = HttpRequests(header_of(shown()), timeout_s=None, connect_s=5.0, silent_s=SILENT_S)
+    requests = HttpRequests(header_of(shown()), timeout_s=None, connect_s=begin_s, silent_s=silent_s)
     try:
-        async with requests, requests.open(at, f"/{path}") as response:
+        async with asyncio.timeout(begin_s) as beginning, requests, requests.open(at, f"/{path}") as response:
             if response.status != 200:
                 raise await refusal_in(response)
             async for data in response.content.iter_any():
+                beginning.reschedule(None)
                 check.feed(data)
                 write(target, data)
                 done += len(data)
                 show(done, check.header.size_bytes if check.header else None)
         return check.finish()
+    except TimeoutError:
+        raise BrokenOff(f"no backup began within {begin_s:.1f} s") from None
     except NoAnswer as error:
         raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error.reason})") from None
     except BackupInvalid as error:

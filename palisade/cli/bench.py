@@ -104,7 +104,7 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         with progress_bar(f"bench {plan.what}") as show:
             return await run_plan(session, plan, client, show)
 
-    found = session.call(run)
+    found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
     rows += [(f"failed: {code}", f"{count:,}") for code, count in found.failures.items()]
     rows += [("requests per second", f"{found.per_s:,.0f}")]

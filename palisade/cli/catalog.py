@@ -114,40 +114,53 @@ def begin(
 
 
 def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
-    """The procedure when it is done and released, or after `wait_s`. Short calls, so that a node may fail meanwhile.
+    """Until the operation is done and released, or `wait_s` has passed, in short calls, so that a node may fail
+    meanwhile. That it was begun has to be answered within the deadline of the session.
 
-    A call without a response is repeated, which the procedure ID makes safe. After a call whose outcome is unknown, the
-    result is never "nothing was changed".
+    A call without an answer is sent again, since its id makes that safe. After a call whose outcome is unknown, no
+    error says that nothing was done.
     """
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 
-    until = time.monotonic() + wait_s
+    began = time.monotonic()
+    until, begun_by = began + wait_s, began + session.deadline_s
     doubts: list[OutcomeUnknown] = []
 
     def left() -> float:
         return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
+
+    def may_begin() -> bool:
+        return left() > 0 and time.monotonic() + RETRY_S < begun_by
 
     async def run(client: Any) -> dict[str, Any]:
         view: dict[str, Any] | None = None
         call = first
         while view is None or (not (view["ended"] and view["released"]) and left() > 0):
             try:
-                view = await call(client, left())
+                async with asyncio.timeout(None if view else begun_by - time.monotonic() + RETRY_S):
+                    view = await call(client, left())
                 call = again
             except (OutcomeUnknown, Unavailable) as error:
                 if isinstance(error, OutcomeUnknown):
                     doubts.append(error)
-                if not left() and view is not None:
-                    break
-                if not left():
+                if view is None and not may_begin():
                     raise doubts[0] if doubts else error from None
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(RETRY_S if left() else 0)
         return view
 
     async def again(client: Any, step_s: float) -> Any:
         return await client.procedure(id_, wait_s=step_s)
 
-    view: dict[str, Any] = session.call(run)
+    async def within_deadline(client: Any) -> dict[str, Any]:
+        try:
+            return await run(client)
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"no node answered within {session.deadline_s:g} s whether the operation was begun: the same command "
+                f"with --procedure {id_} is safe to repeat"
+            ) from None
+
+    view: dict[str, Any] = session.call(within_deadline)
     if view["error"] is not None:
         raise_for(session, view["error"])
     return view

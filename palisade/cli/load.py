@@ -51,7 +51,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         with progress_bar(what) as show:
             return await load_entries(client, entries, show, prefix)
 
-    report = session.call(run)
+    report = session.call(run, notice=False)
     shape = {"entries": report.entries, "written": report.written}
     session.answer(shape, f"{report.entries} entries, {report.written} of them written")
 

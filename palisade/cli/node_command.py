@@ -15,7 +15,9 @@ from palisade.node.options import OPTIONS, Option
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-"""The supervisor does not start a node again that ended so: `palisade/cli/supervisor/restart_policy.py`."""
+EXIT_REMOVED = 3
+EXIT_MUST_JOIN = 4
+"""What the supervisor makes of them: `palisade/cli/supervisor/restart_policy.py`."""
 
 
 def add_options(command: Any) -> Any:
@@ -50,7 +52,9 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     With --follow it is no member of the Raft group: it keeps a vault of the cluster that --seeds or --join names.
     With --standalone it speaks to nobody: it serves what the vault in its folder has, for reading, and says so.
 
-    Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder or ports.
+    Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
+    from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
+    --join.
     """
     from palisade.base.errors import ConfigError
     from palisade.base.port_probe import PortUnavailable, check_free
@@ -58,7 +62,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from palisade.metastore.store_errors import StoreFailed
     from palisade.node.config_sources import load_node_config
     from palisade.node.data_dir_marker import FolderError
-    from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
+    from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, MemberRemoved, MustJoin, NodeFailed
     from palisade.recovery.errors import RecoveryError, RecoveryRefused
     from palisade.topology.join_request import JoinRefused
     from palisade.vault.errors import VaultError, VaultUnusable
@@ -85,6 +89,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         if parent_pipe is not None:
             watch(parent_pipe)
         run(settings)
+    except MemberRemoved as error:
+        end(EXIT_MUST_JOIN if isinstance(error, MustJoin) else EXIT_REMOVED, error)
     except refusals as error:
         end(EXIT_REFUSED, error)
     except (NodeFailed, RecoveryError, StoreFailed, VaultUnusable) as error:

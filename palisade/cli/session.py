@@ -7,13 +7,16 @@ unknown (it may have been executed).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from palisade.base.recurring_line import RecurringLine
 from palisade.cli.printing import print_csv, print_json, print_rows
 from palisade.wire.credentials import StoredToken
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
+NOTICE_S = 1.0
+"""How long a command waits in silence."""
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
@@ -75,6 +80,26 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     return None
 
 
+@contextlib.asynccontextmanager
+async def waiting(why: Callable[[], str]) -> AsyncIterator[None]:
+    """Inside of it, stderr shows after a second what the command waits for, and again at growing intervals."""
+
+    async def show() -> None:
+        line, began = RecurringLine(first_s=2.0), time.monotonic()
+        await asyncio.sleep(NOTICE_S)
+        while True:
+            text = line.holds(f"waiting: {why()}", time.monotonic() - began)
+            if text is not None:
+                print(f"palisade: {' '.join(text.split())}", file=sys.stderr, flush=True)
+            await asyncio.sleep(NOTICE_S)
+
+    showing = asyncio.ensure_future(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+
+
 def unreachable(endpoints: Sequence[str], source: str, error: BaseException | None = None) -> Failure:
     """No endpoint answers."""
     from palisade.base.network_reason import reason_of
@@ -103,15 +128,20 @@ class CliSession:
     def with_credentials(self, shown: Credentials | None) -> CliSession:
         return replace(self, shown=shown)
 
-    def call(self, action: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """The result of `action`. Every error except a bug ends the process with its exit code."""
+    def call(self, action: Callable[[Client], Coroutine[Any, Any, T]], *, notice: bool = True) -> T:
+        """The result of `action`. Every error except a bug ends the process with its exit code. `notice`: stderr shows
+        what the command waits for."""
 
         async def run() -> T:
             from palisade.client import Client
 
             endpoints = await self.checked_endpoints()
             async with Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
-                return await action(client)
+                if not notice or self.as_json:
+                    return await action(client)
+                at = ", ".join(endpoints)
+                async with waiting(lambda: client.trouble or f"no answer yet from the nodes at {at}"):
+                    return await action(client)
 
         return self.run(run())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from palisade.base.recurring_line import RecurringLine
 from palisade.cli.kv import end_of_range
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import print_json, readable
@@ -51,20 +52,21 @@ def watch(
             finally:
                 warning.cancel()
 
-    session.call(follow)
+    session.call(follow, notice=False)
 
 
 async def warn_of_trouble(watch: Any) -> None:
-    """Silence may mean that nothing changes, or that nothing can come: say which."""
-    told: str | None = None
+    """Silence means that nothing changes, or that no change can arrive: write which."""
+    line, now = RecurringLine(), asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(TROUBLE_S)
         trouble = watch.trouble
-        if trouble == told:
-            continue
-        told = trouble
-        what = f"nothing new can come: {trouble}" if trouble else "changes can come again; none was missed"
-        print(f"palisade watch: {what}", file=sys.stderr, flush=True)
+        if trouble:
+            text = line.holds(f"no change can arrive: {trouble}", now())
+        else:
+            text = line.over("changes arrive again; none was missed", now())
+        if text is not None:
+            print(f"palisade watch: {text}", file=sys.stderr, flush=True)
 
 
 def show(session: CliSession, events: RevisionEvents) -> None:

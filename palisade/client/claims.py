@@ -218,7 +218,8 @@ class Claim:
         holder = await leader_of(self._store, self._prefix)
         who = f"{holder.key.decode(errors='replace')} (token {holder.create_revision})" if holder else "another claim"
         name = self._prefix[:-1].decode(errors="replace")
-        return NotAcquired(f"{name} is held by {who} and was not released within {self._timeout_s:g} s")
+        waited = f" and was not released within {self._timeout_s:g} s" if self._timeout_s else ""
+        return NotAcquired(f"{name} is held by {who}{waited}; nothing was changed")
 
 
 class Lock(Claim):

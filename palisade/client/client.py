@@ -65,6 +65,11 @@ class Client(StoreApi):
         """End the pending requests and the connection."""
         await self._session.close()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why no answer can arrive at the moment (no connection, no leader); None while a node is connected."""
+        return self._session.trouble
+
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         if self._session.is_full():
             await self._session.admit()

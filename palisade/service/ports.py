@@ -16,6 +16,10 @@ class GroupFace(Protocol):
         """Ends it exactly once, in a later turn of the event loop. Raises RaftError if nothing was proposed."""
         ...
 
+    def check_alive(self) -> None:
+        """Raises NodeFailed once this node has failed or was removed from the group."""
+        ...
+
     async def propose(self, command: bytes, *, timeout_s: float = 5.0) -> Applied: ...
     def try_read_barrier(self) -> bool:
         """Whether a read of the local state is linearizable right now."""

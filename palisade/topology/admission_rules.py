@@ -14,7 +14,7 @@ These rules imply:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from palisade.topology.records import ClusterRules, NodeRecord, NodeRole, NodeStanding
@@ -183,17 +183,22 @@ def gone(record: NodeRecord, reason: str) -> NodeRecord:
     return replace(record, standing=NodeStanding.GONE, reason=reason)
 
 
-def due_drops(records: list[NodeRecord], physical: Physical, unseen_long: bool) -> list[NodeRecord]:
-    """The nodes that the leader has to drop, because its physical topology has lost them.
+def due_drops(
+    records: list[NodeRecord], physical: Physical, unseen_long: bool, removed: Set[str] = frozenset()
+) -> list[NodeRecord]:
+    """The nodes that the leader has to drop: its physical topology has lost them, or the Raft group has removed them.
 
-    `unseen_long`: the leader has watched long enough to drop nodes that it has never seen.
+    `unseen_long`: the leader has watched long enough to drop nodes that it has never seen. `removed`: members that were
+    removed and not added again. A node that joins is validated before it is added, so only an active one is dropped.
     """
     due = []
     for record in records:
         if record.standing is NodeStanding.GONE:
             continue
         presence = physical.get(record.name)
-        if presence is None:
+        if record.name in removed and record.role is NodeRole.VOTER and record.standing is NodeStanding.ACTIVE:
+            due.append(gone(record, "it was removed from the Raft group"))
+        elif presence is None:
             if unseen_long:
                 due.append(gone(record, "it has not been seen since the leader was elected"))
         elif presence.instance != record.instance:

@@ -1,7 +1,7 @@
-"""Entering a running cluster: say who one is, again and again, until the cluster's log says so too.
+"""Joining a running cluster: sends the join request repeatedly until the cluster's log contains the node.
 
-The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is in when the
-membership in its own log names its storage; so an answer that is lost does no harm.
+The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is a member when
+the membership in its own log names its storage; so a lost response is harmless.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class JoinRefused(PalisadeError):
 
 
 async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -> None:
-    """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused."""
+    """Return when the node is a member. `headers`: sent with each request. Raises JoinRefused, and NodeFailed for a
+    storage that was a member and was removed."""
     if own.join is None:
         return
     async with HttpRequests(headers, timeout_s=TIMEOUT_S) as requests:
         conflicts = 0
         while not _is_member(own, group):
+            group.check_alive()
             try:
                 conflict = await _ask(requests, own.join, own, group)
                 conflicts += conflict is not None

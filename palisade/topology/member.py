@@ -61,8 +61,9 @@ class JoinCandidate:
 
 
 class TopologyMember:
-    """`door`: the registrar to use now. `duplicate`: the error text if SWIM has found another process with this node's
-    name, else None. `cluster_id`: of the data on this node; empty if it has never been in a cluster.
+    """`door`: the registrar to use now. `refusal`: why this node must stop, else None, by what SWIM has found: another
+    process with its name, or seeds of another cluster. `cluster_id`: of the data on this node; empty if it has never
+    been in a cluster.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class TopologyMember:
         *,
         recover: Recover,
         cluster_id: Callable[[], str],
-        duplicate: Callable[[], str | None],
+        refusal: Callable[[], str | None],
     ) -> None:
         self.life = Life()
         self.state: ClusterState | None = None
@@ -80,7 +81,7 @@ class TopologyMember:
         self._own = candidate
         self._recover = recover
         self._cluster_id = cluster_id
-        self._duplicate = duplicate
+        self._refusal = refusal
 
     def incarnation(self) -> int:
         """Of this node in the logical topology; 0 unless it is active there."""
@@ -89,9 +90,9 @@ class TopologyMember:
     async def run(self) -> None:
         """Run until cancelled. Raises NodeRefused, and what `recover` raises."""
         while True:
-            taken = self._duplicate()
-            if taken is not None:
-                raise NodeRefused(taken)
+            refusal = self._refusal()
+            if refusal is not None:
+                raise NodeRefused(refusal)
             before = self.life
             try:
                 self.life = await self._step(before)

@@ -1,4 +1,8 @@
-"""Parses a request to add a member, from HTTP or the stream. Pure."""
+"""Parses a request to add a member, from HTTP or the stream. Pure.
+
+An accepted request becomes an entry of the log, which every node stores and relies on: so id, storage and addresses are
+checked before it is proposed, on every path.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import secrets
@@ -19,6 +20,8 @@ from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, record_bytes
 log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
+FOREIGN_S = 10.0
+"""How long a node looks for its own cluster while some of its seeds belong to another one."""
 LOG_LEVELS = {
     SwimState.ALIVE: logging.INFO,
     SwimState.SUSPECT: logging.DEBUG,
@@ -34,6 +37,8 @@ class PhysicalTopology(Component):
     def __init__(self, own: OwnNode, role: NodeRole, member: str | None = None) -> None:
         self.instance = secrets.token_hex(INSTANCE_BYTES)
         self._listening = own.swim_listening
+        self._cluster = own.cluster
+        self._started_at = 0.0
         clients = {name: address for name, address in own.addresses.items() if name != "peer"}
         tags = {"member": member} if member else {"role": role.value, **clients}
         record = Record(own.id, own.swim_address, self.instance, tags=sorted_tags(tags))
@@ -49,6 +54,7 @@ class PhysicalTopology(Component):
 
     async def start(self) -> None:
         """Raises OSError if the port cannot be bound."""
+        self._started_at = asyncio.get_running_loop().time()
         await self.socket.start(self._listening.host, self._listening.port)
 
     async def stop(self) -> None:
@@ -69,9 +75,23 @@ class PhysicalTopology(Component):
     def records(self) -> list[Record]:
         return self.swim.records()
 
-    def duplicate(self) -> str | None:
-        """The error text if another process has this node's name, in which case this node must stop; else None."""
-        return self.swim.duplicate
+    def refusal(self) -> str | None:
+        """Why this node must stop, else None: another process has its name, or its seeds belong to another cluster."""
+        return self.swim.duplicate or self._wrong_cluster()
+
+    def _wrong_cluster(self) -> str | None:
+        """Once all seeds have said so, or some of them and no node of this cluster was found in `FOREIGN_S`."""
+        foreign = {seed: self.socket.strangers[seed] for seed in self.swim.seeds if seed in self.socket.strangers}
+        if not foreign or len(self.swim.live()) > 1:
+            return None
+        late = asyncio.get_running_loop().time() - self._started_at > FOREIGN_S
+        if len(foreign) < len(self.swim.seeds) and not late:
+            return None
+        said = "; ".join(f"{seed}: {reason}" for seed, reason in sorted(foreign.items()))
+        return (
+            f"the seeds belong to another cluster than {self._cluster} ({said}), and no node of {self._cluster} was "
+            "found: correct --cluster, or the addresses given with --seeds or --join"
+        )
 
     def _changed(self, change: Change) -> None:
         now, before = change.now, change.before

@@ -214,7 +214,8 @@ class Registrar:
             log.info("cluster initialized: cluster=%s members=%s", self._cluster, ",".join(members))
 
     async def _drop(self, *, unseen_long: bool) -> None:
-        for record in due_drops(nodes_of(self._records), self._physical(), unseen_long):
+        removed = self._service.group.members.removed
+        for record in due_drops(nodes_of(self._records), self._physical(), unseen_long, removed):
             seen = self._versions(record.key)
             if await self._write(seen, [Write(record)]):
                 self.drops += 1

@@ -192,6 +192,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     catalog.ProcedureDiffers: ErrorRow(409, "The id belongs to another operation", _STATE, None),
     catalog.NotCancellable: ErrorRow(409, "The procedure cannot be cancelled", _STATE, None),
     catalog.CatalogError: ErrorRow(409, "Refused by the catalog", _STATE, None),
+    group.MemberRemoved: ErrorRow(503, "This node was removed from the cluster", _DOWN, None),
     group.NodeFailed: ErrorRow(503, "This node has stopped", _DOWN, "etcdserver: server stopped"),
 }
 REFUSALS: dict[type[Exception], Refusal] = {kind: Refusal(kind.code, *shown) for kind, shown in SHOWN.items()}

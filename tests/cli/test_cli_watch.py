@@ -14,6 +14,20 @@ class FakeWatch:
     trouble: str | None = None
 
 
+async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 16: 785 near-equal lines in 17 minutes, one for each address that was tried."""
+    monkeypatch.setattr(watch_module, "TROUBLE_S", 0.0)
+    watch = FakeWatch()
+    warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
+    for number in range(300):
+        watch.trouble = f"there is no connection with a node (127.0.0.1:{7600 + number % 3}: refused)"
+        await asyncio.sleep(0)
+    warning.cancel()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 async def test_watch_reports_once_that_no_events_can_arrive_and_once_that_they_can(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -26,6 +40,6 @@ async def test_watch_reports_once_that_no_events_can_arrive_and_once_that_they_c
             await asyncio.sleep(0)
     warning.cancel()
     assert capsys.readouterr().err.splitlines() == [
-        "palisade watch: nothing new can come: n1 knows no leader",
-        "palisade watch: changes can come again; none was missed",
+        "palisade watch: no change can arrive: n1 knows no leader",
+        "palisade watch: changes arrive again; none was missed (after 0.0 s)",
     ]

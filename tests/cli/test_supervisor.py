@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -14,11 +15,12 @@ from palisade.base.address import Address
 from palisade.base.errors import ConfigError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.cli.supervisor import first_user
+from palisade.cli.supervisor.child import Child
 from palisade.cli.supervisor.cluster import arguments
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.cli.supervisor.screen import ScreenLines
-from palisade.cli.supervisor.up import check_ports, how_to_reach
+from palisade.cli.supervisor.up import UpRefused, UpRequest, check_ports, how_to_reach, opened
 from palisade.node.local_layout import Layout, check_same, layout_from_json
 
 
@@ -79,7 +81,43 @@ def test_failure_after_a_long_run_counts_as_the_first() -> None:
 
 
 def test_crash_is_restarted_and_a_refusal_is_not() -> None:
-    assert [judge(code) for code in (2, 1, -9, 0)] == [Ending.REFUSED, Ending.FAILED, Ending.FAILED, Ending.FAILED]
+    endings = [judge(code) for code in (2, 3, 4, 1, -9, 0)]
+    assert endings == [Ending.REFUSED, Ending.REMOVED, Ending.MUST_JOIN, *[Ending.FAILED] * 3]
+
+
+def test_options_of_a_node_that_joins_again_name_a_member_and_no_founders() -> None:
+    options = arguments(Layout("c"), "n2", join="127.0.0.1:7401")
+    assert options[-2:] == ["--join", "127.0.0.1:7401"]
+    assert "--initial-cluster" not in options
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_up_that_is_refused_leaves_the_folder_as_it_was(tmp_path: Path, exists: bool) -> None:
+    """Issue 16: a failed `up` left folders with a LOCK."""
+    folder = tmp_path / "of" / "mine"
+    if exists:
+        folder.mkdir(parents=True)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen(1)
+        request = UpRequest(folder, nodes=1, base_port=other.getsockname()[1] - 1)
+        with pytest.raises(UpRefused, match="is in use"), opened(request, ScreenLines(io.StringIO(), as_json=True)):
+            raise AssertionError("not reached")
+    assert list(tmp_path.rglob("*")) == ([tmp_path / "of", folder] if exists else [])
+
+
+def test_last_lines_of_a_node_are_those_of_its_last_start(tmp_path: Path) -> None:
+    """Issue 16: `up` showed log lines of starts long past."""
+
+    async def run() -> list[str]:
+        child = Child(Layout("c").members()[0], tmp_path, [])
+        tmp_path.joinpath("node.log").write_text("yesterday\n")
+        child.program = ["-c", "print('today')"]
+        await child.start()
+        await child.wait()
+        return child.last_lines()
+
+    assert asyncio.run(run()) == ["today"]
 
 
 def test_end_of_a_process_is_named() -> None:

@@ -18,6 +18,7 @@ from palisade.metastore.errors import Compacted, FutureRevision, KeyTooLarge, Le
 from palisade.metastore.limits import Limits
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, SortOrder, Txn
 from palisade.metastore.results import RangeResult, RevisionEvents
+from palisade.service.callers import EVERYBODY
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.stream_frames import FrameKind
@@ -31,7 +32,7 @@ async def take(watch: WatchHandle, count: int) -> list[RevisionEvents]:
         return [await anext(watch) for _ in range(count)]
 
 
-async def test_what_is_put_is_read_back(client: Client) -> None:
+async def test_get_returns_what_was_put(client: Client) -> None:
     first = await client.put("a", "1")
     second = await client.put(b"a", b"2", prev_kv=True)
     found = await client.get("a")
@@ -44,7 +45,7 @@ async def test_what_is_put_is_read_back(client: Client) -> None:
     assert (await client.get("a", revision=2) or found).value == b"1"
 
 
-async def test_a_range_has_its_order_its_limit_and_its_count(client: Client) -> None:
+async def test_range_has_its_order_limit_and_count(client: Client) -> None:
     for name in "abc":
         await client.put(f"k/{name}", name)
     found = await client.range("k/", prefix=True, limit=2, sort_order=SortOrder.DESCEND)
@@ -52,14 +53,14 @@ async def test_a_range_has_its_order_its_limit_and_its_count(client: Client) -> 
     assert (found.more, found.count) == (True, 3)
 
 
-async def test_a_delete_says_what_it_removed(client: Client) -> None:
+async def test_delete_returns_what_it_removed(client: Client) -> None:
     await client.put("k/a", "1")
     await client.put("k/b", "2")
     deleted = await client.delete("k/", prefix=True, prev_kv=True)
     assert (deleted.deleted, [kv.value for kv in deleted.prev_kvs]) == (2, [b"1", b"2"])
 
 
-async def test_a_transaction_takes_the_branch_that_its_compares_choose(client: Client) -> None:
+async def test_transaction_executes_the_branch_of_its_compares(client: Client) -> None:
     absent = Compare(b"a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
     nested = Txn((), (Put(b"b", b"2"),), ())
     first = await client.txn([absent], [Put(b"a", b"1"), nested], [Range(b"a")])
@@ -68,13 +69,13 @@ async def test_a_transaction_takes_the_branch_that_its_compares_choose(client: C
     assert (again.succeeded, again.revision) == (False, 3)
 
 
-async def test_a_transaction_that_only_reads_makes_no_revision(client: Client) -> None:
+async def test_transaction_that_only_reads_makes_no_revision(client: Client) -> None:
     await client.put("a", "1")
     found = await client.txn([], [Range(b"a")])
     assert (found.revision, found.succeeded) == (2, True)
 
 
-async def test_a_lease_takes_its_keys_with_it(client: Client) -> None:
+async def test_lease_deletes_its_keys_when_revoked(client: Client) -> None:
     lease = await client.lease_grant(60)
     await client.put("a", "1", lease=lease.id)
     info = await client.lease_info(lease.id)
@@ -87,7 +88,7 @@ async def test_a_lease_takes_its_keys_with_it(client: Client) -> None:
         await client.lease_info(lease.id)
 
 
-async def test_refusals_arrive_as_the_errors_that_they_are(client: Client, group: FakeGroup) -> None:
+async def test_refusals_arrive_as_their_errors(client: Client, group: FakeGroup) -> None:
     await client.put("a", "1")
     await client.put("a", "2")
     before = group.store.digest()
@@ -102,7 +103,7 @@ async def test_refusals_arrive_as_the_errors_that_they_are(client: Client, group
     assert group.store.digest() == before
 
 
-async def test_a_compacted_revision_is_refused_with_the_oldest_one(client: Client) -> None:
+async def test_compacted_revision_is_refused_with_the_oldest_one(client: Client) -> None:
     for number in range(4):
         await client.put("a", str(number))
     assert (await client.compact(4)).minimal_revision == 4
@@ -111,7 +112,7 @@ async def test_a_compacted_revision_is_refused_with_the_oldest_one(client: Clien
     assert refused.value.minimal_revision == 4
 
 
-async def test_a_long_range_arrives_whole_and_of_one_revision(client: Client) -> None:
+async def test_long_range_arrives_complete_and_of_one_revision(client: Client) -> None:
     value = b"v" * 100_000
     await client.put_many((f"k/{number:03}", value) for number in range(200))
     found = await client.range("k/", prefix=True)
@@ -119,26 +120,26 @@ async def test_a_long_range_arrives_whole_and_of_one_revision(client: Client) ->
     assert [kv.key for kv in found.kvs] == [b"k/%03d" % number for number in range(200)]
 
 
-async def test_many_puts_are_counted_and_every_one_is_there(client: Client, group: FakeGroup) -> None:
+async def test_put_many_writes_and_counts_every_pair(client: Client, group: FakeGroup) -> None:
     heard: list[int] = []
     written = await client.put_many(((f"k{n}", b"v") for n in range(3000)), outstanding=700, progress=heard.append)
     assert (written, heard[-1], group.store.key_count) == (3000, 3000, 3000)
 
 
-async def test_an_error_ends_many_puts(client: Client) -> None:
+async def test_put_many_ends_with_the_first_error(client: Client) -> None:
     with pytest.raises(KeyTooLarge):
         await client.put_many([("a", "1"), ("k" * 9000, "2")])
 
 
 @pytest.mark.parametrize("outstanding", [0, -1])
-async def test_puts_of_which_none_may_be_under_way_are_refused(client: Client, outstanding: int) -> None:
+async def test_put_many_refuses_less_than_one_outstanding_put(client: Client, outstanding: int) -> None:
     """And not waited for, for ever."""
     async with asyncio.timeout(2):
         with pytest.raises(ValueError, match="outstanding"):
             await client.put_many([("a", "1")], outstanding=outstanding)
 
 
-async def test_a_node_with_small_limits_takes_what_the_client_gathers() -> None:
+async def test_node_with_small_limits_accepts_gathered_requests() -> None:
     """`limit-request-bytes` bounds one request, not a frame of many (M8)."""
     group = fake_group(Limits(key_bytes_max=64, value_bytes_max=1000, request_bytes_max=2000))
     server = StreamServer(NodeServices(KeyValues(group, group.store)), "demo")
@@ -150,7 +151,7 @@ async def test_a_node_with_small_limits_takes_what_the_client_gathers() -> None:
     await server.close()
 
 
-async def test_a_range_in_the_past_of_keys_written_often_since_takes_many_short_turns(
+async def test_range_in_the_past_of_often_written_keys_takes_many_short_turns(
     service: KeyValues, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 keys, written 100 times each since, took 1.1 s in one turn, and so did their count (R5)."""
@@ -168,7 +169,7 @@ async def test_a_range_in_the_past_of_keys_written_often_since_takes_many_short_
 
     monkeypatch.setattr(group.store, "range", watched)
     for limit in (0, 10, 100, 300, 301):
-        found = await service.range(Range(b"\0", b"\0", revision=1 + len(keys), limit=limit))
+        found = await service.range(Range(b"\0", b"\0", revision=1 + len(keys), limit=limit), caller=EVERYBODY)
         assert [kv.key for kv in found.kvs] == keys[: limit or None]
         assert {kv.value for kv in found.kvs} == {b"first"}
         assert (found.count, found.more) == (len(keys), 0 < limit < len(keys))
@@ -187,7 +188,7 @@ class Sent(ClientConnection):
 
 
 @pytest.mark.parametrize("repeatable", [False, True])
-async def test_what_was_refused_leaves_once_though_another_connection_begins_meanwhile(
+async def test_refused_request_is_sent_again_once_although_another_connection_begins(
     stream: StreamServer, repeatable: bool
 ) -> None:
     """A change of leader: the old one refuses, the client moves to the new one and sends what is open, and the try
@@ -209,7 +210,9 @@ async def test_what_was_refused_leaves_once_though_another_connection_begins_mea
 
 
 @pytest.mark.parametrize("error", [Unavailable("the leader is going"), PermissionDenied("not any more")])
-async def test_a_try_that_did_nothing_says_nothing_of_the_one_before_it(stream: StreamServer, error: Exception) -> None:
+async def test_refusal_of_the_latest_attempt_does_not_cover_an_earlier_one(
+    stream: StreamServer, error: Exception
+) -> None:
     """Its connection broke, so it may be applied (M3). Found by the simulator: strange 61."""
     session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
@@ -227,7 +230,7 @@ async def test_a_try_that_did_nothing_says_nothing_of_the_one_before_it(stream: 
 # Broken connections.
 
 
-async def test_a_put_whose_answer_is_lost_is_executed_once(stream: StreamServer, group: FakeGroup) -> None:
+async def test_put_whose_response_is_lost_is_executed_once(stream: StreamServer, group: FakeGroup) -> None:
     """Scenario "Retries: same id twice" (M3): the retry over the next connection gets the first result."""
     async with Proxy(stream.port) as proxy, Client([proxy.endpoint], follow_leader=False) as client:
         await client.put("a", "1")
@@ -242,7 +245,7 @@ async def test_a_put_whose_answer_is_lost_is_executed_once(stream: StreamServer,
     assert (found.version, group.store.revision) == (2, 3)
 
 
-async def test_without_request_ids_a_lost_answer_is_an_unknown_outcome(stream: StreamServer, group: FakeGroup) -> None:
+async def test_lost_response_without_request_ids_is_an_unknown_outcome(stream: StreamServer, group: FakeGroup) -> None:
     async with (
         Proxy(stream.port) as proxy,
         Client([proxy.endpoint], follow_leader=False, exactly_once=False) as client,
@@ -258,14 +261,14 @@ async def test_without_request_ids_a_lost_answer_is_an_unknown_outcome(stream: S
     assert group.store.revision == 3
 
 
-async def test_requests_go_on_at_another_endpoint(stream: StreamServer) -> None:
+async def test_requests_continue_at_another_endpoint(stream: StreamServer) -> None:
     async with Proxy(stream.port) as closed:
         dead = closed.endpoint
     async with Client([dead, f"127.0.0.1:{stream.port}"], follow_leader=False) as client:
         assert (await client.put("a", "1")).revision == 2
 
 
-async def test_many_cuts_lose_nothing_and_repeat_nothing(stream: StreamServer, group: FakeGroup) -> None:
+async def test_broken_connections_lose_and_repeat_nothing(stream: StreamServer, group: FakeGroup) -> None:
     async with Proxy(stream.port) as proxy, Client([proxy.endpoint], follow_leader=False, timeout_s=20) as client:
         puts = asyncio.ensure_future(client.put_many(((f"k{n}", b"v") for n in range(2000)), outstanding=100))
         for step in range(1, 8):
@@ -277,7 +280,7 @@ async def test_many_cuts_lose_nothing_and_repeat_nothing(stream: StreamServer, g
     assert (group.store.key_count, group.store.revision) == (2000, 2001)
 
 
-async def test_without_a_leader_a_request_ends_as_unavailable(client: Client, group: FakeGroup) -> None:
+async def test_request_without_a_leader_is_unavailable(client: Client, group: FakeGroup) -> None:
     group.leading = False
     with pytest.raises(Unavailable, match="leader"):
         await client.put("a", "1", timeout_s=0.5)
@@ -286,7 +289,7 @@ async def test_without_a_leader_a_request_ends_as_unavailable(client: Client, gr
     assert group.store.revision == 1
 
 
-async def test_a_request_goes_on_when_a_leader_is_found_in_time(client: Client, group: FakeGroup) -> None:
+async def test_request_is_executed_if_a_leader_is_found_in_time(client: Client, group: FakeGroup) -> None:
     group.leading = False
     answer = asyncio.ensure_future(client.put("a", "1"))
     await until(lambda: group.submitted > 1)
@@ -294,13 +297,13 @@ async def test_a_request_goes_on_when_a_leader_is_found_in_time(client: Client, 
     assert (await answer).revision == 2
 
 
-async def test_a_lost_majority_is_an_unknown_outcome_within_the_deadline(client: Client, group: FakeGroup) -> None:
+async def test_lost_majority_is_an_unknown_outcome_within_the_deadline(client: Client, group: FakeGroup) -> None:
     group.majority = False
     with pytest.raises(OutcomeUnknown):
         await client.put("a", "1", timeout_s=0.5)
 
 
-async def test_a_silent_node_ends_requests_by_their_deadline(stream: StreamServer) -> None:
+async def test_requests_to_a_silent_node_end_at_their_deadline(stream: StreamServer) -> None:
     async with Proxy(stream.port) as proxy, Client([proxy.endpoint], timeout_s=0.4) as client:
         await client.status()
         proxy.muted = True
@@ -308,7 +311,7 @@ async def test_a_silent_node_ends_requests_by_their_deadline(stream: StreamServe
             await client.get("a")
 
 
-async def test_nobody_listening_is_unavailable_and_says_where(stream: StreamServer) -> None:
+async def test_refused_connection_is_unavailable_and_names_the_address(stream: StreamServer) -> None:
     async with Proxy(stream.port) as closed:
         dead = closed.endpoint
     async with Client([dead], timeout_s=0.3) as client:
@@ -316,7 +319,7 @@ async def test_nobody_listening_is_unavailable_and_says_where(stream: StreamServ
             await client.put("a", "1")
 
 
-async def test_a_closed_client_ends_what_is_under_way(stream: StreamServer, group: FakeGroup) -> None:
+async def test_closed_client_ends_pending_requests(stream: StreamServer, group: FakeGroup) -> None:
     group.majority = False
     async with Client([f"127.0.0.1:{stream.port}"], follow_leader=False) as client:
         answer = asyncio.ensure_future(client.put("a", "1"))
@@ -331,7 +334,7 @@ async def test_a_closed_client_ends_what_is_under_way(stream: StreamServer, grou
         await client.put("a", "1")
 
 
-async def test_the_window_keeps_every_result_that_may_be_asked_for_again(client: Client, group: FakeGroup) -> None:
+async def test_window_keeps_every_result_that_may_be_requested_again(client: Client, group: FakeGroup) -> None:
     """The store remembers 4,096 results of a client: the newest request never runs further ahead of the oldest."""
     group.majority = False
     stuck = [asyncio.ensure_future(client.put(f"k{n}", b"")) for n in range(5000)]
@@ -344,7 +347,7 @@ async def test_the_window_keeps_every_result_that_may_be_asked_for_again(client:
 # Watches.
 
 
-async def test_a_watch_sees_every_change_in_order(client: Client) -> None:
+async def test_watch_returns_every_change_in_order(client: Client) -> None:
     async with client.watch("k/", prefix=True, prev_kv=True) as watch:
         await client.put("k/a", "1", timeout_s=1)
         await client.put("other", "1")
@@ -359,7 +362,7 @@ async def test_a_watch_sees_every_change_in_order(client: Client) -> None:
     assert last.prev_kv.value == b"2"
 
 
-async def test_a_watch_begins_in_the_past(client: Client) -> None:
+async def test_watch_can_begin_in_the_past(client: Client) -> None:
     for number in range(5):
         await client.put("a", str(number))
     async with client.watch("a", start_revision=4) as watch:
@@ -367,7 +370,7 @@ async def test_a_watch_begins_in_the_past(client: Client) -> None:
         assert watch.next_revision == 7
 
 
-async def test_a_watch_leaves_out_what_is_filtered(client: Client) -> None:
+async def test_watch_omits_filtered_events(client: Client) -> None:
     async with client.watch("a", filters=["put"]) as watch:
         await client.put("a", "1")
         await client.delete("a")
@@ -375,7 +378,7 @@ async def test_a_watch_leaves_out_what_is_filtered(client: Client) -> None:
     assert (seen.revision, seen.events[0].delete) == (3, True)
 
 
-async def test_a_watch_below_the_oldest_revision_is_refused_with_it(client: Client) -> None:
+async def test_watch_below_the_oldest_revision_is_refused_with_it(client: Client) -> None:
     for number in range(4):
         await client.put("a", str(number))
     await client.compact(4)
@@ -384,7 +387,7 @@ async def test_a_watch_below_the_oldest_revision_is_refused_with_it(client: Clie
     assert refused.value.minimal_revision == 4
 
 
-async def test_a_watch_goes_on_over_broken_connections_without_gap_or_repetition(
+async def test_watch_continues_over_broken_connections_without_gap_or_repetition(
     stream: StreamServer, client: Client
 ) -> None:
     """Scenarios etcd #17529 and #17247, on the side of the client."""
@@ -402,7 +405,7 @@ async def test_a_watch_goes_on_over_broken_connections_without_gap_or_repetition
     assert seen == list(range(3, 203))
 
 
-async def test_progress_tells_that_nothing_was_missed(client: Client) -> None:
+async def test_progress_confirms_that_nothing_was_missed(client: Client) -> None:
     async with client.watch("a", progress_s=0.05) as watch:
         await client.put("b", "1")
         found = RevisionEvents(0, ())
@@ -412,7 +415,7 @@ async def test_progress_tells_that_nothing_was_missed(client: Client) -> None:
     assert (found.revision, found.events) == (2, ())
 
 
-async def test_a_slow_consumer_loses_nothing_and_stalls_nobody(client: Client) -> None:
+async def test_slow_consumer_loses_nothing_and_delays_no_other_request(client: Client) -> None:
     """Scenario etcd #17529: a watch that nobody reads for a while, and requests on the same connection."""
     value = b"v" * 50_000
     async with client.watch("a") as slow:
@@ -427,7 +430,7 @@ async def test_a_slow_consumer_loses_nothing_and_stalls_nobody(client: Client) -
 # The cluster.
 
 
-async def test_status_and_members_tell_what_the_node_knows(client: Client) -> None:
+async def test_status_and_members_show_the_state_of_the_node(client: Client) -> None:
     await client.put("a", "1")
     status = await client.status()
     assert (status["cluster"], status["member"], status["leader"], status["revision"]) == ("demo", "n1", "n1", 2)

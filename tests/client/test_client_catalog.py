@@ -13,7 +13,7 @@ from palisade.metastore.errors import MetastoreError
 COLUMNS = [{"name": "value", "type": "double"}]
 
 
-async def test_a_program_makes_looks_and_drops(client: Client) -> None:
+async def test_program_creates_reads_and_drops_objects(client: Client) -> None:
     made = await client.catalog_do("create-database", {"database": "plant"}, procedure="p1", wait_s=2)
     assert (made["state"], made["released"]) == ("done", True)
     for number in range(3):
@@ -29,7 +29,7 @@ async def test_a_program_makes_looks_and_drops(client: Client) -> None:
     assert [each["id"] for each in await client.procedures(limit=2)] == ["p3", "p2"]
 
 
-async def test_a_list_of_many_pages_is_whole(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_list_of_many_pages_is_complete(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.api.stream.catalog_calls.LIMIT", 2)
     for number in range(5):
         await client.catalog_do("create-role", {"role": f"r{number}"}, procedure=f"p{number}", wait_s=2)
@@ -67,7 +67,7 @@ HOSTILE: list[tuple[str, list[Any]]] = [
 @pytest.mark.parametrize(
     ("name", "arguments"), HOSTILE, ids=[f"{name} {arguments!r:.40}" for name, arguments in HOSTILE]
 )
-async def test_what_a_hostile_program_sends_is_refused(client: Client, name: str, arguments: list[Any]) -> None:
+async def test_malformed_calls_are_refused(client: Client, name: str, arguments: list[Any]) -> None:
     with pytest.raises((CatalogError, MetastoreError)) as refused:
         await client._call(name, *arguments)
     assert "internal" not in str(refused.value)

@@ -83,7 +83,7 @@ async def is_at(nodes: TwoNodes, name: str) -> None:
     await until(lambda: nodes.clients_of(name) == 1 and nodes.clients_of(other) == 0)
 
 
-async def test_after_a_planned_transfer_the_client_is_at_the_new_leader(nodes: TwoNodes) -> None:
+async def test_client_moves_to_the_new_leader_after_a_transfer(nodes: TwoNodes) -> None:
     """Until then every request of it would be forwarded."""
     async with Client(nodes.endpoints) as client:
         await client.put("a", "1")
@@ -96,7 +96,7 @@ async def test_after_a_planned_transfer_the_client_is_at_the_new_leader(nodes: T
         await is_at(nodes, "n1")
 
 
-async def test_who_does_not_follow_stays(nodes: TwoNodes) -> None:
+async def test_client_that_does_not_follow_the_leader_stays(nodes: TwoNodes) -> None:
     async with Client(nodes.endpoints, follow_leader=False) as client:
         await client.put("a", "1")
         nodes.lead("n2")
@@ -106,7 +106,7 @@ async def test_who_does_not_follow_stays(nodes: TwoNodes) -> None:
         assert (nodes.clients_of("n1"), nodes.clients_of("n2")) == (1, 0)
 
 
-async def test_writes_under_way_are_done_once_whichever_node_they_went_to(nodes: TwoNodes) -> None:
+async def test_writes_in_flight_are_executed_once_at_any_node(nodes: TwoNodes) -> None:
     store = nodes.groups["n1"].store
     async with Client(nodes.endpoints, timeout_s=20) as client:
         puts = asyncio.ensure_future(client.put_many(((f"k{n}", b"v") for n in range(20_000)), outstanding=200))
@@ -118,7 +118,7 @@ async def test_writes_under_way_are_done_once_whichever_node_they_went_to(nodes:
     assert (store.revision, store.key_count) == (20_001, 20_000)
 
 
-async def test_a_watch_goes_on_at_the_new_leader_without_gap_or_repetition(nodes: TwoNodes) -> None:
+async def test_watch_continues_at_the_new_leader_without_gap_or_repetition(nodes: TwoNodes) -> None:
     async with (
         Client(nodes.endpoints) as client,
         Client(nodes.endpoints, follow_leader=False) as writer,
@@ -137,7 +137,7 @@ async def test_a_watch_goes_on_at_the_new_leader_without_gap_or_repetition(nodes
     assert seen == list(range(2, 302))
 
 
-async def test_a_watch_on_a_node_without_a_leader_goes_on_at_one_that_has_one(nodes: TwoNodes) -> None:
+async def test_watch_leaves_a_node_that_knows_no_leader(nodes: TwoNodes) -> None:
     """Otherwise it would be silent, and nobody could tell that from a store in which nothing happens."""
     async with Client(nodes.endpoints, follow_leader=False) as client, client.watch("a", progress_s=0.1) as watch:
         await client.put("a", "1")
@@ -160,7 +160,7 @@ async def _until_events(watch: WatchHandle) -> AsyncIterator[RevisionEvents]:
             return
 
 
-async def test_a_watch_says_that_nobody_leads_and_goes_on_when_somebody_does(nodes: TwoNodes) -> None:
+async def test_watch_reports_a_missing_leader_and_continues_with_a_new_one(nodes: TwoNodes) -> None:
     async with Client(nodes.endpoints) as client, client.watch("a") as watch:
         await client.put("a", "1")
         assert watch.trouble is None
@@ -172,7 +172,7 @@ async def test_a_watch_says_that_nobody_leads_and_goes_on_when_somebody_does(nod
         assert (await anext(watch)).revision == 2
 
 
-async def test_a_change_that_must_not_be_sent_twice_keeps_the_client_where_it_is(
+async def test_change_that_is_not_repeatable_keeps_the_client_at_its_node(
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client looks again once it is done."""
@@ -194,9 +194,7 @@ async def test_a_change_that_must_not_be_sent_twice_keeps_the_client_where_it_is
         assert (await client.put("a", "3")).revision == 4
 
 
-async def test_a_leader_that_could_not_be_reached_is_tried_again(
-    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreachable_leader_is_tried_again(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(route_module, "AVOID_S", 0.2)
     monkeypatch.setattr(session_module, "MOVE_S", 0.05)
     endpoints, port = nodes.endpoints, nodes.servers["n2"].port
@@ -209,7 +207,7 @@ async def test_a_leader_that_could_not_be_reached_is_tried_again(
         await is_at(nodes, "n2")
 
 
-async def test_what_the_new_node_says_while_the_client_is_on_its_way_counts(
+async def test_announcement_of_the_new_node_counts_while_the_client_moves(
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its welcome names a leader that is replaced before the last request at the old node has ended."""

@@ -10,7 +10,7 @@ from palisade.client.connection import ClientConnection
 from palisade.wire.stream_frames import FrameKind
 
 
-async def test_a_welcome_that_comes_when_nobody_waits_for_it_any_more_is_dropped() -> None:
+async def test_welcome_after_the_greeting_timed_out_is_dropped() -> None:
     """Seen once on a busy machine, with a deadline of 0.3 s: it was taken for a frame of a watch, with a traceback."""
     told: list[tuple[int, Any]] = []
     link = ClientConnection(asyncio.get_running_loop(), lambda kind, body: told.append((kind, body)))

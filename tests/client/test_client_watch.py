@@ -28,7 +28,7 @@ def put_at(revision: int) -> list[Any]:
     return [revision, [[False, [b"a", b"1", revision, revision, 1, 0], None]]]
 
 
-async def test_progress_of_a_node_that_is_behind_does_not_take_a_watch_back() -> None:
+async def test_progress_of_a_node_that_is_behind_does_not_move_a_watch_back() -> None:
     """Storm 20: a member that had just come back from nothing told of its revision 1, and the next watch began at 2."""
     watch = watch_from(30)
     watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])
@@ -39,7 +39,7 @@ async def test_progress_of_a_node_that_is_behind_does_not_take_a_watch_back() ->
     assert watch.next_revision == 37
 
 
-async def test_a_watch_does_not_go_on_in_another_history() -> None:
+async def test_watch_does_not_continue_in_another_history() -> None:
     """A backup was restored: what its revisions are from then on is something else (docs/cli.md). It says so behind
     what has arrived, and takes nothing of the other one."""
     watch = watch_from(30)
@@ -55,7 +55,7 @@ async def test_a_watch_does_not_go_on_in_another_history() -> None:
 
 
 @pytest.mark.parametrize("then", [["c", 1], None])
-async def test_a_watch_goes_on_in_its_history_and_where_that_is_not_known(then: Any) -> None:
+async def test_watch_continues_in_its_history_and_where_it_is_unknown(then: Any) -> None:
     watch = watch_from(30)
     watch.on_frame(FrameKind.WATCHING, [1, 30, ["c", 1]])
     watch.on_frame(FrameKind.WATCHING, [1, 30, then] if then else [1, 30])
@@ -63,7 +63,7 @@ async def test_a_watch_goes_on_in_its_history_and_where_that_is_not_known(then: 
     assert (await anext(watch)).revision == 35
 
 
-async def test_progress_where_nothing_has_happened_is_told_again() -> None:
+async def test_progress_is_repeated_while_nothing_happens() -> None:
     watch = watch_from(30)
     for _ in range(2):
         watch.on_frame(FrameKind.PROGRESS, [1, 40])

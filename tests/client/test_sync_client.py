@@ -60,7 +60,7 @@ def test_txn_takes_text_and_bytes(blocking: SyncClient) -> None:
     assert not unchanged.succeeded
 
 
-def test_txn_refuses_what_is_no_operation(blocking: SyncClient) -> None:
+def test_txn_refuses_values_that_are_not_operations(blocking: SyncClient) -> None:
     with pytest.raises(TypeError, match="not str"):
         blocking.txn([], ["a"])  # type: ignore[list-item]
 
@@ -122,7 +122,7 @@ def test_many_threads_share_one_connection(threaded: ThreadedNode, blocking: Syn
     assert threaded.connections() == 1
 
 
-def test_requests_of_threads_are_under_way_together(threaded: ThreadedNode, blocking: SyncClient) -> None:
+def test_requests_of_several_threads_are_pipelined(threaded: ThreadedNode, blocking: SyncClient) -> None:
     threaded.group.held = True
     with ThreadPoolExecutor(16) as pool:
         waiting = [pool.submit(blocking.put, f"k/{number}", "v") for number in range(16)]
@@ -184,7 +184,7 @@ def test_put_many_raises_the_first_refusal(blocking: SyncClient) -> None:
         blocking.put_many(endless())
 
 
-def test_put_many_raises_what_its_items_raise(blocking: SyncClient) -> None:
+def test_put_many_raises_the_error_of_its_items(blocking: SyncClient) -> None:
     def broken() -> Iterator[tuple[str, str]]:
         yield from ((f"k/{number}", "v") for number in range(1000))
         raise RuntimeError("no more")

@@ -67,7 +67,7 @@ def test_connect_returns_a_client_that_has_reached_a_node(threaded: ThreadedNode
         assert connected.put("a", "1").revision == 2
 
 
-def test_connect_raises_when_no_node_answers() -> None:
+def test_connect_raises_if_no_node_responds() -> None:
     before = threading.active_count()
     with pytest.raises(Unavailable, match="nothing was done"):
         connect(unused_address(), timeout_s=0.3)
@@ -119,6 +119,6 @@ def test_unused_client_works_in_the_child_of_a_fork(threaded: ThreadedNode) -> N
         assert [kv.key for kv in other.range("pid/", prefix=True).kvs] == [b"pid/False", b"pid/True"]
 
 
-def test_process_that_never_closes_ends_without_noise(threaded: ThreadedNode) -> None:
+def test_process_that_never_closes_its_client_ends_without_output(threaded: ThreadedNode) -> None:
     ended = run(threaded.address, "client.put('a', '1')\nwatch = client.watch('a')\nprint('done')")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")

@@ -24,7 +24,7 @@ def test_ctrl_c_while_a_watch_waits_loses_no_event(blocking: SyncClient) -> None
         assert watch.next(timeout_s=5).events[0].kv.value == b"1"
 
 
-def test_watch_iterates_over_what_happens(blocking: SyncClient) -> None:
+def test_watch_iterates_over_changes(blocking: SyncClient) -> None:
     watch = blocking.watch("k/", prefix=True)
     for number in range(3):
         blocking.put(f"k/{number}", str(number))

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from palisade.client import Client
+from palisade.vault.errors import Fenced
+from palisade.vault.reader import VaultReader
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
-REFUSED = 2
+REFUSED, REMOVED = 2, 3
 
 
 async def members_at(node: NodeProcess) -> dict[str, Any]:
@@ -74,27 +76,37 @@ async def a_fourth_node_joins(cluster: Cluster, load: Load) -> None:
 
 
 async def a_follower_is_removed(cluster: Cluster, load: Load) -> None:
-    """When restarted it is refused with a remedy, and neither leader nor term changes."""
+    """It ends and names the remedy, also when it is started again; neither leader nor term change (issue 16)."""
     leader, follower = await cluster.leader(), (await cluster.followers())[0]
-    await remove(cluster, follower.id)
-    await until(lambda: says_that_it_was_removed(follower), "the removed node saying so")
-    await load.writes(50)
-    follower.kill()
     term = (await leader.status())["term"]
+    await remove(cluster, follower.id)
+    await ends_as_removed(follower)
+    vault_says_that_it_was_removed(follower)
+    await until(lambda: is_out_of_the_topology(leader, follower.id), "the removed node being dropped")
+    await load.writes(50)
     follower.start()
-    await follower.logged(f"{follower.id} was removed from the cluster: let it join again with an empty data directory")
+    await ends_as_removed(follower)
     await load.writes(100)
-    assert not await follower.ready()
     assert await cluster.leader([leader]) is leader
     assert (await leader.status())["term"] == term
-    follower.kill()
     cluster.nodes.remove(follower)
 
 
-async def says_that_it_was_removed(node: NodeProcess) -> bool:
-    """A removed node has stopped and logged that it was removed."""
-    answer = await node.get("/readyz")
-    return "removed" in (str(answer) if answer else node.log())
+async def ends_as_removed(node: NodeProcess) -> None:
+    assert await node.ended() == REMOVED
+    assert f"{node.id} was removed from cluster" in last_line(node)
+    assert "start it with --join and an empty data directory" in last_line(node)
+
+
+def vault_says_that_it_was_removed(node: NodeProcess) -> None:
+    """Readers in other processes get the reason, too."""
+    with VaultReader(node.data_dir / "vault") as reader, pytest.raises(Fenced, match="it was removed from the cluster"):
+        reader.get(b"palisade/none")
+
+
+async def is_out_of_the_topology(at: NodeProcess, member: str) -> bool:
+    rows = (await at.get("/v1/topology"))["logical"]
+    return all(row["id"] != member or row["standing"] != "active" for row in rows)
 
 
 async def the_leader_is_removed(cluster: Cluster, load: Load) -> None:
@@ -103,9 +115,8 @@ async def the_leader_is_removed(cluster: Cluster, load: Load) -> None:
     others = [node for node in cluster.nodes if node is not leader]
     await remove(cluster, leader.id)
     await cluster.leader(others)
-    await until(lambda: says_that_it_was_removed(leader), "the removed leader saying so")
+    await ends_as_removed(leader)
     await load.writes(100)
-    leader.kill()
     cluster.nodes.remove(leader)
     assert await voters_are(others[0], *(node.id for node in others))
 

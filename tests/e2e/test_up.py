@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -188,6 +189,31 @@ def test_port_in_use_is_refused_before_anything_is_formatted(
         f"port {base_port + 2} (HTTP of n2) is in use by process {os.getpid()}" in json.loads(said)["error"]["message"]
     )
     assert not (tmp_path / "cluster" / "cluster.json").exists()
+
+
+def test_removed_member_joins_again_with_an_empty_data_folder(
+    up: Callable[..., Up], base_port: int, tmp_path: Path
+) -> None:
+    """Issue 16: the remedy that its message gives did not work under `palisade up`."""
+    run = up("--base-port", str(base_port), "--no-demo")
+    endpoints = run.wait("ready")["endpoints"]
+    palisade(endpoints, "put", "/a", "x")
+    palisade(endpoints, "member", "remove", "n1")
+    exited = run.wait("node-exited", node="n1")
+    assert (exited["reason"], exited["restart_in_s"]) == ("exit code 3", None)
+    assert "n1 was removed from cluster" in exited["log_lines"][-1]
+    assert run.stop() == 0
+    again = up("--no-demo")
+    again.wait("node-exited", node="n1")
+    again.wait("ready")
+    assert again.stop() == 0
+    shutil.rmtree(tmp_path / "cluster" / "n1" / "data")
+    mended = up("--no-demo")
+    mended.wait("node-joins", node="n1")
+    mended.wait("node-ready", node="n1")
+    roles = {row["id"]: row["role"] for row in palisade(endpoints, "member", "list")["members"]}
+    assert roles.keys() == {"n1", "n2", "n3"}
+    assert mended.stop() == 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from palisade.fencing.grants import Holding
+from palisade.fencing.messages import HolderPhase, Renew
 from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration
 from palisade.fencing.timing import FenceTiming
@@ -36,6 +37,35 @@ def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> No
     pair.serve()
     pair.write()
     assert pair.leader.next_time(pair.now) == pytest.approx(pair.now + LONGER.proceed_s(), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "proceed_s", "covered"),
+    [(3.0, 3.5, True), (2.0, 3.0, True), (3.0, 3.6, False), (3.1, 3.5, False), (2.0, 3.6, False), (3.1, 3.4, False)],
+)
+def test_registration_covers_no_lease_with_longer_times(lease_s: float, proceed_s: float, covered: bool) -> None:
+    """Of either time: the drift bound and the margin of the holder are in `proceed_s` alone (issue 16)."""
+    registration = Registration("n1", "v", 3.0, proceed_s=3.5)
+    renew = Renew(100.0, 1, HolderPhase.ACTIVE, True, lease_s, proceed_s)
+    assert registration.covers(renew) is covered
+
+
+def test_lease_of_the_same_length_with_a_worse_clock_is_granted_only_after_its_registration_is_replaced() -> None:
+    """By the old record, a leader would take the lease for over while the slow clock of the holder still counts."""
+    pair = Pair("n1")
+    pair.serve()
+    worse = FenceTiming(fence_s=pair.timing.fence_s, drift=0.1, margin_s=pair.timing.margin_s)
+    pair.timing = worse
+    pair.holders["n1"] = pair.process("n1", 2)
+    pair.sessions.clear()
+    pair.connect("n1")
+    pair.join("n1")
+    pair.stage("n1")
+    pair.now += 0.001
+    renew = pair.holders["n1"].renew(pair.now)
+    assert renew.lease_s == pair.leader.registry.of("n1").registration.lease_s  # type: ignore[union-attr]
+    granted = pair.leader.renew(pair.holders["n1"].me, renew, pair.now, quorum_lease=True)
+    assert granted is NotGranted.OTHER_TIMES
 
 
 def test_leader_counts_with_the_longer_of_its_own_and_the_holders_times() -> None:

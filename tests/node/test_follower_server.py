@@ -93,7 +93,7 @@ def topology_of(config: NodeConfig, members: Members, clock: Clock) -> Topology:
         JoinCandidate("f1", NodeRole.FOLLOWER, "i", "c1", None, {}),
         recover=recover,
         cluster_id=str,
-        duplicate=lambda: None,
+        refusal=lambda: None,
     )
     logical = LogicalCopy(members.nodes, clock.now)
     return Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)

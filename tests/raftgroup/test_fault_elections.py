@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import palisade.raftgroup.voting
+from palisade.raftgroup.membership_entries import membership_entry
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.role import RaftRole
 from tests.support.bare_library import BareNode, entry
-from tests.support.lone_replica import HandClock, LoneReplica, storage
+from tests.support.lone_replica import HandClock, LoneReplica, storage, voters
 
 
 def following_follower() -> LoneReplica:
@@ -224,6 +225,27 @@ def test_leader_that_hands_over_gives_up_its_lease_for_the_whole_term() -> None:
         leader.tick()
         assert leader.replica.leads
         assert not leader.replica.lease_holds()
+
+
+def test_hand_over_ends_a_lease_whose_end_was_computed_before() -> None:
+    """The end of the lease is cached once it was asked for, as a leader that serves reads does all the time: 200 seeds
+    of the simulator did not see a hand-over that kept it (issue 16)."""
+    leader = LoneReplica()
+    leader.leads()
+    leader.acknowledges("n2")
+    assert leader.replica.lease_holds()
+    assert leader.replica.hand_over("n2")
+    assert not leader.replica.lease_holds()
+
+
+def test_change_of_membership_ends_a_lease_whose_end_was_computed_before() -> None:
+    """The majority that it was computed for may be none of the new voters."""
+    leader = LoneReplica()
+    leader.leads("n2")
+    leader.acknowledges("n2")
+    assert leader.replica.lease_holds()
+    leader.replica.membership_added(9, membership_entry(voters("n1", "n3", "n4")))
+    assert not leader.replica.lease_holds()
 
 
 def test_leader_hands_over_only_to_a_follower_with_the_whole_log() -> None:

@@ -77,6 +77,17 @@ def test_restored_majority_stops_the_others() -> None:
     assert "n3 holds generation 1" in str(outlived("n3", 1, KNOWN, both))
 
 
+@pytest.mark.parametrize(
+    ("members", "newer", "stops"),
+    [(2, 1, True), (3, 1, False), (3, 2, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)],
+)
+def test_member_stops_once_the_remaining_voters_are_no_majority(members: int, newer: int, stops: bool) -> None:
+    """Half of an even number is no majority either (issue 16)."""
+    names = [f"n{number}" for number in range(1, members + 1)]
+    refusals = {name: refusal(name, 2, f"restored {name}")[name] for name in names[:newer]}
+    assert (outlived(names[-1], 1, voters(*names), refusals) is not None) is stops
+
+
 def test_joining_member_uses_the_generation_that_it_joins() -> None:
     """Restores 11038 and 11024: its log had reached memberships from before the break."""
     assert outlived("n3", 2, KNOWN, refusal("n1", 2)) is None

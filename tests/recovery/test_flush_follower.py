@@ -174,6 +174,46 @@ async def test_flush_before_a_snapshot_of_the_group_gives_no_leap(member: Member
     assert member.vault.revision == 0
 
 
+async def test_flush_that_a_snapshot_of_the_group_interrupts_gives_no_leap(member: Member) -> None:
+    """What it was about to write is of the state before, and the snapshot has replaced the store meanwhile."""
+    member.beside._known_from = 0
+    member.driver.do(Put(b"k1", b"before"))
+    member.beside.saving()
+    member.beside.reloaded()
+    member.beside.flushed([b"k1"], {b"k1": None})
+    assert not await member.leap()
+
+
+@pytest.mark.parametrize("leaps_before", [False, True])
+async def test_planted_a_leap_from_before_a_snapshot_of_the_group_makes_the_vault_wrong(
+    member: Member, monkeypatch: pytest.MonkeyPatch, leaps_before: bool
+) -> None:
+    """With its digests right: nobody would notice (issue 16)."""
+    reloaded = FlushFollower.reloaded
+
+    def claims_to_know(self: FlushFollower) -> None:
+        known_from = self._known_from
+        reloaded(self)
+        self._known_from = known_from
+
+    monkeypatch.setattr(FlushFollower, "reloaded", claims_to_know)
+    member.beside._known_from = 0
+    if leaps_before:
+        member.driver.do(Put(b"k0", b"before"))
+        await member.disk.flush()
+        assert await member.leap()
+    leader = Driver(MemoryStore("leader"))
+    for number in range(9):
+        leader.do(Put(b"k%d" % number, b"in the snapshot"))
+    await install(leader.tables, member.disk)
+    member.driver.do(Put(b"k1", b"after"))
+    await member.disk.flush()
+    assert await member.leap()
+    digest = member.driver.store.digest()
+    assert (member.vault.chain, member.vault.sums) == (digest.chain, unpack_sums(digest.buckets))
+    assert items_of(member.vault) != state_of(member.driver)
+
+
 async def test_readers_see_the_previous_revision_until_the_leap_is_done(member: Member) -> None:
     member.beside._known_from = 0
     write_some(member.driver, random.Random(3), 300)

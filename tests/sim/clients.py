@@ -12,7 +12,9 @@ from typing import Any
 
 from palisade.metastore.requests import Range, RequestId
 from palisade.metastore.results import KeyValue, RangeResult
+from palisade.service.callers import EVERYBODY
 from palisade.vault.change import Item
+from palisade.vault.snapshot_reads import Rows
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
 from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
@@ -86,7 +88,7 @@ class Client:
                 host,
                 way_to(host),
                 request,
-                lambda node: node.key_values.write(request, request_id),
+                lambda node: node.key_values.write(request, request_id, caller=EVERYBODY),
                 request_id,
                 attempt,
             )
@@ -98,7 +100,7 @@ class Client:
     async def read(self, request: Range) -> Outcome:
         host = self.chance.choice(self.world.members)
         path = Path.LOCAL if request.serializable else way_to(host)
-        return await self.ask(host, path, request, lambda node: node.key_values.range(request))
+        return await self.ask(host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
         """From the vault of a node, by its API."""
@@ -108,6 +110,21 @@ class Client:
             return result_of((await part.reads.read(key)).item)
 
         return await self.ask(host, Path.FENCED_API, Range(key), get)
+
+    async def fenced_range(self, host: Host, start: bytes, end: bytes) -> Outcome:
+        """As `fenced`, of all keys from `start` to `end`."""
+
+        async def read(node: Any) -> RangeResult:
+            part = node.fencing if host.follows else node.fencing.part
+            return rows_result(await part.reads.range(start, end, 0))
+
+        return await self.ask(host, Path.FENCED_API, Range(start, end), read)
+
+
+def rows_result(rows: Rows) -> RangeResult:
+    """Of a fenced range, which names its revision."""
+    kvs = tuple(KeyValue(*item) for item in rows.items)
+    return RangeResult(rows.revision, kvs, rows.more, len(kvs))
 
 
 def way_to(host: Host) -> Path:
@@ -121,4 +138,4 @@ def result_of(item: Item | None) -> RangeResult:
     return RangeResult(0, kvs, False, len(kvs))
 
 
-__all__ = ["Client", "Operation", "result_of", "way_to"]
+__all__ = ["Client", "Operation", "result_of", "rows_result", "way_to"]

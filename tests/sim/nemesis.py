@@ -7,8 +7,9 @@ from random import Random
 
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compact
-from palisade.raftgroup.errors import RaftError
+from palisade.raftgroup.errors import MemberRemoved, RaftError
 from palisade.recovery.decision import RefusalReason
+from palisade.service.callers import EVERYBODY
 from palisade.vault.errors import VaultDamaged, VaultDiverged
 from palisade.wire.fencing_errors import ReleaseError
 from tests.sim import foreign
@@ -155,6 +156,8 @@ class Nemesis:
     def _tolerated(self, host: Host, error: BaseException) -> bool:
         """A node may stop itself if its disk is full, damaged, or not its own."""
         self.world.count(f"stopped itself: {type(error).__name__}")
+        if isinstance(error, MemberRemoved):
+            return host.id in self._removed
         if host.foreign is not None and is_refusal(error, host.foreign):
             return True
         if host.foreign is RefusalReason.DIVERGED and isinstance(error, VaultDiverged):
@@ -424,4 +427,6 @@ class Nemesis:
     def _compact(self, fault: Fault, host: Host) -> None:
         if not host.follows and host.store is not None:
             request = Compact(max(1, host.store.revision))
-            self._at(host, lambda host: host.node.key_values.write(request), lambda: self.struck(fault))
+            self._at(
+                host, lambda host: host.node.key_values.write(request, caller=EVERYBODY), lambda: self.struck(fault)
+            )

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from palisade.metastore.requests import Range, prefix_end
-from palisade.metastore.results import KeyValue, RangeResult
+from palisade.metastore.results import RangeResult
 from palisade.vault.change import Item
 from palisade.vault.reader import VaultReader
 from palisade.vault.vault import Vault
-from tests.sim.asking import EVENTUAL, STRICT
+from tests.sim.asking import EVENTUAL, EVERYTHING, STRICT
 from tests.sim.checkers.durable import acknowledged
-from tests.sim.clients import result_of
+from tests.sim.clients import result_of, rows_result
 from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
@@ -54,10 +54,14 @@ class Way(enum.Enum):
     ITEM_ASYNC = "item-async"
     PREFIX = "prefix"
     PREFIX_ASYNC = "prefix-async"
+    RANGE = "range"
+    RANGE_ASYNC = "range-async"
+    """Strict keys and others."""
 
 
 STEPS, WAYS = tuple(Step), tuple(Way)
 PREFIXES = (Way.PREFIX, Way.PREFIX_ASYNC)
+RANGES = (Way.RANGE, Way.RANGE_ASYNC)
 
 
 class Ambiguous(Exception):
@@ -171,7 +175,7 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
     """From the vault of this machine, by `reader`. `client`: for the history. Raises Killed."""
     history = world.history
     outcome: Outcome
-    request = Range(STRICT_PREFIX, prefix_end(STRICT_PREFIX)) if way in PREFIXES else Range(key)
+    request = asked_by(way, key)
     number = history.begin(client, host.id, Path.VAULT_READER, request)
     world.count(f"way of a reader: {way.value}")
     try:
@@ -227,14 +231,19 @@ async def _found(history: History, reader: VaultReader, way: Way, key: bytes) ->
         case Way.ITEM_ASYNC:
             return result_of(await reader.get_item_async(key))
         case Way.PREFIX:
-            return _all(reader.prefix(STRICT_PREFIX).items)
+            return rows_result(reader.prefix(STRICT_PREFIX))
         case Way.PREFIX_ASYNC:
-            return _all((await reader.prefix_async(STRICT_PREFIX)).items)
+            return rows_result(await reader.prefix_async(STRICT_PREFIX))
+        case Way.RANGE:
+            return rows_result(reader.range(*EVERYTHING))
+        case Way.RANGE_ASYNC:
+            return rows_result(await reader.range_async(*EVERYTHING))
 
 
-def _all(items: Iterable[Item]) -> RangeResult:
-    kvs = tuple(KeyValue(*item) for item in items)
-    return RangeResult(0, kvs, False, len(kvs))
+def asked_by(way: Way, key: bytes) -> Range:
+    if way in PREFIXES:
+        return Range(STRICT_PREFIX, prefix_end(STRICT_PREFIX))
+    return Range(*EVERYTHING) if way in RANGES else Range(key)
 
 
 def told_by(history: History, key: bytes, value: bytes | None) -> RangeResult:

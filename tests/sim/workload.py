@@ -9,7 +9,7 @@ from typing import Any
 from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
 from palisade.service.callers import THIS_NODE
 from palisade.vault.regions import Mode, Region, pack_region, region_key
-from tests.sim.asking import OWNED, STRICT, Asking
+from tests.sim.asking import EVERYTHING, OWNED, STRICT, Asking
 from tests.sim.backups import Base
 from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client
@@ -28,6 +28,8 @@ from tests.support.simulation import Process
 SLOW_S, SLOW_EVERY_S = 3.0, 4.0
 FENCED = (*STRICT, OWNED[1])
 """The keys of readers of vaults."""
+RANGES = 0.25
+"""The part of the fenced reads that are ranges of strict keys and others, as of one revision."""
 LIVES_S = (1, 4)
 """How long the leases of keys are granted for."""
 BEHIND_S = 3.5
@@ -171,7 +173,11 @@ class Workload:
 
     async def _fenced(self, client: Client) -> None:
         host = self.chance.choice(list(self.world.hosts.values()))
-        if self.world.is_asked(host.vault):
+        if not self.world.is_asked(host.vault):
+            return
+        if self.chance.random() < RANGES:
+            await client.fenced_range(host, *EVERYTHING)
+        else:
             await client.fenced(host, self.chance.choice(FENCED))
 
     # Readers beside the nodes

@@ -70,6 +70,9 @@ class FakeGroup:
 
     # Proposals and reads.
 
+    def check_alive(self) -> None:
+        """It never fails."""
+
     def submit(self, proposal: Proposal) -> None:
         self.submitted += proposal.weight
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from palisade.raftgroup.errors import NodeFailed
+from palisade.raftgroup.errors import MemberRemoved, NodeFailed
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.log_retention import LogRetention
@@ -144,6 +144,8 @@ class Cluster:
 
     def _failed(self, node: Node, failed: asyncio.Future[None]) -> None:
         error = failed.exception()
+        if isinstance(error, MemberRemoved):
+            return
         if not self.tolerates_failed_nodes and not self.checkers.violations:
             raise AssertionError(f"{node.id} stopped itself: {error!r}") from error
 

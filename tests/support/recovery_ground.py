@@ -29,10 +29,12 @@ class Ground:
         self.go_on()
         return self
 
-    def go_on(self) -> None:
-        """The cluster moves on while the node is down: the pinned history is compacted."""
+    def go_on(self, revisions: int = 1) -> None:
+        """The cluster moves on while the node is down: the pinned history is compacted. A node that was at LM can
+        replay one revision, and needs another snapshot for more."""
         self.cluster.wait(3_600_001)
-        self.cluster.do(Put(b"/later/%d" % self.cluster.store.revision, b""))
+        for _ in range(revisions):
+            self.cluster.do(Put(b"/later/%d" % self.cluster.store.revision, b""))
         compact(self.cluster, self.cluster.store.revision)
 
     def node(self, steps: Steps | None = None) -> Node:

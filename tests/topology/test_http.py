@@ -61,7 +61,7 @@ class World:
             JoinCandidate("n1", NodeRole.VOTER, physical.instance, "demo", None, {}),
             recover=recover,
             cluster_id=lambda: "",
-            duplicate=lambda: None,
+            refusal=lambda: None,
         )
         self.topology = Topology(
             physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)

@@ -51,7 +51,7 @@ class World:
             JoinCandidate("n7", NodeRole.FOLLOWER, instance, cluster, token, {}),
             recover=recover,
             cluster_id=lambda: cluster_id,
-            duplicate=lambda: self.duplicate,
+            refusal=lambda: self.duplicate,
         )
 
     def standing(self, name: str = "n7") -> NodeStanding | None:

@@ -167,6 +167,17 @@ def test_node_that_leaves_before_recovery_is_gone() -> None:
     assert isinstance(judge_leave("n7", "i2", admitted()), Reject)
 
 
+def test_due_drops_have_active_members_that_the_raft_group_has_removed() -> None:
+    """Issue 16: a removed member stayed "active voter" and held leases. One that joins again is let in first."""
+    voter = admitted(request=replace(REQUEST, role=NodeRole.VOTER))
+    removed = frozenset({"n7"})
+    assert due_drops([voter], {"n7": HERE}, False, removed) == []
+    (dropped,) = due_drops([active(voter)], {"n7": HERE}, False, removed)
+    assert (dropped.standing, dropped.reason) == (NodeStanding.GONE, "it was removed from the Raft group")
+    assert due_drops([active(admitted())], {"n7": HERE}, False, removed) == [], "a follower of that name"
+    assert due_drops([active(voter)], {"n7": HERE}, False) == []
+
+
 def test_due_drops_over_every_combination() -> None:
     """Standing x presence x how long the leader has looked: dropped exactly where the evidence is there."""
     for standing, presence, unseen_long in product(

@@ -22,6 +22,7 @@ from palisade.service.authorization.needs import Needs
 from palisade.wire.auth_errors import PermissionDenied
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+METRICS = "/metrics"
 
 
 class AuthorizationGate:
@@ -37,7 +38,7 @@ class AuthorizationGate:
         if authorizer is None or callers is None:
             return await handler(request)
         rule = rule_of(request.method, path_of(request))
-        if rule is Access.OPEN:
+        if rule is Access.OPEN or (request.path == METRICS and permits_metrics(authorizer, request)):
             return await handler(request)
         try:
             await self._admit(authorizer, callers, request, rule)
@@ -68,6 +69,10 @@ class AuthorizationGate:
             (await authorizer.rights(identity)).check(needs)
 
         request[REAUTHORIZE] = reauthorize
+
+
+def permits_metrics(authorizer: Authorizer, request: web.Request) -> bool:
+    return request.method in ("GET", "HEAD") and authorizer.permits_metrics(request.headers.get("Authorization"))
 
 
 def path_of(request: web.Request) -> str | None:

@@ -1,31 +1,32 @@
-"""The listening side of HTTP: answers the hot paths of etcd itself, and hands every other connection to aiohttp.
+"""The HTTP listener: handles the hot paths itself, and passes every other connection to aiohttp.
 
-A request is hot when it is a plain `POST` of one of the unary /v3 paths with a Content-Length. From the first other
-request on, a connection belongs to aiohttp, which knows the same paths and calls the same functions; so nobody sees
-a difference but in speed: a hot request costs a fifth of one that goes through aiohttp's request and response objects.
-With authorization the hot paths are the same; `HttpCallers` finds out the caller before.
+Hot are a plain `POST` to a unary /v3 path, a plain `PUT` of one key to /v1/kv and a plain `GET` of one key from
+/v1/fenced. From its first other request on, a connection belongs to aiohttp, which has the same paths with the same
+responses. A hot request costs a fifth of one through aiohttp's request and response objects. Authorization changes
+nothing of this: `HttpCallers` identifies the caller first.
 
-What holds, whatever a client does: at most one request of a connection is at work here; no more is kept of it than
-the largest request; a head or body that does not arrive in time ends the connection (slow-loris).
+Bounds, whatever a client sends: one request of a connection is handled at a time; no more than the largest request is
+kept of it; a head or body that does not arrive in time ends the connection (slow-loris).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from palisade.api.http.callers import HttpCallers
 from palisade.api.http.overload_reply import OverloadReply
+from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
     AUTHORIZATION,
     END_OF_HEAD,
-    GET,
-    Gets,
+    POST,
     Hot,
+    KeyPaths,
     RequestPlan,
     make_head,
     make_plan,
@@ -63,12 +64,13 @@ class FrontServer:
         limits: HttpLimits,
         metrics: Metrics,
         room: ConnectionLimit,
-        gets: Mapping[str, Hot] | None = None,
+        keys: Iterable[Hot] = (),
         callers: HttpCallers | None = None,
     ) -> None:
-        """`gets`: path -> what answers a GET of something below it. `callers` None: every client may do everything."""
+        """`unary`: POSTs, by their path. `keys`: requests for one key. `callers` None: every client may do
+        everything."""
         self.callers = callers
-        self._gets = Gets(gets or {})
+        self._keys = KeyPaths(keys)
         self._unary = {path.encode(): call for path, call in unary.items()}
         self._plans: dict[bytes, RequestPlan] = {}
         self.fallback = fallback
@@ -123,12 +125,12 @@ class FrontServer:
         return self._loop.time()
 
     def plan(self, head: bytes) -> RequestPlan | None:
-        """None for a head that is not hot. What was seen before is not parsed again."""
+        """None for a head that is not hot. Heads are parsed once."""
         authorization = None
         if AUTHORIZATION in head:
             head, authorization = without_authorization(head)
-        if head.startswith(GET):
-            return self._gets.plan(head, authorization)
+        if not head.startswith(POST):
+            return self._keys.plan(head, authorization)
         known = self._plans.get(head)
         if known is not None:
             return known if authorization is None else known._replace(authorization=authorization)
@@ -276,18 +278,18 @@ class HttpConnection(asyncio.Protocol):
             self._hand_over(data)
             return
         stop = end + 4 + plan.length
+        self._v1 = plan.hot.v1
         if len(data) < stop:
             self._so_far, self._lacking = bytearray(data), stop - len(data)
             self._wait_for_more(body=True)
             return
         self._buffer = data[stop:]
         self._busy = True
-        self._v1 = plan.hot.v1
         self._server.busy += 1
         self.waiting_since = None
-        callers, body = self._server.callers, data[end + 4 : stop] if plan.thing is None else plan.thing
+        callers, body = self._server.callers, data[end + 4 : stop]
         if callers is None:
-            plan.hot.call(body, self.reply, EVERYBODY)
+            plan.call(body, self.reply, EVERYBODY)
         else:
             callers.run(plan, body, self.reply, self._where())
 
@@ -352,8 +354,10 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._delegate is None:
-            body = b"the request did not arrive in time"
-            self._transport.write(make_head(408, b"text/plain", close=True) + b"%d\r\n\r\n%b" % (len(body), body))
+            kind, body = b"text/plain", b"the request did not arrive in time"
+            if self._v1 and self._body_due:
+                kind, body = b"application/problem+json", late_body()
+            self._transport.write(make_head(408, kind, close=True) + b"%d\r\n\r\n%b" % (len(body), body))
         self._transport.close()
 
     def end_soon(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.cluster_view import alarms_view, members_view, status_view
+from palisade.api.cluster_view import alarms_view, listed_members, status_view
 from palisade.api.http.callers import caller_of
 from palisade.api.http.request_body import a_flag, a_number, a_text, fields_of, read_json, request_id_of
 from palisade.api.http.v1_keys import answer
@@ -112,7 +112,7 @@ class ClusterRoutes:
         return answer(status_view(self._services, self._name))
 
     async def members(self, request: web.Request) -> web.Response:
-        return answer({"members": members_view(self._service)})
+        return answer({"members": listed_members(self._service)})
 
     async def add(self, request: web.Request) -> web.Response:
         found = fields_of(await read_json(request), MEMBER)

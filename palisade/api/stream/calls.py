@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from palisade.api.cluster_view import members_view, status_view
+from palisade.api.cluster_view import listed_members, status_view
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
 from palisade.metastore.errors import InvalidRequest
@@ -60,7 +60,7 @@ class Calls:
         return status_view(self._services, self._cluster)
 
     async def _members(self) -> list[dict[str, Any]]:
-        return members_view(self._service)
+        return listed_members(self._service)
 
     async def _topology(self) -> dict[str, Any]:
         if self._services.topology is None:

@@ -225,9 +225,12 @@ class StreamConnection(asyncio.Protocol):
                 self._run(number, partial(self._read, number, request))
 
     async def _read(self, number: int, request: Range) -> None:
+        """`_on_reads` has authorized it."""
         while not self._writable.is_set():
             await self._writable.wait()
-        result = await self._service.range(request, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX)
+        result = await self._service.range(
+            request, caller=EVERYBODY, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
+        )
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
             raise RequestTooLarge(f"the result exceeds {FRAME_BYTES_MAX // 2} bytes: read with a limit")
         self._send_range(number, result)

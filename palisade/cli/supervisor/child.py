@@ -31,10 +31,16 @@ class Child:
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
         self._pipe: int | None = None
+        self._log_start = 0
+        """Where the lines of the last start begin."""
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
+
+    def start_with(self, arguments: list[str]) -> None:
+        """The options of the next starts."""
+        self._arguments = arguments
 
     async def start(self) -> None:
         """Raises OSError when the process can't be started."""
@@ -43,6 +49,7 @@ class Child:
         read_end, self._pipe = os.pipe()
         try:
             with self.log_path.open("ab") as log:
+                self._log_start = log.seek(0, os.SEEK_END)
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, *self.program, *self._arguments),
                     *("--data-dir", str(self._folder / "data"), "--parent-pipe", str(read_end)),
@@ -73,10 +80,10 @@ class Child:
                 self._process.send_signal(number)
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """The end of its log."""
+        """The end of its log, from the last start."""
         try:
             with self.log_path.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return []

@@ -22,14 +22,19 @@ Tell = Callable[[SupervisorEvent], None]
 
 
 class LocalCluster:
-    """`start`, then `stop`. `refused` holds why a node will not run, once one has refused to."""
+    """`start`, then `stop`. `refused` and `removed` hold why a node will not run, by the id of the node.
+
+    A node that was removed from the cluster is let in again once its data folder is empty: it is started with --join.
+    """
 
     def __init__(self, layout: Layout, folder: Path, tell: Tell, node_options: list[str]) -> None:
         self.layout = layout
         self.refused: dict[str, str] = {}
+        self.removed: dict[str, str] = {}
         self._tell = tell
         self._stopping = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
+        self._node_options = node_options
         self.children = [
             Child(member, folder / member.id, [*arguments(layout, member.id), *node_options])
             for member in layout.members()
@@ -69,13 +74,25 @@ class LocalCluster:
             ending, reason = await self._run_once(child)
             if self._stopping.is_set():
                 return
+            if ending is Ending.MUST_JOIN:
+                self._join_again(child)
+                continue
             failures = failures_in_a_row(failures, time.monotonic() - started)
-            pause_s = None if ending is Ending.REFUSED else backoff_s(failures)
+            pause_s = backoff_s(failures) if ending is Ending.FAILED else None
             self._tell_exit(child, reason, pause_s)
             if pause_s is None:
-                self.refused[child.member.id] = "; ".join(child.last_lines(1)) or reason
+                why = self.refused if ending is Ending.REFUSED else self.removed
+                why[child.member.id] = "; ".join(child.last_lines(1)) or reason
                 return
             await self._pause(pause_s)
+
+    def _join_again(self, child: Child) -> None:
+        """Its storage is new, so it may join under its old name."""
+        running = (each for each in self.children if each is not child and each.pid is not None)
+        at = next(running, self.children[0]).member.http
+        child.start_with([*arguments(self.layout, child.member.id, join=str(at)), *self._node_options])
+        text = f"{child.member.id} was removed from the cluster and its data folder is new: it joins again at {at}"
+        self._tell(SupervisorEvent("node-joins", text, {"node": child.member.id, "join": str(at)}))
 
     async def _run_once(self, child: Child) -> tuple[Ending, str]:
         try:
@@ -104,8 +121,8 @@ class LocalCluster:
         self._tell(SupervisorEvent("node-exited", text, fields))
 
 
-def arguments(layout: Layout, node: str) -> list[str]:
-    """The options of `palisade node` for this node."""
+def arguments(layout: Layout, node: str, join: str | None = None) -> list[str]:
+    """The options of `palisade node` for this node. `join`: the member that lets it in; None: it is a founding one."""
     member = next(member for member in layout.members() if member.id == node)
     return [
         *("--id", member.id),
@@ -115,5 +132,5 @@ def arguments(layout: Layout, node: str) -> list[str]:
         *("--stream", str(member.stream)),
         *("--swim", str(layout.swim()[node])),
         *("--seeds", ",".join(str(address) for address in layout.swim().values())),
-        *("--initial-cluster", layout.initial_cluster()),
+        *(("--initial-cluster", layout.initial_cluster()) if join is None else ("--join", join)),
     ]

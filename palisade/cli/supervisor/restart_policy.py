@@ -6,7 +6,11 @@ import enum
 import signal
 
 EXIT_REFUSED = 2
-"""A node that ends so has refused its configuration, folder or ports: starting it again would change nothing."""
+"""The node has refused its configuration, folder, ports or cluster: starting it again would change nothing."""
+EXIT_REMOVED = 3
+"""The node was removed from the cluster: only a new storage under its name may join."""
+EXIT_MUST_JOIN = 4
+"""The node was removed from the cluster, and its storage is new: started with --join it is let in."""
 
 FIRST_S = 1.0
 LONGEST_S = 30.0
@@ -16,11 +20,16 @@ HEALTHY_AFTER_S = 60.0
 
 class Ending(enum.Enum):
     REFUSED = "refused"
+    REMOVED = "removed"
+    MUST_JOIN = "must join"
     FAILED = "failed"
 
 
 def judge(exit_code: int) -> Ending:
-    return Ending.REFUSED if exit_code == EXIT_REFUSED else Ending.FAILED
+    return _ENDINGS.get(exit_code, Ending.FAILED)
+
+
+_ENDINGS = {EXIT_REFUSED: Ending.REFUSED, EXIT_REMOVED: Ending.REMOVED, EXIT_MUST_JOIN: Ending.MUST_JOIN}
 
 
 def failures_in_a_row(before: int, ran_s: float) -> int:

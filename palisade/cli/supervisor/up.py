@@ -31,6 +31,7 @@ from palisade.raftgroup.errors import DataDirectoryError, RaftError
 from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.credentials import Credentials
 
+LOCK = "LOCK"
 READY_POLL_S = 0.1
 WAITING_AFTER_S = 15.0
 STATUS_S = 1.0
@@ -82,19 +83,27 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
 def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, Layout]]:
     """The locked folder and its layout, formatted if it is new; all its ports are free. Raises UpRefused."""
     folder = request.data_dir.absolute()
-    lock = None
+    lock, made = None, [each for each in (folder / LOCK, folder, *folder.parents) if not each.exists()]
     try:
         marker = Marker(folder, LAYOUT_FILE)
         lock = DirectoryLock(folder, DataDirectoryError)
         layout = settle_layout(marker, folder, request, screen)
     except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
         if lock is not None:
+            remove_made(made)
             lock.release()
         raise UpRefused(str(error)) from None
     try:
         yield folder, layout
     finally:
         lock.release()
+
+
+def remove_made(made: list[Path]) -> None:
+    """Nothing was started: the lock file and the folders that were made for it are removed. The lock is still held."""
+    with contextlib.suppress(OSError):
+        for each in made:
+            each.unlink() if each.name == LOCK else each.rmdir()
 
 
 def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: ClusterScreen) -> Layout:
@@ -206,6 +215,8 @@ async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, scree
         if cluster.refused:
             reasons = "; ".join(f"{node}: {reason}" for node, reason in cluster.refused.items())
             raise UpRefused(f"a node refuses to run, so nothing was left running: {reasons}")
+        for node in cluster.removed:
+            waiting.pop(node, None)
         for node, ready in (await nodes.ready()).items():
             if ready and (member := waiting.pop(node, None)) is not None:
                 fields = {"node": node, **member.addresses()}

@@ -1,5 +1,9 @@
-"""Rights that catalog requests need. An operation needs CATALOG on the rows of the objects that it names, a read of
-objects READ on their rows. Pure.
+"""The rights that operations of the catalog need: CATALOG on every row that they write and on the objects that they
+name; and the rights to look at objects: READ on their rows. Pure.
+
+The data of a table or device need no right of their own: CATALOG on the row that describes them includes their removal.
+A property test compares the rights with the rows that plans write
+(`tests/service/authorization/test_operation_rights.py`).
 
 Below the permission keys this means ADMIN (`catalog.permissions.is_for_admins`). An operation that is not listed here
 needs ADMIN on everything, and a test fails.
@@ -17,6 +21,7 @@ from palisade.metastore.requests import prefix_end
 from palisade.service.authorization.needs import EVERYTHING, Need, Needs, reading
 
 TABLE, DEVICE = ((keys.TABLES, "table"),), ((keys.DEVICES, "device"),)
+USER = ((keys.USERS, "user"), (keys.CREDENTIALS, "user"))
 PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {
     "create-database": ((keys.DATABASES, "database"),),
     "create-table": TABLE,
@@ -44,15 +49,14 @@ PLACES: dict[str, tuple[tuple[bytes, str], ...]] = {
     "delete-view": ((keys.VIEWS, "view"),),
     "set-ttl": ((keys.TTL, "path"),),
     "unset-ttl": ((keys.TTL, "path"),),
-    "create-user": ((keys.USERS, "user"),),
-    "set-password": ((keys.USERS, "user"),),
-    "drop-user": ((keys.USERS, "user"),),
+    "create-user": USER,
+    "set-password": USER,
+    "drop-user": USER,
     "create-role": ((keys.ROLES, "role"),),
     "drop-role": ((keys.ROLES, "role"),),
     "grant-role": ((keys.ROLES, "role"), (keys.USERS, "user")),
     "revoke-role": ((keys.ROLES, "role"), (keys.USERS, "user")),
 }
-IN_DATABASE = (keys.TABLES, keys.DEVICES, keys.VIEWS, keys.TTL, keys.TEMPLATE_PATHS)
 
 
 def needs_of_operation(kind: object, fields: object) -> Needs:
@@ -63,14 +67,31 @@ def needs_of_operation(kind: object, fields: object) -> Needs:
     if kind in ("grant", "revoke"):
         return (Need(Privilege.ADMIN, keys.PERMISSIONS, prefix_end(keys.PERMISSIONS)), _whole_grant(fields))
     if kind == "drop-database":
-        return _database(fields)
+        return _database(fields.get("database"))
     if kind == "deactivate-template":
-        return tuple(_at_and_below(keys.DEVICES, fields.get("path")))
+        return _devices(fields.get("path"))
     places = PLACES.get(kind)
     if places is None:
         return (EVERYTHING,)
-    found = tuple(_at(place, fields.get(name)) for place, name in places)
-    return found + ((_at(places[0][0], fields["to"]),) if kind == "rename-table" and "to" in fields else ())
+    return (*(_at(place, fields.get(name)) for place, name in places), *_besides(kind, fields))
+
+
+def _besides(kind: str, fields: Mapping[str, Any]) -> Needs:
+    """For rows that no field names by itself."""
+    if kind == "rename-table":
+        return (_at(keys.TABLES, _beside(fields.get("table"), fields.get("to"))),)
+    if kind == "drop-role":
+        return (_below(keys.USERS),)
+    return ()
+
+
+def _beside(table: Any, name: Any) -> str | None:
+    """The path of a table called `name` in the database of `table`."""
+    return f"{keys.database_of(table)}.{name}" if type(table) is str and type(name) is str and name else None
+
+
+def _below(prefix: bytes) -> Need:
+    return Need(Privilege.CATALOG, prefix, prefix_end(prefix))
 
 
 def _at(place: bytes, name: Any) -> Need:
@@ -79,19 +100,22 @@ def _at(place: bytes, name: Any) -> Need:
     return Need(Privilege.CATALOG, keys.at(place, name.encode("utf-8", "replace").decode()))
 
 
-def _at_and_below(place: bytes, name: Any) -> tuple[Need, ...]:
-    own = _at(place, name)
+def _devices(path: Any) -> Needs:
+    """The device at the path and those below it. A database is no device."""
+    own = _at(keys.DEVICES, path)
     if own == EVERYTHING:
         return (own,)
-    return own, Need(Privilege.CATALOG, own.key + b"/", prefix_end(own.key + b"/"))
+    below = _below(own.key + b"/")
+    return (own, below) if "." in path else (below,)
 
 
-def _database(fields: Mapping[str, Any]) -> Needs:
-    """It deletes everything in the database."""
-    own = _at(keys.DATABASES, fields.get("database"))
+def _database(name: Any) -> Needs:
+    """It deletes everything in the database. A TTL rule or a template may be set at the database itself."""
+    own = _at(keys.DATABASES, name)
     if own == EVERYTHING:
         return (own,)
-    return (own, *(need for place in IN_DATABASE for need in _at_and_below(place, fields["database"])))
+    at_itself = (_at(place, name) for place in (keys.TTL, keys.TEMPLATE_PATHS))
+    return (own, *at_itself, *(_below(_at(place, name).key + b"/") for place in keys.INSIDE))
 
 
 def _whole_grant(fields: Mapping[str, Any]) -> Need:

@@ -119,6 +119,10 @@ class Swim:
         """The record of another process with this node's name; None once the conflict is resolved."""
         return self._contested
 
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        return self._seeds
+
     def add_seeds(self, addresses: Iterable[str]) -> None:
         """Add addresses of nodes to contact."""
         known = {*self._seeds, self.own.address}

@@ -12,16 +12,20 @@ import pytest
 
 from palisade.fencing.messages import Hello, HolderId, HolderPhase
 from palisade.fencing.registry import HolderStanding
+from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
+from palisade.metastore.command_codec import encode_command
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
+from palisade.metastore.requests import SystemWrite
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing import holder_registry as registry
-from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry
+from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry, registrations, value_of
 from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.service.regions import regions_of
+from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from tests.support.fake_group import FakeClock, FakeGroup
+from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
 
 class World:
@@ -33,11 +37,10 @@ class World:
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.grantor = LeaseServer(
-            log,
+            ReleaseWaiters(log, self.group.clock.now),
             FenceTiming(),
             self.group.clock.now,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
-            on_released=lambda revision: None,
             on_failed=pytest.fail,
         )
         active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
@@ -105,3 +108,47 @@ async def test_registry_stops_when_leadership_is_lost_during_removal(
     world.loses_leadership(monkeypatch)
     await world.look_once()
     assert world.proposed == 1
+
+
+async def test_registration_is_bound_to_the_term_of_its_decision() -> None:
+    """A leader that was deposed without knowing it decides nothing: its record is void in the next term (issue 16)."""
+    world = World()
+    world.lead(TERM - 1)
+    world.want("n1")
+    await world.look_once()
+    assert list(world.store.system.with_prefix(PREFIX)) == []
+    assert world.grantor.core.registry.of("n1") is None
+
+
+async def test_removal_of_a_holder_is_bound_to_the_term_of_its_decision() -> None:
+    """The next leader may have granted it a lease since."""
+    world = World()
+    world.lead(TERM)
+    world.want("n1")
+    await world.look_once()
+    world.gone = True
+    world.group.clock.advance(60.0)
+    world.grantor.end_term()
+    world.grantor.core.begin_term(TERM - 1, world.group.clock.now(), registrations(world.store.system), 0)
+    world.group.clock.advance(60.0)
+    await world.look_once()
+    assert [each.node for each in registrations(world.store.system)] == ["n1"]
+    assert world.grantor.core.registry.of("n1") is not None
+
+
+async def test_registration_is_bound_to_the_record_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another write came between the decision and its entry."""
+    world = World()
+    world.lead(TERM)
+    world.want("n1")
+    propose = world.group.propose
+
+    async def overtaken(*arguments: Any, **options: Any) -> Any:
+        other = SystemWrite((), (("holder/n1", value_of(Registration("n1", "another vault", 9.0))),))
+        world.group.apply([encode_command(other)])
+        return await propose(*arguments, **options)
+
+    monkeypatch.setattr(world.group, "propose", overtaken)
+    await world.look_once()
+    assert [each.vault for each in registrations(world.store.system)] == ["another vault"]
+    assert world.grantor.core.registry.of("n1") is None

@@ -15,6 +15,7 @@ from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
+from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.callers import EVERYBODY
@@ -22,7 +23,7 @@ from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
-from tests.support.permission_world import PROOF, FenceableRows, Users
+from tests.support.permission_world import PROOF, Clock, FenceableRows, Users
 from tests.support.waiting import until
 
 ALICE, BOB, ROOT = (Password(name, f"{name}s password") for name in ("alice", "bob", "root"))
@@ -118,6 +119,41 @@ async def test_token_grants_the_same_rights_as_the_password(
         await client.put("/a/x/k", "v")
 
 
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_token_that_runs_out_ends_what_its_open_connection_may(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, rows: FenceableRows, fenced: bool
+) -> None:
+    """Also where the rights have to be waited for (issue 16)."""
+    token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
+    async with client_of(stream, Token(token)) as client:
+        clock.advance(59)
+        await client.put("/a/x/k", "v")
+        rows.fenced = fenced
+        clock.advance(1)
+        with pytest.raises(Unauthenticated):
+            await client.get("/a/x/k")
+        with pytest.raises((Unauthenticated, OutcomeUnknown)):
+            await client.put("/a/x/k", "w")
+    kept = service.store.get(b"/a/x/k")
+    assert kept is not None
+    assert kept.value == b"v"
+
+
+async def test_token_that_runs_out_ends_its_watch(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
+) -> None:
+    token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
+    async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
+        first = asyncio.ensure_future(anext(changes))
+        await until(lambda: service.metrics.watchers)
+        await service.write(Put(b"/a/k", b"seen"))
+        assert (await first).events[0].kv.value == b"seen"
+        clock.advance(60)
+        await service.write(Put(b"/a/k", b"secret"))
+        with pytest.raises(Unauthenticated):
+            await anext(changes)
+
+
 async def test_revoke_applies_to_open_connections(stream: StreamServer, users: Users) -> None:
     async with client_of(stream, ALICE) as client:
         await client.put("/a/x/k", "v")
@@ -135,10 +171,10 @@ async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: 
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
             await until(lambda: service.metrics.watchers)
-            await service.write(Put(b"/a/k", b"seen"))
+            await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
             assert (await first).events[0].kv.value == b"seen"
             await users.regrant("alice")
-            await service.write(Put(b"/a/k", b"secret"))
+            await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
             with pytest.raises(PermissionDenied):
                 await anext(changes)
         with pytest.raises(PermissionDenied):

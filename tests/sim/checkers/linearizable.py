@@ -90,7 +90,8 @@ def _read(operation: Operation) -> Op:
     result: RangeResult = operation.result
     users = tuple(kv for kv in result.kvs if not kv.key.startswith(OWN))
     count = result.count - len(result.kvs) + len(users)
-    answered = replace(result, kvs=users, count=count)
+    revision = 0 if operation.path in FENCED else result.revision
+    answered = replace(result, kvs=users, count=count, revision=revision)
     return Op(operation.began.order, operation.ended.order, operation.request, answered, by)
 
 

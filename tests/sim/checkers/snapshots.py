@@ -1,7 +1,8 @@
 """Every read is of one revision: the requested one, or the one that the response names (M1).
 
-Of the latest state, of the past, local or not, ranges in pages: all rows are the versions of that revision, none is
-missing. And every row in any result, on any path, was committed exactly like that before.
+Of the latest state, of the past, local or not, fenced, ranges in pages: all rows are the versions of that revision,
+none is missing. A fenced read of one key names no revision here. And every row in any result, on any path, was
+committed exactly like that before.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _from_nowhere(operation: Operation, truth: Truth) -> Iterator[str]:
 
 def _of_one_revision(operation: Operation, request: Range, result: RangeResult, truth: Truth) -> Iterator[str]:
     revision = request.revision if request.revision > 0 else result.revision
-    if not revision or operation.path in FENCED or _has_bounds(request):
+    is_default = operation.path in FENCED and any(not kv.create_revision for kv in result.kvs)
+    if not revision or is_default or _has_bounds(request):
         return
     if revision > truth.latest:
         yield f"{_named(operation)} is of revision {revision}, committed is {truth.latest}"

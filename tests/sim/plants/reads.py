@@ -10,6 +10,7 @@ from palisade.vault.fence_page import SEQUENCE_WORD, Fence
 from palisade.vault.read_policies import Course, Unreachable
 from palisade.vault.reader import VaultReader
 from palisade.vault.reader_source import ReaderSource
+from palisade.vault.regions import Regions
 from palisade.vault.snapshot_reads import VaultSnapshot
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
@@ -47,6 +48,12 @@ def hot_reads_without_the_page(patch: Patch) -> None:
         self._hot = (sequence, deadline_ns, words, begin, entries, marks, lambda: 0)
 
     patch.setattr(VaultReader, "_trust", trusting)
+
+
+@caught_by("snapshots", on=MEMBER_CUT_OFF)
+def ranges_of_two_revisions(patch: Patch) -> None:
+    """Strict keys as of RR beside others as of LV, as of one revision: what a removed member answered (issue 16)."""
+    patch.setattr(Regions, "all_strict", Regions.has_strict)
 
 
 @caught_by("waited reads", on=MEMBER_CUT_OFF)

@@ -1,0 +1,76 @@
+"""Whether this member was removed from the group. A removed member serves nothing from that moment, and ends.
+
+Its own log says it, once the removal is committed. A member that was away finds it in the refusals of the others, who
+judge by committed memberships, and refuse only a node whose own is not newer. So a refusal counts at once for a node
+whose newest membership is committed and has it. Otherwise no member may be connected for a while: one that lags may
+know of the removal and not yet of a later invitation.
+
+A node that joins again under its old id has a new storage, and replays memberships of its past, also its removal. That
+removal is not its own: only a storage that was a member, or a founding one, can be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+
+from palisade.raftgroup.errors import MemberRemoved, MustJoin
+from palisade.raftgroup.founding import is_removal
+from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.role import RaftRole
+
+FAREWELL_S = 1.0
+"""How long a removed member runs on: a client that asked it for its own removal gets the answer."""
+REFUSED_S = 1.0
+"""How long all others have to refuse it, where its own log leaves it open."""
+
+
+class Removal:
+    """`end`: ends the node. `founds`: this node was started as a founding member, so it does not ask to join."""
+
+    def __init__(self, cluster: str, replica: Replica, end: Callable[[MemberRemoved], None], *, founds: bool) -> None:
+        self._cluster, self._replica, self._end, self._founds = cluster, replica, end, founds
+        self._refused_since: float | None = None
+        self.error: MemberRemoved | None = None
+        """Set once this member was found to be removed."""
+
+    def look_at_log(self) -> None:
+        """Whether the removal is committed."""
+        replica = self._replica
+        if self.error is not None or replica.role is not RaftRole.REMOVED or not replica.membership_settled():
+            return
+        if self._belonged():
+            self._found()
+
+    def look_at_refusals(self, refusals: Mapping[str, str], connected: Set[str], now: float) -> None:
+        """Whether a member refuses this node because it was removed."""
+        replica = self._replica
+        own = replica.identity
+        refused = any(is_removal(reason, own.member) for reason in refusals.values())
+        is_member, settled = replica.is_known(own.member, own.incarnation), replica.membership_settled()
+        if self.error is not None or not refused or not self._belonged():
+            return
+        if is_member and settled:
+            self._found()
+        elif connected or is_member:
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= REFUSED_S:
+            self._found()
+
+    def _belonged(self) -> bool:
+        return self._founds or self._replica.has_belonged
+
+    def _found(self) -> None:
+        member = self._replica.identity.member
+        if self._replica.has_belonged or self._replica.membership.version:
+            self.error = MemberRemoved(
+                f"{member} was removed from cluster {self._cluster} and serves nothing any more: use another node. To "
+                "let it join again, start it with --join and an empty data directory"
+            )
+        else:
+            self.error = MustJoin(
+                f"cluster {self._cluster} has removed {member}, and the data directory of this node is new: start it "
+                "with --join instead of --initial-cluster to let it join again"
+            )
+        self._end(self.error)
