@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from palisade.base.digest import digest_bytes
 from palisade.vault.change import Revision
 
 Rows = Mapping[bytes, bytes | None]
@@ -24,7 +25,7 @@ class AppliedEntry(NamedTuple):
 
     before: int
     revision: int
-    chain: bytes
+    chain: int
     keys: Sequence[bytes]
     runs: Sequence[Run]
 
@@ -32,10 +33,10 @@ class AppliedEntry(NamedTuple):
         """`before` + 1 to `revision`, without a gap. The last one has the chain digest, which covers all of them."""
         for first, bodies, single in self.runs:
             if not single:
-                yield Revision(first, bodies, self.chain if first == self.revision else b"")
+                yield Revision(first, bodies, digest_bytes(self.chain) if first == self.revision else b"")
                 continue
             for number, body in enumerate(bodies, first):
-                yield Revision(number, (body,), self.chain if number == self.revision else b"")
+                yield Revision(number, (body,), digest_bytes(self.chain) if number == self.revision else b"")
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Leases: time to live for keys (M5).
 
 A lease and its deadline are replicated (LEASE), as are the keys attached to it (LEASE_KEY). The deadline is a time of
-the replicated clock (`clock.py`), the only clock used here. An expired lease exists until a LeaseExpire of the leader
+the replicated clock (`state.py`), the only clock used here. An expired lease exists until a LeaseExpire of the leader
 removes it, so all replicas remove its keys in the same revision.
 """
 

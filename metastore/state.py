@@ -1,14 +1,21 @@
 """The replicated numbers of the store: loaded once, kept in memory, written at the end of every batch.
 
-META holds them in four records, so that what a refused request may change (index, clock) is apart from what it
-may not change, and the lineage, which hardly ever changes, is apart from all.
+META holds them in four records: what a refused request may change (index, clock) is separate from what it may not
+change, and the lineage, which hardly ever changes, is separate from both.
+
+Two of the numbers are times. A stamp is [wall_ms, clock_ms]: the wall time that revisions are labelled with, and the
+replicated clock that leases run on. `clock_ms` never follows wall time: a leader continues from the last stamp that was
+applied, by the time elapsed on its own clock since it became leader. Time without a leader does not count, so a lease
+may live longer than its time, never shorter, and its remaining time survives a change of leader (M5).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from palisade.base.digest import DIGEST_BYTES
+from palisade.base.invariant import InvariantViolated
 from palisade.metastore.lineage import LINEAGE_KEY, Lineage, decode_lineage, encode_lineage
 from palisade.metastore.ordered_map import APPLIED_KEY, OrderedMap, Table, decode_applied, pack_applied
 
@@ -21,6 +28,7 @@ STATE = Struct(">Qqq16sQQQQQ?")
 FIRST_REVISION = 1
 """Of an empty store, as in etcd: the first write gets revision 2."""
 NEVER_COMPACTED = -1
+TIME_MS_MAX = 1 << 63
 
 
 class StoreState:
@@ -101,3 +109,38 @@ class StoreState:
     def save_applied(self, tables: OrderedMap) -> None:
         """After an entry that changes nothing else."""
         tables.put(Table.META, APPLIED_KEY, pack_applied((self.index, self.term)))
+
+
+class StampClock:
+    """Creates stamps on the leader, and accepts them on every replica."""
+
+    __slots__ = ("_base_ms", "_since", "_state")
+
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._base_ms: int | None = None
+        self._since = 0.0
+
+    def lead(self, now: float) -> None:
+        """`now` in seconds, of the node's own monotonic clock."""
+        self._base_ms = self._state.clock_ms
+        self._since = now
+
+    def clock_ms(self, now: float) -> int:
+        """The lease clock as this leader would stamp it now; the last applied one on a node that never led."""
+        if self._base_ms is None:
+            return self._state.clock_ms
+        return max(self._state.clock_ms, self._base_ms + int((now - self._since) * 1000))
+
+    def stamp(self, now: float, wall_ms: int) -> list[int]:
+        return [max(self._state.wall_ms, wall_ms), self.clock_ms(now)]
+
+    def accept(self, stamp: Sequence[int]) -> None:
+        """Neither time goes back, whatever the stamp."""
+        sound = type(stamp) in (list, tuple) and [type(part) for part in stamp] == [int, int]
+        if not sound or not 0 <= min(stamp) <= max(stamp) < TIME_MS_MAX:
+            raise InvariantViolated(
+                f"the stamp of a batch is [wall_ms, clock_ms], not {stamp!r}: the leader is not of this version"
+            )
+        self._state.wall_ms = max(self._state.wall_ms, stamp[0])
+        self._state.clock_ms = max(self._state.clock_ms, stamp[1])

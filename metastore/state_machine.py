@@ -16,7 +16,6 @@ from palisade.base.invariant import InvariantViolated, check
 from palisade.metastore import mvcc
 from palisade.metastore.change_feed import MOD, ChangeFeed
 from palisade.metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
-from palisade.metastore.clock import StampClock
 from palisade.metastore.command_codec import decode_fields, encode_result, unpack, unpack_command
 from palisade.metastore.compaction import Compactor
 from palisade.metastore.control_commands import Control
@@ -37,7 +36,7 @@ from palisade.metastore.requests import Command, DeleteRange, Put, Range, Reques
 from palisade.metastore.result_codec import PUT, SERIES, Wire, refusal
 from palisade.metastore.results import DoneResult, KeyValue, LeaseInfo, RangeResult, Result, TxnResult
 from palisade.metastore.revision_writer import RevisionWriter
-from palisade.metastore.state import StoreState
+from palisade.metastore.state import StampClock, StoreState
 from palisade.metastore.system_records import SystemRecords
 from palisade.metastore.txn import Executor
 from palisade.metastore.validation import check_request, check_request_id
@@ -110,7 +109,7 @@ class MetaStore:
         if keys:
             if self.watches.by_key or self.watches.by_range:
                 self.watches.tell(keys, before)
-            changes = AppliedEntry(before, state.revision, digest_bytes(state.chain), keys, runs)
+            changes = AppliedEntry(before, state.revision, state.chain, keys, runs)
             for listener in self._listeners:
                 listener.applied(changes)
         return results

@@ -154,7 +154,8 @@ class WatchHub:
             keys = sorted(changed)
             touched = [interest for interest in self.by_range if touches(keys, *interest)]
             woken += [watcher for interest in touched for watcher in self.by_range[interest]]
-        self._wake(dict.fromkeys(woken), before)
+        if woken:
+            self._wake(dict.fromkeys(woken), before)
 
     def tell_all(self, before: int) -> None:
         """The whole state was replaced (a snapshot) after revision `before`."""

@@ -16,7 +16,7 @@ from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.node.authorization import authorizer_of, proof_of
 from palisade.node.component_adapters import Background, ServerPart, TopologyComponent, cause_of_failure
 from palisade.node.config import NodeConfig, is_loopback
-from palisade.node.fencing.fencing_component import FencingComponent, ReleaseComponent
+from palisade.node.fencing.fencing_component import FencingComponent, HolderNode, ReleaseComponent
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
@@ -78,11 +78,10 @@ class FollowerNode:
             refusal=physical.refusal,
         )
         home = machine.vault()
+        node = HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config))
         self.fencing = FencingComponent(
-            config.id, home.vault_id, FollowerRoute(physical), self._clock, config.fencing.timing(), member.incarnation,
-            ask=asks_a_member(self._door.ask),
-        )  # fmt: skip
-        self.fencing.shown = proof_of(config)
+            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._door.ask)
+        )
         self.keeper = VaultComponent(
             home,
             config.id,

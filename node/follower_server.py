@@ -85,7 +85,7 @@ class FollowerServer:
                 *RegionReads(FencedRegions(services.fenced)).routes(),
             ],
             lambda what: no_member(what, services.members()),
-            fenced_routes.gets,
+            [fenced_routes.hot],
             services.authorizer,
         )
         self.app = self._server.app

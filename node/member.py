@@ -25,7 +25,7 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.node.authorization import authorizer_of, proof_of
 from palisade.node.component_adapters import Background, GroupPart, ServerPart, TopologyComponent, cause_of_failure
 from palisade.node.config import NodeConfig, is_loopback
-from palisade.node.fencing.fencing_component import ReleaseComponent
+from palisade.node.fencing.fencing_component import HolderNode, ReleaseComponent
 from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
@@ -34,7 +34,7 @@ from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_partitions
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
-from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.group_config import GroupConfig, GroupEvents
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.timing import RaftTiming
 from palisade.recovery.catchup import Difference
@@ -45,6 +45,7 @@ from palisade.recovery.vault_storage import VaultHome
 from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
+from palisade.service.catalog_store import CatalogReleases
 from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
@@ -91,31 +92,26 @@ class Node:
             undo.callback(self._disk.close)
             self.store = MetaStore(self._disk, _limits(config), _retention(config))
             self.group = self._make_group()
-            self.group.on_synced = self.metrics.fsync_latency.observe
             undo.pop_all()
         strict = strict_answers(self.store, self._clock.now, lambda: self.fencing)
         self.key_values = KeyValues(
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics, strict=strict
         )
-        self.catalog = Catalog(self.key_values, config.id)
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
         on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
-        home, times = self._machine.vault(), config.fencing.timing()
+        home = self._machine.vault()
         self.fencing = MemberFencing(
-            config.id,
+            HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
             self.key_values,
             strict,
             self.group,
-            home.vault_id,
             self._clock,
-            times,
-            self.topology.member.incarnation,
+            config.fencing.timing(),
         )
         self.keeper = self._make_keeper(home, on_vault)
-        self.fencing.part.shown = proof_of(config)
-        self.catalog.releases.released = self.fencing.until_released
-        self.catalog.releases.waiting_for = self.fencing.waiting_for
+        releases = CatalogReleases(self.fencing.until_released, self.fencing.waiting_for)
+        self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
         self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
@@ -150,14 +146,19 @@ class Node:
             peers=self._machine.peers(),
             clock=self._clock,
             random=self._machine.random,
+            events=GroupEvents(
+                synced=self.metrics.fsync_latency.observe,
+                led=lambda leads, term: self.fencing.led(leads, term),
+                removed=lambda: self.fencing.part.removed(),
+            ),
         )
 
     def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultComponent:
-        """The store notifies fencing first: the gate knows a strict change before the vault can apply it."""
+        """The store calls the lease server first: the gate knows a strict change before the vault can take it."""
         config = self.config
         source = local_source(self.key_values, config.id)
         beside = FlushFollower(self.store, source)
-        self.store.listen(self.fencing, beside)
+        self.store.listen(self.fencing.grantor, beside)
         return VaultComponent(
             home,
             config.id,

@@ -41,20 +41,16 @@ def batch_in(entry: bytes) -> Batch | None:
     if type(batch) is not list or len(batch) != 2:
         raise ValueError("it is not a stamp and a list of commands")
     stamp, commands = batch
-    if type(commands) is not list or not _are_commands(commands):
+    if type(commands) is not list or not set(map(type, commands)) <= {bytes}:
         raise ValueError("its commands are no list of bytes")
     return stamp, commands
 
 
 def check_commands(commands: Sequence[Any]) -> None:
     """Raises TypeError. An entry with something else in it would be refused by each follower, for ever."""
-    if not _are_commands(commands):
+    if not set(map(type, commands)) <= {bytes}:
         kinds = ", ".join(sorted({type(each).__name__ for each in commands}))
         raise TypeError(f"a command is bytes, and one of these is not: {kinds[:200]}")
-
-
-def _are_commands(commands: Sequence[Any]) -> bool:
-    return set(map(type, commands)) <= {bytes}
 
 
 class DecodedBatches:

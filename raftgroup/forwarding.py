@@ -81,7 +81,7 @@ class Forwarding:
     def _done(self, member: str, number: int) -> Callable[[Applied | RaftError], None]:
         def done(outcome: Applied | RaftError) -> None:
             if isinstance(outcome, Applied):
-                self._answer(member, [number, _APPLIED, *outcome])
+                self._answer(member, [number, _APPLIED, outcome.index, outcome.term, outcome.results])
             else:
                 ended = _REFUSED if isinstance(outcome, Unavailable) else _UNKNOWN
                 self._answer(member, [number, ended, 0, 0, []])

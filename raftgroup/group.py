@@ -1,8 +1,7 @@
 """The public interface of a Raft group: propose, read barrier, membership, leadership, status.
 
-Group commit: one turn of the event loop is one batch and one log entry. The journal is synced in the background while
-the next batch collects; messages that depend on the sync leave after it. A write costs about one fsync and one round
-trip.
+Group commit: one turn of the event loop is one batch and one log entry. The next batch collects while the journal is
+synced; messages that depend on the sync leave after it. A write costs about one fsync and one round trip.
 
 An exception of the state machine or the journal stops the node (`failed`): untrusted state is not served.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
@@ -19,7 +17,7 @@ from palisade.raftgroup.admission import Admission, own_introduction
 from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
-from palisade.raftgroup.group_config import GroupConfig
+from palisade.raftgroup.group_config import NO_EVENTS, GroupConfig, GroupEvents
 from palisade.raftgroup.journal_identity import keep_membership, open_storage, realigned
 from palisade.raftgroup.leader_rpc import LeaderCalls
 from palisade.raftgroup.leadership import Leadership
@@ -54,6 +52,7 @@ class Group:
         peers: Peers,
         clock: Clock,
         random: Random,
+        events: GroupEvents = NO_EVENTS,
     ) -> None:
         self._config = config
         self._journal = journal
@@ -99,13 +98,12 @@ class Group:
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._syncing: asyncio.Task[None] | None = None
+        self._syncing = self._stopped = False
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
-        self.on_synced: Callable[[float], object] = lambda _seconds: None
-        """Called with the duration in seconds of each sync of the journal."""
-        self.leadership = Leadership(self._replica)
+        self._events = events
+        self._leadership = Leadership(self._replica, events.led)
         self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.
@@ -129,7 +127,7 @@ class Group:
             except (RaftError, TimeoutError):
                 log.info("%s stops without a ready successor", self._config.member)
         self._stop(Unavailable("this node is stopping; ask another one"))
-        for task in [*self._tasks, *([self._syncing] if self._syncing else [])]:
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._snapshots.close()
@@ -138,7 +136,7 @@ class Group:
     def _stop(self, error: RaftError) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._turn_due = True
+        self._stopped = True
         self._proposals.fail(lambda: error)
         self._barrier.fail(error)
 
@@ -157,6 +155,7 @@ class Group:
     def _end_removed(self, error: MemberRemoved) -> None:
         """New requests are refused at once. The node ends a moment later, so that answers under way leave."""
         log.warning("%s", error)
+        self._events.removed()
         self._barrier.fail(error)
         self._loop.call_later(FAREWELL_S, self.fail, error)
 
@@ -253,8 +252,8 @@ class Group:
         return self._admission.generation
 
     def status(self) -> GroupStatus:
-        connected, sends_to = self._peers.connected(), self._snapshots.sends_to
-        return group_status(self._replica, self._journal, self._admission, connected, sends_to)
+        connected = self._peers.connected()
+        return group_status(self._replica, self._journal, self._admission, connected, self._snapshots.sends_to)
 
     def check_alive(self) -> None:
         """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""
@@ -268,7 +267,7 @@ class Group:
     # The turn.
 
     def _wake(self) -> None:
-        if not self._turn_due:
+        if not self._turn_due and not self._stopped:
             self._turn_due = True
             self._loop.call_soon(self._scheduled_turn)
 
@@ -278,7 +277,7 @@ class Group:
 
     def _turn(self) -> None:
         """One round: apply committed entries, send due messages, propose new commands."""
-        if self.failed is None or self.failed.done():
+        if self.failed is None or self._stopped:
             return
         try:
             self._replica.tick()
@@ -287,8 +286,9 @@ class Group:
         except Exception as error:
             self.fail(error)
             return
-        if self._syncing is None and (self._journal.dirty or self._replica.waits_for_sync):
-            self._syncing = self._loop.create_task(self._sync())
+        if not self._syncing and (self._journal.dirty or self._replica.waits_for_sync):
+            self._syncing = True
+            self._loop.call_soon(self._sync)
         if self._replica.wants_tick():
             self._wake()
         self._arm()
@@ -300,15 +300,13 @@ class Group:
         if not self._proposals:
             return
         if self._replica.leads:
-            held = self._administration.handing_over or self._syncing is not None
-            batch = [] if held else self._proposals.take()
-            if batch:
+            if not (self._syncing or self._administration.handing_over) and (batch := self._proposals.take()):
                 self._replica.propose(batch)
         elif self.leader is not None and self.leader in self._peers.connected():
             self._forwarding.forward(self.leader, self._proposals.take())
 
     def _after_tick(self) -> None:
-        self.leadership.turned()
+        self._leadership.turned()
         self.removal.look_at_log()
         self._forwarding.send_answers()
         self._barrier.turned()
@@ -326,22 +324,25 @@ class Group:
         if self._proposals:
             self._wake()
 
-    async def _sync(self) -> None:
-        """Sync while something is unsynced; after each sync, dependent messages and the next batch proceed."""
-        task = asyncio.current_task()
+    def _sync(self) -> None:
+        """Not within the turn: its messages and answers leave before the loop waits for the disk."""
+        if not self._stopped:
+            began = self._clock.now()
+            self._journal.begin_sync(lambda failure: self._synced(failure, began))
+
+    def _synced(self, failure: Exception | None, began: float) -> None:
+        """Send what the sync made true; let the next batch in."""
+        self._syncing = False
+        if self._stopped:
+            return
         try:
-            while self._journal.dirty or self._replica.waits_for_sync:
-                began = self._clock.now()
-                await self._journal.sync()
-                self.on_synced(self._clock.now() - began)
-                self._replica.synced()
-            self._syncing = None
-            self._turn()
+            if failure is not None:
+                raise failure
+            self._events.synced(self._clock.now() - began)
+            self._replica.synced()
         except Exception as error:
             self.fail(error)
-        finally:
-            if self._syncing is task:
-                self._syncing = None
+        self._turn()
 
     def _arm(self) -> None:
         """Schedule the next turn that is due by time alone."""

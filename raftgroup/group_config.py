@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from palisade.raftgroup.log_retention import LogRetention
@@ -24,3 +24,19 @@ class GroupConfig:
     terms: str = ""
     timing: RaftTiming = field(default_factory=RaftTiming)
     retention: LogRetention = field(default_factory=LogRetention)
+
+
+def _ignore(*_: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEvents:
+    """Called by the group: `synced` with the seconds that a sync of the journal took, `led` with (whether this member
+    leads, term) when that changes, `removed` once, in the turn in which this member is found to be removed."""
+
+    synced: Callable[[float], object] = _ignore
+    led: Callable[[bool, int], object] = _ignore
+    removed: Callable[[], object] = _ignore
+
+
+NO_EVENTS = GroupEvents()

@@ -12,6 +12,7 @@ they could break:
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -69,7 +70,8 @@ class BufferedJournal:
     def __init__(self, stored: StoredLog, storage: LogStorage, memory_bytes: int | None = None) -> None:
         self._storage = storage
         self._memory_bytes = memory_bytes
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiting: deque[tuple[int, Callable[[Exception | None], None]]] = deque()
+        """Syncs that have not ended, in order: the number of the last change that each waits for, and its callback."""
         self._closed = False
         self._begin_with(stored)
 
@@ -188,27 +190,34 @@ class BufferedJournal:
             self.written += 1
 
     async def sync(self) -> None:
-        """Callers that come while a write is under way share the next one."""
-        wanted = self.written
-        while self.saved < wanted:
-            if self._failure is not None:
-                raise self._failure
-            if self._closed:
-                raise NodeFailed("the journal is closed")
-            if self._writing is None:
-                self._writing = self._unwritten()
-                self._storage.write(self._writing, self._ended)
-            else:
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                await waiter
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begin_sync(lambda failure: _settle(done, failure))
+        await done
+
+    def begin_sync(self, ended: Callable[[Exception | None], None]) -> None:
+        """Calls that come while a write is under way share the next one."""
+        self._waiting.append((self.written, ended))
+        self._advance()
 
     def close(self) -> None:
         """What is not synced is lost, as in a crash."""
         if not self._closed:
             self._closed = True
             self._storage.close()
-            self._wake(NodeFailed("the journal was closed"))
+            self._advance()
+
+    def _advance(self) -> None:
+        """End the syncs that are done or can't be done; write as long as one is left and no write is under way."""
+        while self._waiting:
+            wanted, ended = self._waiting[0]
+            if self.saved >= wanted or self._failure is not None or self._closed:
+                self._waiting.popleft()
+                ended(None if self.saved >= wanted else self._failure or NodeFailed("the journal is closed"))
+            elif self._writing is None:
+                self._writing = self._unwritten()
+                self._storage.write(self._writing, self._ended)
+            else:
+                return
 
     def _unwritten(self) -> LogChanges:
         """Everything that the storage has not got yet."""
@@ -237,18 +246,7 @@ class BufferedJournal:
             self.synced_index = max(self.synced_index, self._landing_index)
             if self._memory_bytes is not None and self._bytes > self._memory_bytes:
                 self._shrink_to(self._memory_bytes * 3 // 4)
-        if self._waiters:
-            self._wake(failure)
-
-    def _wake(self, failure: Exception | None) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if failure is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(failure)
+        self._advance()
 
     def _shrink_to(self, target_bytes: int) -> None:
         freed = count = 0
@@ -276,3 +274,12 @@ class BufferedJournal:
 
 def _bytes_of(entry: Entry) -> int:
     return len(entry.command) + ENTRY_OVERHEAD_BYTES
+
+
+def _settle(done: asyncio.Future[None], failure: Exception | None) -> None:
+    if done.done():
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)

@@ -1,45 +1,55 @@
-"""The LMDB file of the journal: opened and judged, read, and filled with `LogChanges`. Knows no event loop.
+"""The LMDB file of the journal: opened and checked, read, and filled with `LogChanges`. Knows no event loop.
 
-Two tables: `log` (entries by index) and `meta` (format, base, term and vote, the small values of the users).
+Two tables. The checksum of a record covers its key, so that a record in the place of another one is detected, too.
+
+    log     key = index (8 bytes, big endian)                       value = crc32 (4) + term (8) + command
+    meta    key = name: format, base, term (and vote), user:...     value = crc32 (4) + content
 """
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import lmdb
+import msgpack
 
 from palisade.base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 from palisade.raftgroup.journal import LogChanges, StoredLog
-from palisade.raftgroup.journal_format import (
-    FORMAT_NAME,
-    FORMAT_VERSION,
-    REMEDY,
-    entry_from,
-    entry_key,
-    entry_value,
-    index_of,
-    meta_from,
-    meta_value,
-    pack,
-    unpack,
-)
 from palisade.raftgroup.ports import Entry
+
+FORMAT_VERSION = 1
+FORMAT_NAME = "palisade-journal"
+REMEDY = (
+    "This node's copy of the log can't be trusted any more: remove its data directory and start it with --join, "
+    "so that it comes back as a new member and gets everything from the others. If no majority of healthy "
+    "nodes is left, restore a backup"
+)
+
+_HEAD = struct.Struct(">IQ")
+_INDEX = struct.Struct(">Q")
+_CRC = struct.Struct(">I")
+_KEY_AND_TERM = struct.Struct(">QQ")
+
+entry_key: Callable[[int], bytes] = _INDEX.pack
+pack: Callable[[object], bytes] = msgpack.packb
+unpack: Callable[[bytes], list[Any]] = msgpack.unpackb
 
 MAP_BYTES_MIN = 1 << 30
 VERIFIED_AT_START = 1000
 GARBAGE_PER_SYNC = 64
 _FORMAT, _BASE, _TERM, _USER = b"format", b"base", b"term", b"user:"
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
-"""A log that is kept as short as `LogRetention` says is walked in a tenth of a second. A larger file is not walked, so
-that a node is not kept from starting."""
+"""A log of the length that `LogRetention` allows is walked in a tenth of a second. A larger file is not walked, so that
+the node can start."""
 
 
 class JournalFile:
-    """`stored` is what the file held when it was opened, with as many of the newest entries as were verified."""
+    """`stored`: the content of the file when it was opened, with as many of the newest entries as were verified."""
 
     def __init__(self, directory: Path, memory_bytes: int) -> None:
         self._directory = directory
@@ -78,7 +88,7 @@ class JournalFile:
                 raise self.failure(error) from error
 
     def landed(self) -> None:
-        """The commit has succeeded: later reads see it."""
+        """The commit has succeeded: make later reads see it."""
         self._oldest, self._base_index = self._next_oldest, self._next_base_index
         self._renew()
 
@@ -105,7 +115,7 @@ class JournalFile:
         self._env.close()
 
     def failure(self, error: BaseException) -> NodeFailed:
-        """What an error of LMDB means to the node."""
+        """The error of the node for an error of LMDB."""
         if isinstance(error, NodeFailed):
             return error
         if isinstance(error, DAMAGE):
@@ -173,9 +183,9 @@ class JournalFile:
             for name, value in cursor.iternext():
                 content = meta_from(name, value)
                 if name == _BASE:
-                    stored.base_index, stored.base_term = unpack(content)  # type: ignore[assignment]
+                    stored.base_index, stored.base_term = unpack(content)
                 elif name == _TERM:
-                    stored.term, stored.vote = unpack(content)  # type: ignore[assignment]
+                    stored.term, stored.vote = unpack(content)
                 elif name.startswith(_USER):
                     stored.meta[name[len(_USER) :].decode()] = content
         with self._reader.cursor(self._log) as cursor:
@@ -227,7 +237,10 @@ class JournalFile:
         if changes.forget:
             txn.drop(log, delete=False)
         elif changes.delete_from is not None:
-            self._delete_from(txn, changes.delete_from)
+            with txn.cursor(log) as cursor:
+                found = cursor.set_range(entry_key(changes.delete_from))
+                while found:
+                    found = cursor.delete()
         for entry in changes.entries:
             txn.put(entry_key(entry.index), entry_value(entry), db=log, append=True)
         for name, content in changes.meta.items():
@@ -244,12 +257,6 @@ class JournalFile:
     def _put_meta(self, txn: Any, name: bytes, content: bytes) -> None:
         txn.put(name, meta_value(name, content), db=self._meta)
 
-    def _delete_from(self, txn: Any, index: int) -> None:
-        with txn.cursor(self._log) as cursor:
-            found = cursor.set_range(entry_key(index))
-            while found:
-                found = cursor.delete()
-
     def _collect_garbage(self, txn: Any, oldest: int, base_index: int) -> int:
         stop = min(oldest + GARBAGE_PER_SYNC, base_index + 1)
         for index in range(oldest, stop):
@@ -259,3 +266,35 @@ class JournalFile:
     def _renew(self) -> None:
         self._reader.abort()
         self._reader = self._env.begin()
+
+
+def index_of(key: bytes) -> int:
+    if len(key) != _INDEX.size:
+        raise JournalCorrupt(f"a key of the log has {len(key)} bytes instead of {_INDEX.size}. {REMEDY}")
+    return int(_INDEX.unpack(key)[0])
+
+
+def entry_value(entry: Entry) -> bytes:
+    crc = zlib.crc32(entry.command, zlib.crc32(_KEY_AND_TERM.pack(entry.index, entry.term)))
+    return _HEAD.pack(crc, entry.term) + entry.command
+
+
+def entry_from(index: int, value: bytes) -> Entry:
+    """Raises JournalCorrupt if the value is not the one written for this index."""
+    if len(value) >= _HEAD.size:
+        crc, term = _HEAD.unpack_from(value)
+        command = value[_HEAD.size :]
+        if zlib.crc32(command, zlib.crc32(_KEY_AND_TERM.pack(index, term))) == crc:
+            return Entry(command, index, term)
+    raise JournalCorrupt(f"entry {index} of the log is not what was written (checksum). {REMEDY}")
+
+
+def meta_value(name: bytes, content: bytes) -> bytes:
+    return _CRC.pack(zlib.crc32(content, zlib.crc32(name))) + content
+
+
+def meta_from(name: bytes, value: bytes) -> bytes:
+    content = value[_CRC.size :]
+    if len(value) >= _CRC.size and _CRC.unpack_from(value)[0] == zlib.crc32(content, zlib.crc32(name)):
+        return content
+    raise JournalCorrupt(f"record {name!r} of the journal is not what was written (checksum). {REMEDY}")

@@ -17,15 +17,15 @@ class Leading(Protocol):
 
 
 class Leadership:
-    """`turned` is called after each turn of the group; `on_led` with whether it leads, and in which term."""
+    """Call `turned` after each turn of the group. It calls `on_led` with (whether this member leads, term)."""
 
-    def __init__(self, replica: Leading) -> None:
+    def __init__(self, replica: Leading, on_led: Callable[[bool, int], object]) -> None:
         self._replica = replica
+        self._on_led = on_led
         self._known: tuple[bool, int] = (False, 0)
-        self.on_led: Callable[[bool, int], object] = lambda _leads, _term: None
 
     def turned(self) -> None:
         before, now = self._known, (self._replica.leads, self._replica.leading_term)
         self._known = now
         if now != before and (now[0] or before[0]):
-            self.on_led(*now)
+            self._on_led(*now)

@@ -83,8 +83,9 @@ class LmdbStorage:
         except Exception as error:
             self._end(self._file.failure(error))
             return
-        self._poll_later()
         self._look(START_S if self._meter.busy() or not self._quick else self._patience_s)
+        if self._commit is not None:
+            self._poll_later()
 
     def close(self) -> None:
         self._closed = True

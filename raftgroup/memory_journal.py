@@ -84,8 +84,8 @@ class MemoryJournal(BufferedJournal):
     def crash(self) -> None:
         """Lose everything for which no `sync` has returned, including the sync in progress (but see `land`)."""
         self.disk.crash()
+        self._waiting.clear()
         self._begin_with(self.disk.stored)
-        self._wake(NodeFailed("the node lost its power during a sync"))
 
 
 def stored_after(stored: StoredLog, changes: LogChanges) -> StoredLog:

@@ -105,6 +105,11 @@ class Journal(Protocol):
         """Return when everything written before the call is on disk. Raises NodeFailed on failure."""
         ...
 
+    def begin_sync(self, ended: Callable[[Exception | None], None]) -> None:
+        """As `sync`, without a task: calls `ended` once, with None or with what `sync` would raise, perhaps before
+        this returns. After a crash of the node it is not called."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -1,7 +1,7 @@
 """Proposals on their way: each has a deadline and comes to exactly one of three ends (pysyncobj.md, fault 13).
 
-Applied, with its result. Refused: it is in no log and never will be, so it may simply be proposed again. Outcome
-unknown: it was in a log, or on its way to the leader, and nobody said what became of it.
+Applied, with its result. Refused: it is in no log and never will be, so it may be proposed again. Outcome unknown: it
+was in a log, or on its way to the leader, and no reply said whether it was applied.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from palisade.raftgroup.command_entries import check_commands
 from palisade.raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.ports import Entry
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,13 @@ _PLACE = attrgetter("place")
 
 
 class Applied(NamedTuple):
-    """Commands were applied at (index, term); `results` is what the state machine returned for each of them."""
+    """Commands were applied at (index, term); `results` is what the state machine returned for each of them. `here`: by
+    this node; otherwise by the leader that it was forwarded to, and this node may not have applied it yet."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
     results: Sequence[Any]
+    here: bool = False
 
     @property
     def result(self) -> Any:
@@ -111,10 +114,10 @@ class AwaitedProposal(Proposal):
 
 
 class Proposals:
-    """What waits to be proposed, in order, and what waits for its deadline.
+    """Proposals that wait to be proposed, in order, and those that wait for their deadline.
 
-    Proposals of one timeout are due in the order in which they came, since the clock never goes back. So there is a
-    queue per timeout, and what has ended is let go of at its front: no more is kept than is under way.
+    Proposals with the same timeout are due in order of arrival, since the clock never goes back. So there is one queue
+    per timeout, and ended proposals are removed at its front.
     """
 
     def __init__(self) -> None:
@@ -126,7 +129,7 @@ class Proposals:
         return len(self._queue)
 
     def add(self, proposal: Proposal, now: float) -> None:
-        """Its commands go into one entry of the log. It is ended once. Raises TypeError for what is no command."""
+        """Its commands go into one entry of the log. It ends once. Raises TypeError for a command that is not bytes."""
         check_commands(proposal.commands)
         timeout_s = proposal.timeout_s
         proposal.deadline, proposal.place = now + timeout_s, next(self._places)
@@ -137,8 +140,8 @@ class Proposals:
         waiting.append(proposal)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
-        """They were refused before they reached any log: in line again, before all that came later, until their
-        deadline. Whoever is told of several batches may be told in any order."""
+        """Queue again, until their deadline, proposals that are in no log. They keep their places, in whatever order
+        several batches are put back."""
         again = sorted((each for each in proposals if not each.is_ended), key=_PLACE)
         for proposal in again:
             proposal.sent = False
@@ -160,7 +163,7 @@ class Proposals:
         return batch
 
     def expire(self, now: float) -> None:
-        """End what is past its deadline. Call it often: it also lets go of what has ended."""
+        """End what is past its deadline. Call it often: it also removes what has ended."""
         for timeout_s, waiting in list(self._by_timeout.items()):
             while waiting and (waiting[0].is_ended or waiting[0].deadline <= now):
                 end_late(waiting.popleft())
@@ -168,12 +171,47 @@ class Proposals:
                 del self._by_timeout[timeout_s]
 
     def fail(self, error: Callable[[], RaftError]) -> None:
-        """This node stops: what is still in the queue ends with `error`; of the rest nobody here will hear."""
+        """This node stops: proposals in the queue end with `error`; the outcome of the others is unknown."""
         while self._by_timeout:
             _, waiting = self._by_timeout.popitem()
             for proposal in waiting:
                 proposal.end(_lost_from_sight() if proposal.sent else error())
         self._queue.clear()
+
+
+class ProposedEntries:
+    """The entries that this node has proposed as a leader, until an entry at their index is applied.
+
+    The applied entry decides: it is the proposed one, and its proposals end with their results; or it is the entry of
+    another leader, and its proposals are displaced. Then they are in no log and may be proposed again. Several terms
+    may have proposed an entry at one index.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[int, list[tuple[int, Sequence[Proposal]]]] = {}
+        """By the index of their entry, each with the term of its entry."""
+        self._displaced: list[Proposal] = []
+
+    def add(self, entry: Entry, batch: Sequence[Proposal]) -> None:
+        """The commands of `batch` were appended as `entry`."""
+        self._batches.setdefault(entry.index, []).append((entry.term, batch))
+
+    def applied(self, index: int, term: int, results: Sequence[Any]) -> None:
+        """The entry (index, term) was applied; `results` has one for each of its commands."""
+        for proposed_in, batch in self._batches.pop(index, ()):
+            if proposed_in == term:
+                end_applied(batch, index, term, results)
+            else:
+                self._displaced.extend(batch)
+
+    def forget_to(self, index: int) -> None:
+        """A snapshot has replaced the log up to `index`: the end of these entries is not seen here."""
+        self._batches = {at: batches for at, batches in self._batches.items() if at > index}
+
+    def take_displaced(self) -> list[Proposal]:
+        """Proposals that will never be applied as they were proposed."""
+        displaced, self._displaced = self._displaced, []
+        return displaced
 
 
 def _lost_from_sight() -> OutcomeUnknown:
@@ -188,7 +226,7 @@ def end_applied(batch: Iterable[Proposal], index: int, term: int, results: Seque
     first = 0
     for proposal in batch:
         stop = first + len(proposal.commands)
-        proposal.end(Applied(index, term, results[first:stop]))
+        proposal.end(Applied(index, term, results[first:stop], here=True))
         first = stop
 
 

@@ -32,8 +32,6 @@ class Removal:
         self._refused_since: float | None = None
         self.error: MemberRemoved | None = None
         """Set once this member was found to be removed."""
-        self.on_found: Callable[[MemberRemoved], object] = lambda _error: None
-        """Called once, in the turn in which `error` is set."""
 
     def look_at_log(self) -> None:
         """Whether the removal is committed."""
@@ -75,5 +73,4 @@ class Removal:
                 f"cluster {self._cluster} has removed {member}, and the data directory of this node is new: start it "
                 "with --join instead of --initial-cluster to let it join again"
             )
-        self.on_found(self.error)
         self._end(self.error)

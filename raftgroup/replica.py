@@ -31,8 +31,7 @@ from palisade.raftgroup.message_screen import (
 )
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from palisade.raftgroup.proposals import Proposal
-from palisade.raftgroup.proposed_entries import ProposedEntries
+from palisade.raftgroup.proposals import Proposal, ProposedEntries
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 from palisade.raftgroup.role import RaftRole
@@ -233,7 +232,7 @@ class Replica:
             )
 
     def connected(self, member: str) -> None:
-        """A leader whose term is not on its disk yet (the only voter of several members may be one) sends it later."""
+        """Probe the member. If the term is not on disk yet (an only voter), the heartbeat after the sync does that."""
         if self.engine.leads and self.outbox.term_is_durable and member in self._others:
             self.replication.probe(member)
 

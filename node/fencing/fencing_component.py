@@ -1,4 +1,4 @@
-"""The fencing of a node as one of its components: the holder's part on every node, the grantor's on members."""
+"""The fencing of a node as one of its components: the lease client of every node, the lease server of members."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from palisade.node.fencing.leader_connection import LeaderLink, LeaderRoute
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
+from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
 from palisade.service.fenced_reads import Ask, FencedReads
 from palisade.service.own_lease import OwnLease
-from palisade.service.strict_changes import StrictLog
+from palisade.service.ports import GroupFace
+from palisade.service.release_waiters import ReleaseWaiters
 from palisade.vault.vault import Vault
 from palisade.wire.credentials import NodeProof
 
@@ -26,52 +28,59 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.02
 LOOK_S = 0.1
-"""How often it is looked whether the node is in the topology, while it serves. Its lease keeps it safe."""
+"""How often a serving node checks whether it is still in the topology. Its lease keeps it safe meanwhile."""
 FAREWELL_S = 0.5
 
 Listener = Callable[[], Awaitable[None]]
-"""Brings what a component caches up to date before the node serves again; raising keeps it fenced (F2)."""
+"""Updates the caches of a component before the node serves again; an exception keeps the node fenced (F2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderNode:
+    """This node, as a holder of leases. `vault_id`: names the fence page of the open vault. `incarnation`: of this node
+    in the logical topology; 0 while it is not in it. `proof`: shows the leader that this is a node of the cluster."""
+
+    id: str
+    vault_id: Callable[[], str]
+    incarnation: Callable[[], int]
+    proof: NodeProof | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """What a member of the Raft group has beside its holder. `lease`: shows the holder to the write path.
-    `on_released`: RR has moved, as the holder knows it."""
+    """Of a member of the Raft group, in addition to its holder. `released`: advanced with the RR that the holder
+    receives. `lease`: shows the holder to the write path."""
 
     grantor: LeaseServer
-    strict_log: StrictLog
+    released: ReleaseWaiters
     lease: OwnLease
-    on_released: Callable[[int], None]
+    group: GroupFace
 
 
 class FencingComponent(Component):
-    """The fence of the node's vault (`recovery.vault_component.VaultFence`): made before the keeper, which calls it.
+    """The fence of the node's vault (`recovery.vault_component.VaultFence`).
 
-    `vault_id`: which fence page the open vault has. `incarnation`: of this node in the logical topology; 0 while it is
-    not in it. `ask`: the cluster, for what a fenced node must not answer. `of_member`: None on a follower.
+    `ask`: reads from the cluster what a fenced node must not answer itself. `of_member`: None on a follower.
     """
 
     def __init__(
         self,
-        node: str,
-        vault_id: Callable[[], str],
+        node: HolderNode,
         route: LeaderRoute,
         clock: Clock,
         timing: FenceTiming,
-        incarnation: Callable[[], int],
         *,
         ask: Ask | None = None,
         of_member: MemberParts | None = None,
     ) -> None:
-        self.node, self._vault_id, self._route = node, vault_id, route
-        self._clock, self.timing, self._incarnation = clock, timing, incarnation
+        self._node, self._route = node, route
+        self.node = node.id
+        self._clock, self.timing = clock, timing
         self._member = of_member
         self.listeners: dict[str, Listener] = {}
         self.holder: LeaseClient | None = None
         self.reads = FencedReads(ask)
         self.link: LeaderLink | None = None
-        self.shown: NodeProof | None = None
-        """By which the leader knows that this is a node."""
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
 
@@ -79,12 +88,12 @@ class FencingComponent(Component):
 
     def opened(self, vault: Vault) -> VaultGate:
         member = self._member
-        on_released = member.on_released if member is not None else _ignore
-        self.holder = LeaseClient(self.node, self._vault_id(), vault, self.timing, self._clock.now, on_released)
+        on_released = member.released.release if member is not None else _ignore
+        self.holder = LeaseClient(self.node, self._node.vault_id(), vault, self.timing, self._clock.now, on_released)
         if member is not None:
             member.lease.holder = self.holder
         self.reads.open(vault, self.holder.changed, self._clock.now)
-        gate = VaultGate(self.holder, member.strict_log if member is not None else None)
+        gate = VaultGate(self.holder, member.released.log if member is not None else None)
         self.holder.gate = gate
         return gate
 
@@ -101,16 +110,16 @@ class FencingComponent(Component):
         if self.holder is None:
             raise RuntimeError("the vault is not open: the vault part starts first")
         grantor = self._member.grantor if self._member is not None else None
-        self.link = LeaderLink(self.holder, self._route, self.node, grantor, self.shown)
+        self.link = LeaderLink(self.holder, self._route, self.node, grantor, self._node.proof)
         self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
 
     async def run(self) -> None:
-        """Raises what makes it impossible to go on: the node stops, and its lease runs out."""
+        """Raises an error after which the node must stop; its lease then expires."""
         holder, linked = self.holder, self._linked
         if holder is None or linked is None:
             return
         while not linked.done():
-            holder.is_now(self._incarnation())
+            holder.is_now(self._node.incarnation())
             if holder.wants_recovery():
                 self._recover(holder)
             await asyncio.sleep(LOOK_S if holder.serves else TICK_S)
@@ -138,22 +147,35 @@ class FencingComponent(Component):
         holder.recovered(core)
 
     async def stop(self) -> None:
-        """In good order: no write waits for a node that says that it serves nothing any more. It goes on hearing what
-        is released until `unlink`: answers of its servers wait for that."""
+        """Promise the leader that this node serves nothing any more, so that no write waits for it. Releases still
+        arrive until `unlink`, since responses of its servers wait for them."""
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
             self.holder.stop(self.holder.why if self.holder.removed else "it is stopping")
-        await self.hand_over()
+        if self._member is not None and self._member.group.leads:
+            await self._hand_over(self._member.group)
 
     async def unlink(self) -> None:
-        """Nobody waits for a release here any more."""
+        """No response of this node waits for a release any more."""
         if self._linked is not None:
             self._linked.cancel()
             await asyncio.gather(self._linked, return_exceptions=True)
 
-    async def hand_over(self) -> None:
-        """Of a member: whoever leads next has to hear the promise too."""
+    async def _hand_over(self, group: GroupFace) -> None:
+        """The promise has to reach the next leader, too."""
+        try:
+            async with asyncio.timeout(2 * FAREWELL_S):
+                await group.transfer(None)
+                await self._welcomed_by_leader()
+        except (RaftError, TimeoutError) as error:
+            log.info("the node stops before its successor has its promise: %s", error or type(error).__name__)
+
+    async def _welcomed_by_leader(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                while self.link is None or not self.link.at or not self.link.welcomed:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
 
     def removed(self) -> None:
         """The node was removed from the cluster: no path answers from its vault any more."""
@@ -161,7 +183,7 @@ class FencingComponent(Component):
             self.holder.remove()
 
     def refuse_at_once(self) -> None:
-        """The node fails: what its vault says is not to be trusted from now on."""
+        """The node fails: its vault must not be trusted from now on."""
         if self.holder is not None:
             with contextlib.suppress(Exception):
                 self.holder.stop()
@@ -172,8 +194,8 @@ def _ignore(revision: int) -> None:
 
 
 class ReleaseComponent(Component):
-    """Stops behind the servers, which need it. Without it a strict write that was under way when its node was stopped
-    would be committed and never answered, and the stop would wait for that answer as long as it may."""
+    """Stops after the servers, which need it. Otherwise a strict write under way at the stop would be committed and
+    never answered, and the stop would wait for its response until the deadline."""
 
     def __init__(self, part: FencingComponent) -> None:
         self._part = part

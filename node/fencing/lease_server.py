@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from palisade.base.histogram import Histogram
+from palisade.base.metrics import Histogram
 from palisade.fencing.messages import (
     UNKNOWN,
     Elsewhere,
@@ -35,7 +35,9 @@ from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration, Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.timing import FenceTiming
-from palisade.service.strict_changes import StrictBatch, StrictLog
+from palisade.metastore.changes import AppliedEntry, StoreListener
+from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)
@@ -69,44 +71,45 @@ class HolderConnection:
         return self.session.holder if self.session is not None else None
 
 
-def _no_generation() -> int:
+def _unknown() -> int:
     return UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What this node knows of its cluster now. `lease_holds`: whether the quorum lease of the group does.
+    """Current state of the cluster, as this node knows it. `lease_holds`: whether the quorum lease of the group does.
 
     `leader_address`: of the stream of the leader, for holders that ask another node. `is_active`: whether a node, in
-    this incarnation, is in the logical topology. `generation`: of the history that the group keeps.
+    this incarnation, is in the logical topology. `generation`, `revision`: of the store of this node.
     """
 
     lease_holds: Callable[[], bool]
     leader_address: Callable[[], str | None]
     is_active: Callable[[str, int], bool]
-    generation: Callable[[], int] = _no_generation
+    generation: Callable[[], int] = _unknown
+    revision: Callable[[], int] = _unknown
 
 
-class LeaseServer:
-    """`on_released`: RR has moved. `on_failed`: what must not happen has; the node is not to go on."""
+class LeaseServer(StoreListener):
+    """One of the store's listeners, on every member. `released`: advanced with RR. `on_failed`: an invariant is broken;
+    the node must stop."""
 
     def __init__(
         self,
-        log_: StrictLog,
+        released: ReleaseWaiters,
         timing: FenceTiming,
         now: Callable[[], float],
         cluster: ClusterView,
         *,
-        on_released: Callable[[int], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
         self._on_failed = on_failed
         self.timing = timing
         self.core = Releases(timing)
-        self.log = log_
-        self._now, self._on_released = now, on_released
+        self.log, self._wake, self._on_released = released.log, released.wake, released.release
+        self._now = now
         self._lease_holds, self._leader_address = cluster.lease_holds, cluster.leader_address
-        self._is_active, self._generation = cluster.is_active, cluster.generation
+        self._is_active, self._generation, self._revision = cluster.is_active, cluster.generation, cluster.revision
         self.connections: dict[HolderConnection, None] = {}
         self.wanted: dict[str, tuple[Hello, HolderStanding]] = {}
         """Holders that have to be registered, or registered anew, before they are granted anything."""
@@ -226,10 +229,17 @@ class LeaseServer:
 
     # What is applied
 
-    def applied(self, batch: StrictBatch) -> None:
-        """Before anything that knows of it leaves this node."""
-        if not self.core.leads:
-            return
+    def applied(self, changes: AppliedEntry) -> None:
+        """Before anything that depends on it leaves this node."""
+        batch = self.log.applied(changes.keys, changes.before, changes.revision)
+        if self.core.leads:
+            self.committed(batch)
+        self._wake()
+
+    def reloaded(self) -> None:
+        self.log.reset(self._revision())
+
+    def committed(self, batch: StrictBatch) -> None:
         self.core.committed(batch.upto, self._now(), batch.strict)
         if batch.keys:
             self._soon()

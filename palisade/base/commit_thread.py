@@ -1,18 +1,18 @@
-"""One thread for what waits for the disk, so that a slow disk stops nothing else - and how to learn that it is done.
+"""One thread for what waits for the disk, and how the event loop learns that it is done.
 
-A commit takes about 0.2 ms on a good disk and seconds on a bad day. The thread keeps the event loop out of the bad day.
-On a good one it should not cost much either:
+A commit takes about 0.2 ms on a good disk, and seconds on a bad one. The thread keeps a slow commit from blocking the
+event loop. A quick commit should not cost much either:
 
-- A loop with little else to do waits for the thread, for at most `PATIENCE_S`: to be woken up costs half as much again
-  as the commit. Once a commit took longer, the loop does not wait again before a quick one was seen.
-- A loop with much to do (`BusyMeter`) goes on, since it would serve nobody meanwhile. The thread rings a bell, which
-  the loop hears as it hears a socket.
+- A loop with little else to do waits in place, for at most `PATIENCE_S`: a wake-up costs half as much again as the
+  commit. After a slow commit it does not wait again until it has seen a quick one.
+- A busy loop (`BusyMeter`) continues at once. The thread wakes it through a pipe (`Bell`), which the loop polls like a
+  socket. A commit that ends while the loop waits in place writes nothing to the pipe.
 
-A thread that wants the interpreter's lock while the loop is busy may starve: a loop that lets go of the lock and takes
-it again every few microseconds (each system call does) may win every race. Seen: 2 s and more for a commit of 0.25 ms.
-So nobody relies on the bell: the loop also asks every `POLL_S`, and lets go of the lock for `YIELD_S` when it does.
+A thread that needs the interpreter's lock may starve while the loop is busy: a loop that releases and takes the lock
+every few microseconds, as each system call does, may win every race. Observed: 2 s and more for a commit of 0.25 ms.
+Therefore the loop also polls every `POLL_S`, and releases the lock for `YIELD_S` when it does.
 
-Work for which nobody waits (a flush of the store) needs no bell: `DiskThread.run` asks only, every `RUN_POLL_S`.
+Work that is not urgent (a flush of the store) needs no pipe: `DiskThread.run` polls every `RUN_POLL_S`.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ RUN_POLL_S = 0.002
 YIELD_S = 0.0002
 BUSY = 0.3
 START_S = 0.00005
-"""For that long a loop that has handed over work lets go of the lock, so that the work begins."""
+"""How long a loop that has handed over work releases the lock, so that the work begins."""
 
 T = TypeVar("T")
 
 
 class BusyMeter:
-    """Of the thread that asks: whether it was at work for more than `BUSY` of the time since it asked last. What it
-    waited for commits in place counts as idle."""
+    """Whether the calling thread worked for more than `BUSY` of the time since its last call. Waiting in place for a
+    commit counts as idle."""
 
     def __init__(
         self, worked_s: Callable[[], float] = time.thread_time, now: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._clocks = worked_s, now
+        self._read_worked_s, self._now = worked_s, now
         self._worked_s, self._at = worked_s(), now()
 
     def busy(self) -> bool:
         worked_s, at = self._worked_s, self._at
-        self._worked_s, self._at = (clock() for clock in self._clocks)
+        self._worked_s, self._at = self._read_worked_s(), self._now()
         return self._worked_s - worked_s > BUSY * (self._at - at)
 
 
 class Bell:
-    """A pipe: whoever waits for its `fileno` to be readable is woken by `ring`, from any thread. Then `hush` it."""
+    """A pipe: `ring`, from any thread, makes its `fileno` readable until `hush`."""
 
     def __init__(self) -> None:
         self._hears, self._rings = os.pipe()
@@ -78,10 +78,10 @@ class Bell:
 
 
 class CommitTask:
-    """One piece of work of the thread. `error` is what it raised, and `took_s` how long it took, once `wait` has said
-    True."""
+    """One piece of work of the thread. Valid once `wait` has returned True: `error`, what it raised, and `took_s`, how
+    long it took. `is_polled`: a `wait` has returned False, so the end is to be announced."""
 
-    __slots__ = ("_done", "_work", "error", "took_s")
+    __slots__ = ("_done", "_work", "error", "is_polled", "took_s")
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -89,11 +89,17 @@ class CommitTask:
         self._done.acquire()
         self.error: BaseException | None = None
         self.took_s = 0.0
+        self.is_polled = False
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it is done, after at most that time. Lets go of the interpreter's lock."""
+        """Whether it is done, after at most that time. Releases the interpreter's lock.
+
+        The order of the two steps after the timeout matters: `run` ends first and reads `is_polled` afterwards.
+        """
         if not self._done.acquire(timeout=timeout_s):
-            return False
+            self.is_polled = True
+            if not self._done.acquire(blocking=False):
+                return False
         self._done.release()
         return True
 
@@ -125,7 +131,7 @@ class DiskThread:
         return commit
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The work's result. It is done to its end also when the caller is cancelled."""
+        """The work's result. The work continues to its end if the caller is cancelled."""
         results: list[T] = []
         commit = self.submit(lambda: results.append(work()))
         while not commit.wait(YIELD_S):  # noqa: ASYNC110 - the thread must not call back
@@ -143,23 +149,24 @@ class DiskThread:
     def _serve(self) -> None:
         while (commit := self._queue.get()) is not None:
             commit.run()
-            self._on_done()
+            self._on_done(commit)
 
-    def _on_done(self) -> None:
+    def _on_done(self, commit: CommitTask) -> None:
         """Called in the thread after each piece of work."""
 
 
 class CommitThread(DiskThread):
-    """A `DiskThread` that rings `bell` after each piece of work."""
+    """A `DiskThread` that rings `bell` after each piece of work that is polled."""
 
     def __init__(self, name: str) -> None:
         self.bell = Bell()
         super().__init__(name)
 
     def close(self) -> None:
-        """Return when everything submitted is done. Nobody may listen to the bell any more."""
+        """Return when everything submitted is done. `bell` must not be in use any more."""
         super().close()
         self.bell.close()
 
-    def _on_done(self) -> None:
-        self.bell.ring()
+    def _on_done(self, commit: CommitTask) -> None:
+        if commit.is_polled:
+            self.bell.ring()

@@ -1,17 +1,19 @@
-"""On whose behalf a request is made: what it may touch is asked of its caller, once, by `KeyValues`.
+"""The caller of a request: `KeyValues` asks it once for the rights that the request needs.
 
-A protocol finds out the caller (a header, a session) and hands it on; it never decides what the caller may do.
+A protocol identifies the caller (a header, a session) and passes it on; it never decides what the caller may do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from palisade.service.authorization.needs import Needs
 
 
 class Caller:
-    """May do everything that users may do: authorization is off, or the embedding program asks.
+    """May do everything that users may do: authorization is off, or the embedding program is the caller.
 
-    `is_limited`: `require` has to be asked. `writes_own`: may write the cluster's own keys (`palisade/`).
+    `is_limited`: `require` has to be called. `writes_own`: may write the cluster's own keys (`palisade/`).
     """
 
     __slots__ = ()
@@ -20,6 +22,9 @@ class Caller:
 
     def require(self, needs: Needs) -> None:
         """Raises the refusal of a caller that lacks one of these rights."""
+
+    def require_writes(self, keys: Sequence[bytes]) -> None:
+        """As `require`, for the right to write each of these keys."""
 
 
 class ThisNodeCaller(Caller):

@@ -31,7 +31,8 @@ from palisade.catalog.row_format import shown
 from palisade.metastore.requests import Range, WatchRequest, prefix_end
 from palisade.metastore.results import KeyValue
 from palisade.raftgroup.errors import OutcomeUnknown, RaftError
-from palisade.service.catalog_store import CatalogReleases, NodeStore
+from palisade.service.callers import THIS_NODE
+from palisade.service.catalog_store import AT_ONCE, CatalogReleases, NodeStore
 from palisade.service.key_values import KeyValues
 from palisade.service.procedure_runner import Runner
 
@@ -59,11 +60,11 @@ class CatalogOutcome:
 
 
 class Catalog:
-    """The fields of `releases` may be set until the node starts."""
+    """`node`: the id of this node. `releases`: by default every commit is a release."""
 
-    def __init__(self, service: KeyValues, node: str) -> None:
+    def __init__(self, service: KeyValues, node: str, releases: CatalogReleases = AT_ONCE) -> None:
         self._service = service
-        self.releases = CatalogReleases()
+        self.releases = releases
         self._store = NodeStore(service, self.releases)
         self._engine = ProcedureEngine(self._store, node)
         self.runner = Runner(service, self._engine)
@@ -188,7 +189,7 @@ class Catalog:
             raise BadField(f"limit: {limit} is not between 1 and {LIMIT}")
         start, end = interval(collection, below, after)
         gone = await self._gone(collection)
-        found = await self._service.range(Range(start, end, limit=limit, exact_count=False))
+        found = await self._service.range(Range(start, end, limit=limit, exact_count=False), caller=THIS_NODE)
         shapes = [collection.shape_or_damage(row) for row in found.kvs if is_within(collection, row, below)]
         return {
             "revision": found.revision,
@@ -201,7 +202,7 @@ class Catalog:
         """Raises NotThere, DamagedRow."""
         collection = collection_named(name)
         gone = await self._gone(collection)
-        found = await self._service.range(Range(keys.at(collection.place, path)))
+        found = await self._service.range(Range(keys.at(collection.place, path)), caller=THIS_NODE)
         if found.kvs:
             shape = collection.shape(found.kvs[0])
             if not is_hidden(shape, gone, collection):
@@ -213,7 +214,7 @@ class Catalog:
         result existed at one of the two moments, and a hidden one did not."""
         if not collection.inside:
             return frozenset()
-        found = await self._service.range(Range(keys.DATABASES, prefix_end(keys.DATABASES)))
+        found = await self._service.range(Range(keys.DATABASES, prefix_end(keys.DATABASES)), caller=THIS_NODE)
         return dropped_databases(found.kvs)
 
 

@@ -15,6 +15,7 @@ from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.requests import Range, Txn
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.metastore.validation import check_request
+from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 
 
@@ -22,13 +23,16 @@ async def at_once(revision: int) -> None:
     """Without fencing, a commit is a release."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CatalogReleases:
     """`released`: returns on PROCEED for a revision, raises `catalog.ports.ReleaseRefused`; at every member.
     `waiting_for`: the nodes that a revision waits for, as far as this node knows."""
 
     released: Callable[[int], Awaitable[None]] = at_once
     waiting_for: Callable[[int], list[str]] = lambda revision: []
+
+
+AT_ONCE = CatalogReleases()
 
 
 class NodeStore:
@@ -41,7 +45,7 @@ class NodeStore:
     async def range(self, request: Range) -> RangeResult:
         """Raises Unavailable."""
         await self._service.barrier()
-        return await self._service.range(replace(request, serializable=True))
+        return await self._service.range(replace(request, serializable=True), caller=THIS_NODE)
 
     async def txn(self, request: Txn) -> TxnResult:
         """Raises RaftError, and the refusals of the meta storage."""

@@ -17,12 +17,12 @@ from palisade.base.metrics import Metrics
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.errors import LeaseNotFound
-from palisade.metastore.requests import Command, Range, RequestId, Txn, WatchRequest
+from palisade.metastore.requests import Command, Put, Range, RequestId, Txn, WatchRequest
 from palisade.metastore.results import LeaseInfo, RangeResult, TxnResult
 from palisade.metastore.state_machine import MetaStore
 from palisade.metastore.validation import check_request, check_request_id, is_read_only
 from palisade.service.authorization.needs import needs_of
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import Caller
 from palisade.service.pending_frame import FrameReply, PendingFrame
 from palisade.service.pending_write import PendingWrite, Reply
 from palisade.service.ports import GroupFace
@@ -60,7 +60,11 @@ class KeyValues:
 
     def authorize(self, request: Any, caller: Caller) -> None:
         """Raises the refusal of a caller that may not make this request."""
-        if caller.is_limited:
+        if not caller.is_limited:
+            return
+        if type(request) is Put and not request.prev_kv:
+            caller.require_writes((request.key,))
+        else:
             caller.require(needs_of(request, self.lease_keys))
 
     # Writes.
@@ -70,7 +74,7 @@ class KeyValues:
         request: Command,
         reply: Reply,
         *,
-        caller: Caller = EVERYBODY,
+        caller: Caller,
         request_id: RequestId | None = None,
         timeout_s: float | None = None,
     ) -> None:
@@ -80,7 +84,7 @@ class KeyValues:
         Raises the refusal of what is not proposed; `reply` is not called then.
         """
         if caller.is_limited:
-            caller.require(needs_of(request, self.lease_keys))
+            self.authorize(request, caller)
         check_request(request, self.store.limits)
         if request_id is not None:
             check_request_id(request_id, self.store.limits)
@@ -97,7 +101,7 @@ class KeyValues:
         request: Command,
         request_id: RequestId | None = None,
         *,
-        caller: Caller = EVERYBODY,
+        caller: Caller,
         timeout_s: float | None = None,
     ) -> Any:
         """The result of a write; as `submit`. A transaction that writes nothing is read where this node stands."""
@@ -154,7 +158,7 @@ class KeyValues:
         self,
         request: Range,
         *,
-        caller: Caller = EVERYBODY,
+        caller: Caller,
         timeout_s: float | None = None,
         bytes_max: int | None = None,
     ) -> RangeResult:
@@ -183,10 +187,9 @@ class KeyValues:
             await self.strict.seen(result.revision, timeout_s or self.deadline_s)
         return result
 
-    def range_now(self, request: Range, *, caller: Caller = EVERYBODY) -> RangeResult | None:
+    def range_now(self, request: Range, *, caller: Caller) -> RangeResult | None:
         """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
-        if caller.is_limited:
-            caller.require(needs_of(request, self.lease_keys))
+        self.authorize(request, caller)
         if request.range_end or not (request.serializable or self.group.try_read_barrier()):
             return None
         if self._is_pending(request):
@@ -196,7 +199,7 @@ class KeyValues:
         self.metrics.reads += 1
         return self.store.range(request)
 
-    async def read_txn(self, request: Txn, *, caller: Caller = EVERYBODY) -> TxnResult:
+    async def read_txn(self, request: Txn, *, caller: Caller) -> TxnResult:
         self.authorize(request, caller)
         check_request(request, self.store.limits)
         await self.barrier()

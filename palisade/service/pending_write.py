@@ -1,9 +1,8 @@
 """A write from its proposal to its answer, as one object: proposed, applied, released, answered.
 
-A write to a strict region is answered when it is released, and with ReleasePending where that is not in time. Whether
-it touches one is decided when it is proposed. A prefix may become strict meanwhile, so it is decided again when the
-write is applied, unless nothing can have changed unseen: the node holds a lease and its strict prefixes are the same
-(`StrictResponses`). The time of a write counts from its proposal: what the log has used is not there for the release.
+A write to a strict region is answered when it is released, or with ReleasePending at its deadline. Whether it touches
+one is decided when it is proposed, and again when it is applied if the regions may have changed meanwhile
+(`StrictResponses.knows`). The deadline counts from the proposal.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from palisade.service.strict_responses import StrictResponses
 
 Outcome = Applied | RaftError | ReleaseError
-"""Of a write. ReleaseError: it is applied, and not released in time."""
+"""Of a write. ReleaseError: applied, and not released in time."""
 Reply = Callable[[Any], None]
-"""Called once with the result (metastore.results), or with the exception that the write came to."""
+"""Called once with the result (`metastore.results`) or an exception."""
 
 
 class WriteState(enum.Enum):
-    """UNSURE: applied by the leader; whether it is strict shows when this node has applied it. HELD: it waits for its
+    """UNSURE: applied by the leader; whether it is strict is decided once this node has applied it. HELD: waits for its
     release."""
 
     PROPOSED = enum.auto()
@@ -42,8 +41,8 @@ class WriteState(enum.Enum):
 
 
 class HeldProposal(Proposal):
-    """`strict`: None where nothing is fenced. `all_strict`: every part of it waits for its release. `prefixes`: what
-    was strict when that was decided. `until`: by the clock of `strict`."""
+    """`strict`: None without fencing. `all_strict`: every part of it waits for its release. `prefixes`: the strict ones
+    when that was decided. `until`: by the clock of `strict`."""
 
     __slots__ = ("all_strict", "applied", "prefixes", "state", "strict", "until")
 
@@ -67,14 +66,14 @@ class HeldProposal(Proposal):
             self._answer(outcome)
             return
         self.applied = outcome
-        if self.all_strict or strict.knows(self.prefixes):
+        if self.all_strict or strict.knows(self.prefixes, outcome):
             self.release(outcome, strict)
         else:
             self.state = WriteState.UNSURE
             strict.when_applied(outcome, self.until, self.reached)
 
     def reached(self, in_time: bool) -> None:
-        """Applied by this node, or released; or the time is over."""
+        """Applied by this node, or released; not `in_time`: the deadline has passed."""
         applied, strict = self.applied, self.strict
         if applied is None or strict is None:
             return
@@ -91,7 +90,7 @@ class HeldProposal(Proposal):
         self.answer(outcome)
 
     def release(self, applied: Applied, strict: StrictResponses) -> None:
-        """Answer what touches no strict region; hold the rest."""
+        """Answer the parts that touch no strict region; hold the rest."""
         if self.all_strict:
             self.state = WriteState.HELD
             strict.when_released(applied, self.until, self.reached)
@@ -103,7 +102,7 @@ class HeldProposal(Proposal):
 
     @abstractmethod
     def decide_again(self, prefixes: Prefixes) -> None:
-        """Now that the write is applied here."""
+        """The write is applied by this node."""
 
     @abstractmethod
     def answer(self, outcome: Outcome) -> None:

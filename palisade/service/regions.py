@@ -93,7 +93,7 @@ class RegionAdmin:
 
     async def _read(self) -> tuple[Regions, int]:
         """Linearizable, as released."""
-        read = await self._service.range(Range(REGIONS_PREFIX, REGIONS_END))
+        read = await self._service.range(Range(REGIONS_PREFIX, REGIONS_END), caller=THIS_NODE)
         return Regions.of((kv.key, kv.value) for kv in read.kvs), read.revision
 
     async def put(self, region: Region) -> int:
@@ -135,7 +135,7 @@ class RegionAdmin:
         """The region and the revision of its last change. Raises KeyNotFound, InvalidRequest."""
         if named((await self._read())[0], name).built_in:
             raise InvalidRequest(f"region {name} is built in and cannot be changed")
-        read = await self._service.range(Range(region_key(name)))
+        read = await self._service.range(Range(region_key(name)), caller=THIS_NODE)
         if not read.kvs:
             raise KeyNotFound(f"there is no region {name[:64]}")
         try:

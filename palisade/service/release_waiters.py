@@ -1,7 +1,8 @@
-"""Who waits for a release: answers to strict writes, and to reads that have seen what is not released yet.
+"""Responses that wait for a release: to strict writes, and to reads that have seen an unreleased change.
 
-An answer leaves as soon as every strict change up to its revision is released, as far as this node knows; so a node
-answers for itself, whoever leads. What is not released in time is told so: it is committed and stays (F8).
+A response leaves once this node knows that every strict change up to its revision is released; so each node answers for
+itself, whichever node leads. A write that is not released in time is answered as pending: it is committed and stays
+committed (F8).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
 
-from palisade.base.histogram import Histogram
+from palisade.base.metrics import Histogram
 from palisade.service.strict_changes import StrictLog
 
 SWEEP_S = 0.05
@@ -22,15 +23,15 @@ Told = Callable[[bool], None]
 
 
 class Waiting:
-    """Who waits until `point` has come to a revision, which is for good. `wake` has to be called whenever it has
-    moved: whoever comes is judged by where it was then."""
+    """Callbacks that wait until `point` reaches a revision; `point` never goes back. Call `wake` whenever it has moved:
+    `is_reached` and `when` go by its value at the last call."""
 
     def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
         self._point = point
         self._reached = point()
         self.now = now
         self._waiting: list[tuple[int, float, float, Told]] = []
-        """By revision, and those of one revision as they came."""
+        """By revision; those of one revision in order of arrival."""
         self._sweeper: asyncio.TimerHandle | None = None
         self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
         self.late = 0
@@ -42,7 +43,7 @@ class Waiting:
         return revision <= self._reached
 
     def when(self, revision: int, until: float, told: Told) -> None:
-        """Call `told` once, at once where it is there already. `until`: by the clock `now`."""
+        """Call `told` once, at once if `revision` is reached already. `until`: by the clock `now`."""
         if revision <= self._reached:
             told(True)
             return
@@ -92,7 +93,7 @@ class Waiting:
 
 
 class ReleaseWaiters(Waiting):
-    """Over the strict log of this node. `applied`: who waits until an entry is applied here."""
+    """Over the strict log of this node. `applied`: what waits until an entry is applied by this node."""
 
     def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
         super().__init__(lambda: log.point, now)
@@ -102,3 +103,8 @@ class ReleaseWaiters(Waiting):
     def wake(self) -> None:
         self.applied.wake()
         super().wake()
+
+    def release(self, revision: int) -> None:
+        """RR is at least `revision`."""
+        if self.log.release(revision):
+            self.wake()

@@ -14,7 +14,7 @@ from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.requests import Range, RequestId, Write
 from palisade.metastore.results import RangeResult
 from palisade.metastore.validation import check_request
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import Caller
 from palisade.vault.change import item_of
 from palisade.vault.vault import Vault
 from palisade.wire.error_codes import WithoutCluster
@@ -30,12 +30,12 @@ class StandaloneReads:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
-    async def range(self, request: Range, *, caller: Caller = EVERYBODY) -> RangeResult:
+    async def range(self, request: Range, *, caller: Caller) -> RangeResult:
         """Raises Compacted, FutureRevision, and the refusals that a member would return."""
         check_request(request, LIMITS)
         return read_vault_range(self._vault, request)
 
-    async def write(self, request: Write, request_id: RequestId | None, *, caller: Caller = EVERYBODY) -> object:
+    async def write(self, request: Write, request_id: RequestId | None, *, caller: Caller) -> object:
         raise WithoutCluster(
             "this node runs in standalone mode, without its cluster: it serves reads and accepts no writes; "
             "write to a member of the cluster, or start this node without --standalone"

@@ -1,12 +1,12 @@
-"""Which answers wait for a release: what the write and read path knows of fencing.
+"""Which responses wait for a release: the part of fencing that the write and read path knows.
 
-A write or read that touches no strict region passes untouched, at the cost of looking at its key. Of the others the
-answer is made as ever and then waits: after it, no node shows what the write has replaced.
+A write or read that touches no strict region costs one look at its key. Any other response waits for the release:
+after it, no node serves a value that the write has replaced.
 
-A prefix may become strict while a write is on its way, and what counts is what it is at the revision of the write. So
-it is decided again when the write is applied, unless nothing has changed; and nothing can have changed unseen at a node
-that has applied that revision, or that holds a lease: a region is in force only once every holder has staged it. What
-was answered before, or elsewhere, the change of the region itself waits for (`RegionAdmin`).
+A prefix may become strict while a write is under way. The regions at the revision of the write count. So it is decided
+again when the write is applied, unless nothing has changed; and nothing can have changed unnoticed on a node that has
+applied that revision, or that holds a lease: a region takes effect only once every holder has staged it. The change of
+a region itself waits for writes that were answered before, or by other nodes (`RegionAdmin`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from palisade.wire.fencing_errors import ReadPending, ReleasePending, ReservedKe
 
 
 class StrictResponses:
-    """`waits_for`: for which nodes the oldest change waits, in words, as far as this node knows. `has_own`: whether
-    there are keys of the cluster's own. `lease`: of this node; what its vault was staged may be later than what is
-    applied here."""
+    """`waits_for`: for which nodes the oldest change waits, as text. `has_own`: whether the cluster has keys of its
+    own. `lease`: of this node, whose vault may have staged more than this node has applied."""
 
     def __init__(
         self,
@@ -45,8 +44,8 @@ class StrictResponses:
 
     @property
     def prefixes(self) -> Prefixes:
-        """Whatever is strict begins with one of them, and so does what is the cluster's own; the same object as long
-        as nothing has changed."""
+        """Every strict key begins with one of them, and so does every key of the cluster's own. The same object while
+        nothing has changed."""
         applied, holder = self.released.log.prefixes, self.lease.holder
         staged = holder.prefixes if holder is not None else ()
         if applied is not self._sources[0] or staged is not self._sources[1]:
@@ -58,9 +57,9 @@ class StrictResponses:
     # Writes
 
     def classify(self, request: Any, *, own: bool) -> bool:
-        """Whether the request touches a strict region. `own`: it may write what is the cluster's own.
+        """Whether the request touches a strict region. `own`: it may write the cluster's own keys, which are strict.
 
-        Raises ReservedKey. What is the cluster's own is strict, so most requests are looked at once."""
+        Raises ReservedKey."""
         if type(request) is Put:
             if not request.key.startswith(self.prefixes):
                 return False
@@ -71,7 +70,7 @@ class StrictResponses:
         return True
 
     def check_reserved(self, request: Any) -> None:
-        """Raises ReservedKey for a write to what is the cluster's own."""
+        """Raises ReservedKey for a write to the cluster's own keys."""
         key = writes_own(request, self._has_own)
         if key is not None:
             raise ReservedKey(
@@ -79,10 +78,11 @@ class StrictResponses:
                 "or palisade region and palisade catalog; delete around them"
             )
 
-    def knows(self, prefixes: Prefixes) -> bool:
-        """Whether exactly these are strict, also at revisions that this node has not applied yet."""
-        holder = self.lease.holder
-        return self.prefixes is prefixes and holder is not None and holder.serves
+    def knows(self, prefixes: Prefixes, applied: Applied) -> bool:
+        """Whether exactly these were strict at the revisions of `applied`."""
+        if self.prefixes is not prefixes:
+            return False
+        return applied.here or ((holder := self.lease.holder) is not None and holder.serves)
 
     def when_applied(self, applied: Applied, until: float, told: Told) -> None:
         self.released.applied.when(last_revision(applied), until, told)
@@ -91,7 +91,7 @@ class StrictResponses:
         self.released.when(last_revision(applied), until, told)
 
     def as_it_stands(self, applied: Applied) -> Applied | ReleasePending:
-        """Of one write whose time is over: as it is, where it is released or was refused, else pending."""
+        """The outcome of one write at its deadline: pending unless it is released or was refused."""
         return applied if self.released.is_reached(last_revision(applied)) else self.late(applied)
 
     def late(self, applied: Applied) -> ReleasePending:
@@ -103,7 +103,7 @@ class StrictResponses:
     # Reads
 
     def is_pending(self, request: Any) -> bool:
-        """Whether what it reads has a strict change that is not released. To be asked in the turn that reads."""
+        """Whether what it reads has a strict change that is not released. Call it in the turn that reads."""
         log = self.released.log
         if log.settled:
             return False
@@ -112,7 +112,7 @@ class StrictResponses:
         return is_strict(request, self.prefixes)
 
     async def seen(self, revision: int, timeout_s: float) -> None:
-        """Wait until what was read at `revision` is released. Raises ReadPending."""
+        """Wait until everything up to `revision` is released. Raises ReadPending."""
         if not await self.released.until(revision, timeout_s):
             raise ReadPending(
                 f"what was read has a strict change up to revision {revision} that is not released yet"

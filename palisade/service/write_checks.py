@@ -28,8 +28,8 @@ from palisade.metastore.requests import (
     Unpin,
 )
 from palisade.metastore.validation import check_request, check_request_id
-from palisade.service.authorization.needs import needs_of, writing
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.authorization.needs import needs_of
+from palisade.service.callers import Caller
 from palisade.service.strict_commands import OWN, any_strict
 from palisade.service.strict_responses import StrictResponses
 
@@ -85,7 +85,7 @@ class WriteChecks:
                 (accepted if write.refusal is None else refused).append(write)
         return accepted, refused
 
-    def command(self, number: int, command: Any, caller: Caller = EVERYBODY) -> Iterator[CheckedWrite]:
+    def command(self, number: int, command: Any, caller: Caller) -> Iterator[CheckedWrite]:
         """The accepted command, or the refusal: for each put of a series separately, if one of them is invalid."""
         try:
             fields = unpacked(command)
@@ -109,7 +109,7 @@ class WriteChecks:
         if not caller.is_limited:
             return True
         try:
-            caller.require(tuple(map(writing, keys)))
+            caller.require_writes(keys)
         except Exception:
             return False
         return True
@@ -127,7 +127,7 @@ class WriteChecks:
         if is_plain(fields, self._limits):
             key = fields[2]
             if caller.is_limited:
-                caller.require((writing(key),))
+                caller.require_writes((key,))
             if strict is None or not key.startswith(strict.prefixes):
                 return False
             request: Any = Put(key, b"")

@@ -11,13 +11,19 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.fast_path import HttpConnection
-from palisade.api.http.request_head import make_plan
+from palisade.api.http.request_head import Hot, KeyPaths, make_plan
 from palisade.api.http.server import HttpServer
+from palisade.metastore.requests import Range
+from palisade.service.authorization.callers import Access
 from tests.support.fake_group import FakeGroup
 from tests.support.raw_http import RawHttp
 from tests.support.waiting import until
 
 PUT = b'{"key": "YQ==", "value": "Yg=="}'
+HOT_PUT = Hot("POST /v3/kv/put", lambda *_: None, Access.PER_REQUEST, lambda *_: None)
+HOT_KEYS = KeyPaths(
+    Hot(action, lambda *_: None, Access.PER_REQUEST, lambda *_: None) for action in ("PUT /v1/kv/", "GET /v1/fenced/")
+)
 BODIES = [
     ("/v3/kv/put", PUT),
     ("/v3/kv/put", b"{"),
@@ -132,17 +138,81 @@ async def test_connection_switches_from_fast_path_to_aiohttp(server: HttpServer)
     ],
 )
 def test_request_with_unusual_headers_is_left_to_aiohttp(header: bytes) -> None:
-    paths = {b"/v3/kv/put": lambda body, reply: None}
+    paths = {b"/v3/kv/put": HOT_PUT}
     head = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
     assert make_plan(head + b"\r\n", paths) is not None
     assert make_plan(head + header + b"\r\n\r\n", paths) is None
 
 
 def test_head_without_a_length_or_of_another_version_is_left_to_aiohttp() -> None:
-    paths = {b"/v3/kv/put": lambda body, reply: None}
+    paths = {b"/v3/kv/put": HOT_PUT}
     assert make_plan(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\n\r\n", paths) is None
     assert make_plan(b"POST /v3/kv/put HTTP/1.0\r\nContent-Length: 5\r\n\r\n", paths) is None
     assert make_plan(b"GET /v3/kv/put HTTP/1.1\r\nContent-Length: 5\r\n\r\n", paths) is None
+
+
+# PUT of one key.
+
+
+@pytest.mark.parametrize("key", ["a", "a/b", "/a", "%2Fa%20b", "%C3%A4", "%ff", "a+b", "a%zz", "a.b/../c", "x" * 5000])
+async def test_put_of_a_key_has_the_same_response_on_both_paths(server: HttpServer, key: str) -> None:
+    async with RawHttp(server.port) as hot, RawHttp(server.port) as other:
+        answers = []
+        for connection, header in ((hot, b""), (other, b"X-Other: 1\r\n")):
+            connection.send(
+                b"PUT /v1/kv/%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n%b\r\n\x00b" % (key.encode(), header)
+            )
+            answers.append(await connection.answer_with_head())
+    (status, headers, body), (other_status, other_headers, other_body) = answers
+    assert status == other_status == (413 if len(key) > 4096 else 200)
+    assert headers["content-type"] == other_headers["content-type"]
+    if status == 200:
+        assert (headers["etag"], body) == ('"2"', b'{"revision": 2}\n')
+        assert (other_headers["etag"], other_body) == ('"3"', b'{"revision": 3}\n')
+        assert len(server._service.store.range(Range(b"\0", b"\0")).kvs) == 1
+    else:
+        assert body == other_body
+
+
+async def test_put_of_a_key_is_handled_without_aiohttp(server: HttpServer) -> None:
+    async with RawHttp(server.port) as connection:
+        for body in (b"", b"one", b"another"):
+            connection.send(b"PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            assert (await connection.answer())[0] == 200
+            kept = server._service.store.get(b"a")
+            assert kept is not None
+            assert kept.value == body
+        assert server._front is not None
+        assert {each._delegate for each in server._front.connections} == {None}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"PUT /v1/kv/a HTTP/1.1\r\nHost: x",
+        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nIf-Match: *",
+        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nIdempotency-Key: c/1",
+        b"PUT /v1/kv/a HTTP/1.1\r\nContent-Length: 1\r\nOrigin: http://evil",
+        b"PUT /v1/kv/a?lease=5 HTTP/1.1\r\nContent-Length: 1",
+        b"PUT /v1/kv/ HTTP/1.1\r\nContent-Length: 1",
+        b"PUT /v1/kv/\xff HTTP/1.1\r\nContent-Length: 1",
+        b"PUT /v1/fenced/a HTTP/1.1\r\nContent-Length: 1",
+        b"GET /v1/kv/a HTTP/1.1",
+        b"GET /v1/fenced/a HTTP/1.1\r\nContent-Length: 1",
+    ],
+)
+def test_other_requests_for_a_key_are_left_to_aiohttp(head: bytes) -> None:
+    assert HOT_KEYS.plan(head + b"\r\n\r\n") is None
+
+
+def test_plain_requests_for_a_key_are_hot() -> None:
+    for _ in ("parsed", "kept"):
+        put = HOT_KEYS.plan(b"PUT /v1/kv/a%2Fb HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n")
+        assert put is not None
+        assert (put.length, put.key, str(put)) == (7, b"a%2Fb", "PUT /v1/kv/a%2Fb")
+        get = HOT_KEYS.plan(b"GET /v1/fenced/a HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert get is not None
+        assert (get.length, str(get)) == (0, "GET /v1/fenced/a")
 
 
 # Bad clients.

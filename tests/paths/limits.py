@@ -36,12 +36,12 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(40, 128), on=Most(56, 174), goal=Most(24, 100)),
-    Limit("v3-put", "follower", off=Most(48, 138), on=Most(48, 138)),
-    Limit("strict-put", "leader", off=Most(62, 202), on=Most(77, 256), goal=Most(36)),
-    Limit("strict-put", "follower", off=Most(52, 169), on=Most(52, 169)),
-    Limit("follower-put", "follower", off=Most(31, 103), on=Most(47, 157)),
-    Limit("stream-put", "leader", off=Most(38, 123), on=Most(52, 160)),
+    Limit("v3-put", "leader", off=Most(34, 125), on=Most(44, 137), goal=Most(24, 100)),
+    Limit("v3-put", "follower", off=Most(46, 136), on=Most(46, 136)),
+    Limit("strict-put", "leader", off=Most(51, 186), on=Most(61, 204), goal=Most(36)),
+    Limit("strict-put", "follower", off=Most(50, 168), on=Most(50, 168)),
+    Limit("follower-put", "follower", off=Most(24, 90), on=Most(36, 118)),
+    Limit("stream-put", "leader", off=Most(33, 121), on=Most(42, 130)),
     Limit("fenced-get", "follower", off=Most(8, 17), on=Most(16, 36)),
 )
 

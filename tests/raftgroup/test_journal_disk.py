@@ -21,8 +21,7 @@ import pytest
 from palisade.raftgroup import journal_file
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 from palisade.raftgroup.journal import LogChanges
-from palisade.raftgroup.journal_file import JournalFile
-from palisade.raftgroup.journal_format import meta_value, pack
+from palisade.raftgroup.journal_file import JournalFile, meta_value, pack
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.ports import Entry
 from tests.support.journal_writer import command_of

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from palisade.raftgroup.errors import MemberRemoved, MustJoin
+from palisade.raftgroup.group_config import GroupEvents
 from tests.support.raft_cluster import Cluster, Node, settled
 
 MakeCluster = Callable[..., Cluster]
@@ -27,8 +28,8 @@ def test_removed_member_refuses_requests_at_once_and_fails(make_cluster: MakeClu
     cluster = make_cluster(seed)
     settled(cluster)
     gone = cluster.followers()[0]
-    found: list[MemberRemoved] = []
-    gone.group.removal.on_found = found.append
+    found: list[bool] = []
+    gone.group._events = GroupEvents(removed=lambda: found.append(True))
     removed(cluster, gone)
     cluster.run_for(0.6)
     assert len(found) == 1

@@ -12,6 +12,7 @@ from typing import Any
 
 from palisade.metastore.requests import Range, RequestId
 from palisade.metastore.results import KeyValue, RangeResult
+from palisade.service.callers import EVERYBODY
 from palisade.vault.change import Item
 from palisade.vault.snapshot_reads import Rows
 from tests.sim.node import Host
@@ -87,7 +88,7 @@ class Client:
                 host,
                 way_to(host),
                 request,
-                lambda node: node.key_values.write(request, request_id),
+                lambda node: node.key_values.write(request, request_id, caller=EVERYBODY),
                 request_id,
                 attempt,
             )
@@ -99,7 +100,7 @@ class Client:
     async def read(self, request: Range) -> Outcome:
         host = self.chance.choice(self.world.members)
         path = Path.LOCAL if request.serializable else way_to(host)
-        return await self.ask(host, path, request, lambda node: node.key_values.range(request))
+        return await self.ask(host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
         """From the vault of a node, by its API."""

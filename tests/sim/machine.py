@@ -20,6 +20,7 @@ from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.ports import Clock, Journal, Peers
 from palisade.recovery.remote_source import RemoteSource
 from palisade.recovery.vault_storage import VaultHome
+from palisade.service.callers import EVERYBODY
 from palisade.service.feed_service import FeedAnswers
 from palisade.topology.admission_rules import JoinRequest
 from palisade.topology.initialization import Participant
@@ -140,7 +141,9 @@ class SimDoor(RemoteRegistrar):
         request = Range(key, end, limit=body["limit"])
         try:
             async with asyncio.timeout(DOOR_S):
-                return range_shape(await self._machine.ask(address, lambda node: node.key_values.range(request)))
+                return range_shape(
+                    await self._machine.ask(address, lambda node: node.key_values.range(request, caller=EVERYBODY))
+                )
         except (RaftError, ReleaseError) as error:
             return Unavailable(str(error))
         except (ConnectionError, TimeoutError) as error:

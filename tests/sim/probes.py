@@ -16,6 +16,7 @@ from typing import Any
 
 from palisade.client.client import Client as StreamClient
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
+from palisade.service.callers import EVERYBODY
 from palisade.vault.reader import VaultReader
 from tests.sim.clients import Client, way_to
 from tests.sim.http_clients import HttpClient
@@ -118,7 +119,9 @@ class Probes:
 
     async def _write(self, host: Host) -> Outcome:
         request = Put(KEY, self._value())
-        outcome = await self._client.ask(host, way_to(host), request, lambda node: node.key_values.write(request))
+        outcome = await self._client.ask(
+            host, way_to(host), request, lambda node: node.key_values.write(request, caller=EVERYBODY)
+        )
         if isinstance(outcome, Ok):
             self._written = max(self._written, outcome.result.revision)
         return outcome
@@ -126,7 +129,9 @@ class Probes:
     def _asks(self, request: Range) -> Act:
         async def ask(host: Host) -> Outcome:
             path = Path.LOCAL if request.serializable else way_to(host)
-            return await self._client.ask(host, path, request, lambda node: node.key_values.range(request))
+            return await self._client.ask(
+                host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY)
+            )
 
         return ask
 

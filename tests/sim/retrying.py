@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from palisade.service.callers import EVERYBODY
 from tests.sim.backups import Base
 from tests.sim.checkers.durable import revisions_of
 from tests.sim.clients import TIMEOUT_S, Client, way_to
@@ -48,7 +49,7 @@ class Retrier:
                         self._client.process,
                         self._client.name,
                         host.http,
-                        lambda node: node.key_values.write(operation.request, operation.request_id),
+                        lambda node: node.key_values.write(operation.request, operation.request_id, caller=EVERYBODY),
                     )
             except (*EXPECTED, ConnectionError, TimeoutError):
                 await asyncio.sleep(PAUSE_S)
@@ -70,7 +71,7 @@ class Retrier:
                 host,
                 way_to(host),
                 operation.request,
-                lambda node: node.key_values.write(operation.request, operation.request_id),
+                lambda node: node.key_values.write(operation.request, operation.request_id, caller=EVERYBODY),
                 operation.request_id,
                 attempt,
             )

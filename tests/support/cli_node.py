@@ -19,6 +19,7 @@ from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
+from tests.support.releases import ControlledReleases
 
 
 class CliNode:
@@ -56,7 +57,7 @@ def cli_node(
         group = fake_group(limits)
         group.apply([encode_command(FoundCluster("id-1"))])
         service = KeyValues(group, group.store, deadline_s=deadline_s)
-        catalog = Catalog(service, "n1")
+        catalog = Catalog(service, "n1", ControlledReleases())  # type: ignore[arg-type]
         rows = FenceableRows(service) if guarded else None
         if rows is not None:
             await usual(Users(service))

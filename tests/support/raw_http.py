@@ -30,13 +30,17 @@ class RawHttp:
 
     async def answer(self) -> tuple[int, bytes]:
         """(status, body)"""
+        status, _, body = await self.answer_with_head()
+        return status, body
+
+    async def answer_with_head(self) -> tuple[int, dict[str, str], bytes]:
+        """(status, headers by their name in lower case, body)"""
         async with asyncio.timeout(5):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            status = int(head.split(" ", 2)[1])
-            lengths = [
-                line.partition(":")[2] for line in head.split("\r\n") if line.lower().startswith("content-length")
-            ]
-            return status, await self.reader.readexactly(int(lengths[0]) if lengths else 0)
+            first, *lines = head.rstrip().split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+            return int(first.split(" ", 2)[1]), headers, body
 
     async def json(self) -> tuple[int, Any]:
         status, body = await self.answer()

@@ -19,6 +19,7 @@ from palisade.client.sync_client import SyncClient
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.releases import ControlledReleases
 from tests.support.threaded_node import ThreadedNode, threaded_node
 
 
@@ -35,7 +36,7 @@ async def service(group: FakeGroup) -> KeyValues:
 @pytest.fixture
 async def services(service: KeyValues) -> AsyncIterator[NodeServices]:
     """With a catalog, whose procedures run."""
-    catalog = Catalog(service, "n1")
+    catalog = Catalog(service, "n1", ControlledReleases())  # type: ignore[arg-type]
     running = asyncio.create_task(catalog.runner.run())
     yield NodeServices(service, catalog=catalog)
     running.cancel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -135,7 +134,6 @@ class SimulatedGroup:
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster, self._name = cluster, name
-        self.leadership = SimpleNamespace(on_led=lambda leads, term: None)
         self.failed: list[Exception] = []
         self.lease_until = 0.0
         self.led_term = 0

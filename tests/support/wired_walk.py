@@ -18,7 +18,7 @@ from typing import Any
 from palisade.metastore.requests import Command, DeleteRange, Put, Range, Txn
 from palisade.raftgroup.errors import RaftError, Unavailable
 from palisade.service import strict_changes as strict_log
-from palisade.service.callers import THIS_NODE
+from palisade.service.callers import EVERYBODY, THIS_NODE
 from palisade.vault.change import item_of, key_of
 from palisade.vault.errors import ReadRefused
 from palisade.vault.reader import VaultReader
@@ -185,7 +185,7 @@ class Walk:
         floors = {key: history.floor.get(key, 0) for key in keys}
         request = Range(keys[0]) if len(keys) == 1 else Range(b"e", b"u")
         try:
-            found = {kv.key: kv.mod_revision for kv in (await service.range(request)).kvs}
+            found = {kv.key: kv.mod_revision for kv in (await service.range(request, caller=EVERYBODY)).kvs}
         except (RaftError, ReleaseError):
             return
         for key in keys:

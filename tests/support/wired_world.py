@@ -22,6 +22,7 @@ from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import FoundCluster
 from palisade.metastore.state_machine import MetaStore
+from palisade.node.fencing.fencing_component import HolderNode
 from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.raftgroup.membership import Member, MemberRole, Membership
@@ -81,14 +82,12 @@ class Node:
         self.key_values = KeyValues(self.group, self.store, deadline_s=DEADLINE_S, strict=strict)  # type: ignore[arg-type]
         clock: Any = SimpleNamespace(now=process.now, sleep=asyncio.sleep)
         self.fencing = MemberFencing(
-            name,
+            HolderNode(name, lambda: "vault", lambda: self.incarnation),
             self.key_values,
             strict,
             self.group,  # type: ignore[arg-type]
-            lambda: "vault",
             clock,
             TIMING,
-            lambda: self.incarnation,
         )
         active: Any = Active(cluster)
         self.fencing.active = self.fencing.grantor._is_active = active
@@ -108,7 +107,7 @@ class Node:
             news=lambda after: asyncio.sleep(0.03),
         )  # fmt: skip
         self.beside = FlushFollower(self.store, source)
-        self.store.listen(Dirty(self.dirty), self.fencing, self.beside)
+        self.store.listen(Dirty(self.dirty), self.fencing.grantor, self.beside)
         applied = None if name in cluster.followers else self.beside
         world = RecoveryWorld(self.vault, source, Silent(), NoResources(), clock, Difference(), self.gate, applied)
         self.follower = Follower(world, Settings(name, batch_revisions=20), on_recovering=self.part.recovering)
@@ -328,7 +327,7 @@ class Cluster:
         node.knows_leader = None
         if self.leader == node.name:
             self.leader = None
-        node.group.leadership.on_led(False, self.term)
+        node.fencing.led(False, self.term)
         for _, done in node.proposals:
             done(OutcomeUnknown("the leader has changed"))
         node.proposals = []
@@ -343,7 +342,7 @@ class Cluster:
         node.apply(self.log[-1])
         node.knows_leader = node.name
         node.group.led_term = term
-        node.group.leadership.on_led(True, term)
+        node.fencing.led(True, term)
 
     def propose(self, node: Node, commands: Sequence[bytes], done: Callable[[Any], None], timeout_s: float) -> None:
         """At the leader, or forwarded to it; exactly one end, in the process that asked."""

@@ -57,7 +57,7 @@ class HttpCallers:
             return
         caller = AuthenticatedCaller(authorizer, *known, where, plan)
         if hot.access is Access.PER_REQUEST:
-            hot.call(body, reply, caller)
+            plan.call(body, reply, caller)
         else:
             self._run_if_permitted(caller, plan, body, reply)
 
@@ -69,7 +69,7 @@ class HttpCallers:
         except AuthorizationError as error:
             hot.refuse(error, reply)
         else:
-            hot.call(body, reply, caller)
+            plan.call(body, reply, caller)
 
     async def _authenticate_and_run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
         try:

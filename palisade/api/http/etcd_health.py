@@ -13,6 +13,7 @@ from aiohttp import web
 from palisade.base.errors import PalisadeError
 from palisade.metastore.requests import Range
 from palisade.raftgroup.errors import Unavailable
+from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 
 ETCD_SERVER = "3.4.23"
@@ -92,10 +93,10 @@ class EtcdHealth:
         """Never fails: a node that finds damaged data stops."""
 
     async def _serializable_read(self) -> None:
-        await self._service.range(Range(PROBED_KEY, serializable=True), timeout_s=CHECK_S)
+        await self._service.range(Range(PROBED_KEY, serializable=True), timeout_s=CHECK_S, caller=THIS_NODE)
 
     async def _linearizable_read(self) -> None:
-        await self._service.range(Range(PROBED_KEY), timeout_s=CHECK_S)
+        await self._service.range(Range(PROBED_KEY), timeout_s=CHECK_S, caller=THIS_NODE)
 
 
 async def text_of(checks: Mapping[str, Check], request: web.Request) -> web.Response:

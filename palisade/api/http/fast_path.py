@@ -1,38 +1,41 @@
-"""The listening side of HTTP: answers the hot paths of etcd itself, and hands every other connection to aiohttp.
+"""The HTTP listener: handles the hot paths itself, and passes every other connection to aiohttp.
 
-A request is hot when it is a plain `POST` of one of the unary /v3 paths with a Content-Length. From the first other
-request on, a connection belongs to aiohttp, which knows the same paths and calls the same functions; so nobody sees
-a difference but in speed: a hot request costs a fifth of one that goes through aiohttp's request and response objects.
-With authorization the hot paths are the same; `HttpCallers` finds out the caller before.
+Hot are a plain `POST` to a unary /v3 path, a plain `PUT` of one key to /v1/kv and a plain `GET` of one key from
+/v1/fenced. From its first other request on, a connection belongs to aiohttp, which has the same paths with the same
+responses. A hot request costs a fifth of one through aiohttp's request and response objects. Authorization changes
+nothing of this: `HttpCallers` identifies the caller first.
 
-What holds, whatever a client does: at most one request of a connection is at work here; no more is kept of it than
-the largest request; a head or body that does not arrive in time ends the connection (slow-loris).
+Bounds, whatever a client sends: one request of a connection is handled at a time; no more than the largest request is
+kept of it; a head or body that does not arrive in time ends the connection (slow-loris).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from palisade.api.http.callers import HttpCallers
 from palisade.api.http.overload_reply import OverloadReply
+from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
     AUTHORIZATION,
     END_OF_HEAD,
-    GET,
-    Gets,
+    POST,
     Hot,
+    KeyPaths,
     RequestPlan,
     make_head,
     make_plan,
     without_authorization,
 )
 from palisade.base.connection_limit import Admission, ConnectionLimit
+from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
+from palisade.base.wrong_port import advice, refusal, spoken
 from palisade.service.callers import EVERYBODY
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,8 @@ HEAD_BYTES_MAX = 16 * 1024
 KEPT_HEADS_MAX = 1024
 QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
+BLANK = 0x20
+"""No request begins with a byte below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,16 @@ class FrontServer:
         limits: HttpLimits,
         metrics: Metrics,
         room: ConnectionLimit,
-        gets: Mapping[str, Hot] | None = None,
+        keys: Iterable[Hot] = (),
         callers: HttpCallers | None = None,
+        ports: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`gets`: path -> what answers a GET of something below it. `callers` None: every client may do everything."""
+        """`unary`: POSTs, by their path. `keys`: requests for one key. `callers` None: every client may do
+        everything. `ports`: name -> 'host:port' of this node, for clients of another one."""
+        self.ports = ports
+        self.misdirected = LogLimit()
         self.callers = callers
-        self._gets = Gets(gets or {})
+        self._keys = KeyPaths(keys)
         self._unary = {path.encode(): call for path, call in unary.items()}
         self._plans: dict[bytes, RequestPlan] = {}
         self.fallback = fallback
@@ -123,12 +132,12 @@ class FrontServer:
         return self._loop.time()
 
     def plan(self, head: bytes) -> RequestPlan | None:
-        """None for a head that is not hot. What was seen before is not parsed again."""
+        """None for a head that is not hot. Heads are parsed once."""
         authorization = None
         if AUTHORIZATION in head:
             head, authorization = without_authorization(head)
-        if head.startswith(GET):
-            return self._gets.plan(head, authorization)
+        if not head.startswith(POST):
+            return self._keys.plan(head, authorization)
         known = self._plans.get(head)
         if known is not None:
             return known if authorization is None else known._replace(authorization=authorization)
@@ -239,6 +248,19 @@ class HttpConnection(asyncio.Protocol):
         elif self._buffer:
             self._go_on()
 
+    def _is_misdirected(self, data: bytes) -> bool:
+        """A client of another port is told which one to use."""
+        what = spoken(data)
+        if what is None or self._transport is None:
+            return False
+        text = advice(what, "http", self._server.ports())
+        line = self._server.misdirected.admit(f"refused a client: {text}", self._server.now())
+        if line is not None:
+            log.warning("%s", line)
+        self._transport.write(refusal(what, text))
+        self._transport.close()
+        return True
+
     def data_received(self, data: bytes) -> None:
         if self._delegate is not None:
             if self.waiting_since is None and not self.handling:
@@ -253,6 +275,8 @@ class HttpConnection(asyncio.Protocol):
             data, self._so_far, self._lacking = bytes(self._so_far), bytearray(), 0
         elif self._buffer:
             data = self._buffer + data
+        elif data[0] < BLANK and self._is_misdirected(data):
+            return
         if self._busy or self._paused:
             self._buffer = data
             if len(data) > QUEUED_BYTES_MAX and self._transport is not None:
@@ -276,18 +300,18 @@ class HttpConnection(asyncio.Protocol):
             self._hand_over(data)
             return
         stop = end + 4 + plan.length
+        self._v1 = plan.hot.v1
         if len(data) < stop:
             self._so_far, self._lacking = bytearray(data), stop - len(data)
             self._wait_for_more(body=True)
             return
         self._buffer = data[stop:]
         self._busy = True
-        self._v1 = plan.hot.v1
         self._server.busy += 1
         self.waiting_since = None
-        callers, body = self._server.callers, data[end + 4 : stop] if plan.thing is None else plan.thing
+        callers, body = self._server.callers, data[end + 4 : stop]
         if callers is None:
-            plan.hot.call(body, self.reply, EVERYBODY)
+            plan.call(body, self.reply, EVERYBODY)
         else:
             callers.run(plan, body, self.reply, self._where())
 
@@ -352,8 +376,10 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._delegate is None:
-            body = b"the request did not arrive in time"
-            self._transport.write(make_head(408, b"text/plain", close=True) + b"%d\r\n\r\n%b" % (len(body), body))
+            kind, body = b"text/plain", b"the request did not arrive in time"
+            if self._v1 and self._body_due:
+                kind, body = b"application/problem+json", late_body()
+            self._transport.write(make_head(408, kind, close=True) + b"%d\r\n\r\n%b" % (len(body), body))
         self._transport.close()
 
     def end_soon(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from palisade.base.histogram import Histogram
+from palisade.base.metrics import Histogram
 
 
 def gauge(name: str, text: str, value: float) -> Metric:

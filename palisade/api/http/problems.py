@@ -17,6 +17,7 @@ from aiohttp import web
 from palisade.api.http.etcd_api import refused
 from palisade.api.http.etcd_encode import error_fields
 from palisade.api.http.protobuf_json import BadJson
+from palisade.api.http.request_head import HttpReply
 from palisade.base.errors import PalisadeError
 from palisade.metastore.errors import Compacted
 from palisade.raftgroup.errors import OutcomeUnknown
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 PROBLEM_TYPE = "urn:palisade:problem:"
 CHALLENGE = 'Basic realm="palisade", charset="UTF-8", Bearer realm="palisade"'
 UNKNOWN_HINT = "; it may be applied or not. Read the key first, or repeat the request with the same Idempotency-Key"
+OF_EVERY_ANSWER = {"Content-Type", "Content-Length", "Retry-After"}
 GRPC_OF_STATUS = {403: 7, 404: 5, 405: 12, 408: 4, 413: 3, 415: 3, 501: 12}
 CODE_OF_STATUS = {
     403: "forbidden",
@@ -79,6 +81,15 @@ def problem_of(error: Exception) -> web.Response:
     if isinstance(error, OutcomeUnknown):
         detail += UNKNOWN_HINT
     return problem_response(row.status, row.code, row.title, detail, **more)
+
+
+def refuse(error: Exception, reply: HttpReply) -> None:
+    """Answer a request on the fast path with the problem."""
+    problem = problem_of(error)
+    headers = b"".join(
+        f"{name}: {value}\r\n".encode() for name, value in problem.headers.items() if name not in OF_EVERY_ANSWER
+    )
+    reply(problem.status, bytes(problem.body or b""), headers)  # type: ignore[arg-type]
 
 
 def etcd_error(status: int, message: str) -> web.Response:
@@ -137,6 +148,11 @@ def plain_error(status: int, detail: str, etcd: bool) -> web.Response:
         return etcd_error(status, detail)
     title = {403: "Forbidden", 408: "Request Timeout"}[status]
     return problem_response(status, CODE_OF_STATUS[status], title, detail)
+
+
+def late_body() -> bytes:
+    """The problem of a request on the fast path whose body did not arrive in time."""
+    return bytes(plain_error(408, "the body did not arrive in time", etcd=False).body or b"")  # type: ignore[arg-type]
 
 
 def refuse_other_origins(request: web.Request) -> None:

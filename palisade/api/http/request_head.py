@@ -4,7 +4,8 @@ Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
@@ -12,8 +13,8 @@ from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
 
 END_OF_HEAD = b"\r\n\r\n"
-GET = b"GET "
-GET_LINE = re.compile(rb"GET (/v1/[a-z]+/)([^? #]+) HTTP/1\.1")
+POST = b"POST "
+KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
 AUTHORIZATION = b"\r\nAuthorization: "
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
@@ -27,71 +28,89 @@ class HttpReply(Protocol):
 
 
 Unary = Callable[[bytes, HttpReply, Caller], None]
+OfKey = Callable[[bytes, bytes, HttpReply, Caller], None]
+"""The key as it stands in the path, the body, and the rest of `Unary`."""
 
 
 class Hot(NamedTuple):
-    """A path that is served without aiohttp. `refuse` answers callers without the permission; `v1`: errors are
-    problems."""
+    """A path that is served without aiohttp. `action`: method and path, ending in `/` if a key follows; then `call`
+    is an `OfKey`. `refuse` answers callers without the permission; `v1`: errors are problems."""
 
-    path: str
-    call: Unary
+    action: str
+    call: Callable[..., None]
     access: Access
     refuse: Callable[[Exception, HttpReply], None]
     v1: bool = False
 
 
 class RequestPlan(NamedTuple):
-    """The request in a head, the length of the body that it declares, and the value of its Authorization header."""
+    """The request in a head. `length`: of the body that it declares. `authorization`: the value of that header. `key`:
+    as in the path."""
 
     hot: Hot
+    call: Unary
     length: int
     authorization: str | None = None
-    thing: bytes | None = None
-    """The key of a GET; a POST has a body instead."""
+    key: bytes = b""
 
     def __str__(self) -> str:
         """For the audit log."""
-        if self.thing is None:
-            return f"POST {self.hot.path}"
-        return f"GET {self.hot.path}{self.thing.decode('ascii', 'replace')}"
+        return self.hot.action + self.key.decode("ascii", "replace")
 
 
-class Gets:
-    """GETs of one key below a path, by that path. The key is in the path, percent-encoded.
+class KeyPaths:
+    """GET and PUT of one key below a path. The key stands in the path, percent-encoded.
 
-    A client sends the same headers each time: headers that were found to be simple are looked up.
+    A client repeats its headers: what they mean is kept.
     """
 
-    def __init__(self, calls: Mapping[str, Hot], kept_max: int = 1024) -> None:
-        self._calls = {path.encode(): call for path, call in calls.items()}
+    def __init__(self, paths: Iterable[Hot], kept_max: int = 1024) -> None:
+        self._paths = {hot.action.encode(): hot for hot in paths}
         self._kept_max = kept_max
-        self._plain: set[bytes] = set()
+        self._meanings: dict[bytes, HeadersMeaning] = {}
 
     def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
         """`head` without the Authorization header. None for a request that aiohttp must handle."""
         end = head.find(b"\r\n")
-        line = GET_LINE.fullmatch(head, 0, end)
-        call = self._calls.get(line[1]) if line else None
-        if call is None or line is None or not self._is_plain(head[end + 2 : -len(END_OF_HEAD)]):
+        line = KEY_LINE.fullmatch(head, 0, end)
+        hot = self._paths.get(line[1]) if line else None
+        if hot is None or line is None:
             return None
-        return RequestPlan(call, 0, authorization, line[2])
+        headers = head[end + 2 : -len(END_OF_HEAD)]
+        meaning = self._meanings.get(headers)
+        if meaning is None:
+            if len(self._meanings) >= self._kept_max:
+                self._meanings.clear()
+            meaning = self._meanings[headers] = meaning_of(headers.split(b"\r\n") if headers else ())
+        if not meaning.simple or (meaning.length is None) is head.startswith(b"PUT"):
+            return None
+        return RequestPlan(hot, partial(hot.call, line[2]), meaning.length or 0, authorization, line[2])
 
-    def _is_plain(self, headers: bytes) -> bool:
-        if headers in self._plain:
-            return True
-        for header in headers.split(b"\r\n") if headers else ():
-            match = HEADER_LINE.fullmatch(header)
-            if match is None:
-                return False
-            name, value = match[1].lower(), match[2].strip().lower()
-            if name == b"connection" and value == b"keep-alive":
-                continue
-            if name not in PLAIN_HEADERS:
-                return False
-        if len(self._plain) >= self._kept_max:
-            self._plain.clear()
-        self._plain.add(headers)
-        return True
+
+class HeadersMeaning(NamedTuple):
+    """`simple`: the fast path may handle the request. `length`: the declared length of the body, if any."""
+
+    simple: bool
+    length: int | None = None
+
+
+def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
+    length: int | None = None
+    for header in headers:
+        match = HEADER_LINE.fullmatch(header)
+        if match is None:
+            return HeadersMeaning(False)
+        name, value = match[1].lower(), match[2].strip()
+        if name == b"content-length":
+            if length is not None or not value.isdigit() or len(value) > 12:
+                return HeadersMeaning(False)
+            length = int(value)
+        elif name == b"connection":
+            if value.lower() != b"keep-alive":
+                return HeadersMeaning(False)
+        elif name not in PLAIN_HEADERS:
+            return HeadersMeaning(False)
+    return HeadersMeaning(True, length)
 
 
 def without_authorization(head: bytes) -> tuple[bytes, str | None]:
@@ -108,28 +127,14 @@ def without_authorization(head: bytes) -> tuple[bytes, str | None]:
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:
-    """Parses a head without the Authorization header; None for a request that aiohttp must handle."""
+    """Parses the head of a POST without the Authorization header; None for a request that aiohttp must handle."""
     first, *lines = head[: -len(END_OF_HEAD)].split(b"\r\n")
     line = REQUEST_LINE.fullmatch(first)
-    call = unary.get(line[1]) if line else None
-    if call is None:
+    hot = unary.get(line[1]) if line else None
+    if hot is None:
         return None
-    length: int | None = None
-    for header in lines:
-        match = HEADER_LINE.fullmatch(header)
-        if match is None:
-            return None
-        name, value = match[1].lower(), match[2].strip()
-        if name == b"content-length":
-            if length is not None or not value.isdigit() or len(value) > 12:
-                return None
-            length = int(value)
-        elif name == b"connection":
-            if value.lower() != b"keep-alive":
-                return None
-        elif name not in PLAIN_HEADERS:
-            return None
-    return RequestPlan(call, length) if length is not None else None
+    meaning = meaning_of(lines)
+    return RequestPlan(hot, hot.call, meaning.length) if meaning.simple and meaning.length is not None else None
 
 
 def make_head(status: int, content_type: bytes = b"application/json", *, close: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""The HTTP server of a node: the fast path for unary requests of etcd, aiohttp for all others, on one port."""
+"""The HTTP server of a node: the fast path and aiohttp on one port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from palisade.api.http.v1_catalog import CatalogRoutes
 from palisade.api.http.v1_cluster import ClusterRoutes
 from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionRoutes
-from palisade.api.http.v1_keys import Keys
+from palisade.api.http.v1_keys import KeyPuts, Keys
 from palisade.api.http.v1_login import LoginRoutes
 from palisade.api.http.v1_partitions import PartitionRoutes
 from palisade.api.http.v1_recovery import RecoveryRoutes
@@ -44,6 +44,7 @@ from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import PartitionHolder
 from palisade.service.authorization.callers import Access
+from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
 
 CLOSE_S = 2.0
@@ -77,6 +78,7 @@ class HttpServer:
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
         self.api = EtcdApi(service, cluster, member)
         self._fenced = FencedRoutes(services.fenced)
+        self._keys = KeyPuts(service)
         self.app = self._application(cluster, progress_s)
         self._runner = web.AppRunner(
             self.app,
@@ -91,6 +93,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
+        service = self._service
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         fix(server)
@@ -100,8 +103,9 @@ class HttpServer:
             self._limits,
             self._service.metrics,
             self._room,
-            self._fenced.gets,
+            [self._fenced.hot, self._keys.hot],
             self._gate.callers,
+            lambda: own_addresses(service.group),
         )
         await self._front.start(host, port)
 
@@ -176,7 +180,7 @@ def hot_paths(unary: Mapping[str, Unary]) -> dict[str, Hot]:
     for path, call in unary.items():
         rule = RULES.get(("POST", path))
         if isinstance(rule, Access):
-            found[path] = Hot(path, call, rule, refuse)
+            found[path] = Hot(f"POST {path}", call, rule, refuse)
     return found
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from aiohttp import web
 
 from palisade.api.http.callers import caller_of
-from palisade.api.http.problems import problem_of
+from palisade.api.http.problems import refuse
 from palisade.api.http.request_body import Spec, a_flag, a_number, content, query_of
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_keys import interval_of, prefix_parameter
@@ -48,7 +48,6 @@ RANGE: Spec = {
     "keys_only": a_flag,
     **NOT_OLDER,
 }
-OF_EVERY_ANSWER = {"Content-Type", "Content-Length", "Retry-After"}
 _HEADERS = {origin: f"{ANSWERED_BY}: {origin.value}\r\n".encode() for origin in ReadOrigin}
 _OF_VAULT = _HEADERS[ReadOrigin.VAULT]
 
@@ -70,7 +69,7 @@ class FencedRoutes:
     def __init__(self, reads: FencedReads) -> None:
         self._reads = reads
         self._tasks: set[asyncio.Task[None]] = set()
-        self.gets = {PATH: Hot(PATH, self.get_plain, Access.PER_REQUEST, refuse, v1=True)}
+        self.hot = Hot(f"GET {PATH}", self.get_plain, Access.PER_REQUEST, refuse, v1=True)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -108,7 +107,7 @@ class FencedRoutes:
             raise BadRequest(f"timeout_ms: {timeout_ms} is out of range; give a number from 0 to {WAIT_MS_MAX}")
         await self._reads.wait_for(found["revision"], timeout_ms / 1000)
 
-    def get_plain(self, escaped: bytes, reply: HttpReply, caller: Caller) -> None:
+    def get_plain(self, escaped: bytes, _: bytes, reply: HttpReply, caller: Caller) -> None:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
         try:
             if caller.is_limited:
@@ -135,14 +134,6 @@ class FencedRoutes:
 
 def response(body: bytes, origin: ReadOrigin) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers={ANSWERED_BY: origin.value})
-
-
-def refuse(error: Exception, reply: HttpReply) -> None:
-    problem = problem_of(error)
-    headers = b"".join(
-        f"{name}: {value}\r\n".encode() for name, value in problem.headers.items() if name not in OF_EVERY_ANSWER
-    )
-    reply(problem.status, bytes(problem.body or b""), headers)  # type: ignore[arg-type]
 
 
 def body_of(key: bytes, shown: ShownPage) -> bytes:

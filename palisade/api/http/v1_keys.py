@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
 from palisade.api.http.callers import caller_of
-from palisade.api.http.problems import problem_of
+from palisade.api.http.problems import problem_of, refuse
 from palisade.api.http.request_body import a_flag, a_number, query_of, read_body, read_json, request_id_of
+from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_json_requests import (
     DELETE,
     PUT,
@@ -38,10 +40,13 @@ from palisade.metastore.requests import (
 )
 from palisade.metastore.results import KeyValue, RangeResult
 from palisade.raftgroup.errors import RaftError
+from palisade.service.authorization.callers import Access
 from palisade.service.callers import Caller
+from palisade.service.key_values import KeyValues
 from palisade.wire import json_results as shapes
 from palisade.wire.error_codes import BadRequest, PreconditionFailed
 
+PATH = "/v1/kv/"
 RAW_TYPE = "application/octet-stream"
 EXPORT_PAGE = 500
 
@@ -58,7 +63,7 @@ def answer(shape: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 def key_of(request: web.Request) -> bytes:
     """The rest of the path, percent-decoded to bytes."""
-    return unquote_to_bytes(request.rel_url.raw_path.removeprefix("/v1/kv/"))
+    return unquote_to_bytes(request.rel_url.raw_path.removeprefix(PATH))
 
 
 class KeyService(Protocol):
@@ -185,6 +190,28 @@ class Keys:
             rest = replace(scan, key=page.kvs[-1].key + b"\0", revision=at, exact_count=False)
             page = await self._service.range(rest, caller=caller)
             yield list(map(shapes.key_value, page.kvs))
+
+
+class KeyPuts:
+    """PUT of one key on the fast path: a value without options and conditions. The response is that of `Keys.put`."""
+
+    def __init__(self, service: KeyValues) -> None:
+        self._service = service
+        self.hot = Hot(f"PUT {PATH}", self.put, Access.PER_REQUEST, refuse, v1=True)
+
+    def put(self, escaped: bytes, body: bytes, reply: HttpReply, caller: Caller) -> None:
+        key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
+        try:
+            self._service.submit(Put(key, body), partial(_answer_put, reply), caller=caller)
+        except Exception as error:
+            refuse(error, reply)
+
+
+def _answer_put(reply: HttpReply, result: Any) -> None:
+    if isinstance(result, Exception):
+        refuse(result, reply)
+    else:
+        reply(200, json_line(shapes.put_shape(result)), b'ETag: "%d"\r\n' % result.revision)
 
 
 def json_line(shape: Any) -> bytes:

@@ -3,7 +3,7 @@ of node. All other paths of /v1 and /v3 are refused; the error names the nodes t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from aiohttp import web
@@ -29,7 +29,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 class VaultServer:
     """`routes`: served in addition to the common ones. `refused`: the error for every other path.
 
-    `gets`: served by the fast path (`fast_path.py`). `authorizer` None: every client may do everything.
+    `keys`: paths of one key on the fast path. `authorizer` None: every client may do everything.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class VaultServer:
         face: RecoveryFace,
         routes: Iterable[web.RouteDef],
         refused: Callable[[str], Exception],
-        gets: Mapping[str, Hot] | None = None,
+        keys: Iterable[Hot] = (),
         authorizer: Authorizer | None = None,
     ) -> None:
         self._front: FrontServer | None = None
         self._status, self._refused = status, refused
         gate = AuthorizationGate(authorizer)
-        self._gets, self._callers = gets or {}, gate.callers
+        self._keys, self._callers = tuple(keys), gate.callers
         self.app = web.Application(
             middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
         )
@@ -68,7 +68,7 @@ class VaultServer:
         await self._runner.setup()
         server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
         fix(server)
-        self._front = FrontServer({}, server, limits, metrics, ConnectionLimit(metrics), self._gets, self._callers)
+        self._front = FrontServer({}, server, limits, metrics, ConnectionLimit(metrics), self._keys, self._callers)
         await self._front.start(host, port)
 
     @property

@@ -2,8 +2,8 @@
 
 Guarantee: after REVOKE, DROP USER or a change of password is acknowledged, no node admits a request that it forbids.
 The permission rows are read for each request, from the vault through its fence or linearizably from the cluster
-(`rows.py`). Cached are only parsed rows, and that a password matches a version of its row: scrypt runs once for each
-version of the row, later requests with the same password cost one HMAC.
+(`rows.py`), unless nothing in the vault can have changed. A result is cached only together with the rows that it was
+computed from. scrypt runs once for each version of a user's password row.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
 from palisade.catalog import keys
 from palisade.catalog.passwords import BLOCK, COST, HASH_BYTES, MOST, PARALLEL, SALT_BYTES, fits
@@ -35,7 +35,7 @@ from palisade.service.authorization.rights import (
     UserIdentity,
     read_rights,
 )
-from palisade.service.authorization.rows import PermissionRows, WouldBlock
+from palisade.service.authorization.rows import FromRows, PermissionRows, Read, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
@@ -48,8 +48,6 @@ KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
 NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
 WRONG = "wrong user name or password"
-
-T = TypeVar("T")
 
 
 class Authorizer:
@@ -78,8 +76,10 @@ class Authorizer:
         self._attempts = Attempts()
         self._own_key = secrets.token_bytes(32)
         self._checked: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        self._authenticated: dict[bytes, tuple[object, int | None, tuple[UserIdentity | NodeIdentity, Rights]]] = {}
-        """By a keyed hash of the header: (state of the rows, expiry of the token, caller and rights)."""
+        self._authenticated: FromRows[tuple[UserIdentity | NodeIdentity, Rights]] = FromRows(rows, KEPT_MAX)
+        """By a keyed hash of the header."""
+        self._rights: FromRows[Rights] = FromRows(rows, KEPT_MAX)
+        """By identity."""
         self._waiting = 0
         self._turn = asyncio.Semaphore(CHECKS_AT_A_TIME)
         self._threads = ThreadPoolExecutor(CHECKS_AT_A_TIME, "scrypt")
@@ -108,26 +108,21 @@ class Authorizer:
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
 
-    def try_identify(self, shown: Credentials | None) -> UserIdentity | NodeIdentity | None:
-        """As `identify`; None if the answer requires waiting."""
+    def _try_identify(self, shown: Credentials | None, read: Read) -> UserIdentity | NodeIdentity | None:
+        """As `identify`; None for a password that was not checked before. Also raises WouldBlock."""
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
-        try:
-            if isinstance(shown, Token):
-                return self._identity_in(shown, self.rows.try_read(TOKEN_KEY))
-            if isinstance(shown, Password):
-                return self._known_password(shown, self._mark(shown), self._password_row_now(shown))
-        except WouldBlock:
-            return None
+        if isinstance(shown, Token):
+            return self._identity_in(shown, read(TOKEN_KEY))
+        if isinstance(shown, Password):
+            row = read(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
+            return self._known_password(shown, self._mark(shown), row)
         raise NoCredentials(NO_CREDENTIALS)
 
     def _by_proof(self, shown: NodeProof) -> NodeIdentity:
         if self._proof is None or not hmac.compare_digest(shown.text.encode(), self._proof.text.encode()):
             raise Unauthenticated("wrong join token: use the token of this cluster")
         return NodeIdentity()
-
-    def _password_row_now(self, shown: Password) -> PermissionRow | None:
-        return self.rows.try_read(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
 
     def _mark(self, shown: Password) -> bytes:
         return hmac.digest(self._own_key, shown.password.encode("utf-8", "surrogatepass"), "sha256")
@@ -192,34 +187,44 @@ class Authorizer:
     def try_authenticate(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
         """Identity and rights of the caller with this Authorization header; None if they require waiting.
 
-        An earlier result is valid as long as no row can have changed (`PermissionRows.state`). Raises
-        AuthorizationError.
+        Raises AuthorizationError.
         """
-        state, text = self.rows.state(), (header or "").encode("utf-8", "surrogateescape")
+        text = (header or "").encode("utf-8", "surrogateescape")
         mark = blake2b(text, key=self._own_key, digest_size=16).digest()
-        found = self._authenticated.get(mark)
-        if found is not None and found[0] is state and (found[1] is None or found[1] > self.wall_ms()):
-            return found[2]
-        identity = self.try_identify(from_header(header))
-        rights = None if identity is None else self.try_rights(identity)
-        if identity is None or rights is None:
+        found = self._authenticated.find(mark)
+        if found is not None and not self._is_expired(found[0]):
+            return found
+
+        def authenticate(read: Read) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+            identity = self._try_identify(from_header(header), read)
+            return None if identity is None else (identity, self._rights_by(identity, read))
+
+        try:
+            return self._authenticated.compute(mark, authenticate)
+        except WouldBlock:
             return None
-        known = identity, rights
-        if state is None or state is not self.rows.state():
-            return known
-        if len(self._authenticated) >= KEPT_MAX:
-            self._authenticated.clear()
-        self._authenticated[mark] = state, identity.expires_ms if isinstance(identity, UserIdentity) else None, known
-        return known
 
     def try_rights(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
         """None if the rights require waiting. Raises Unauthenticated, PermissionsUnknown."""
-        if isinstance(identity, NodeIdentity):
-            return NodeRights()
+        found = self._rights.find(identity)
+        if found is not None and not self._is_expired(identity):
+            return found
         try:
-            return self._run_reads(self._read_rights(identity), self.rows.try_read)
+            return self._rights.compute(identity, lambda read: self._rights_by(identity, read))
         except WouldBlock:
             return None
+
+    def _rights_by(self, identity: UserIdentity | NodeIdentity, read: Read) -> Rights:
+        if isinstance(identity, NodeIdentity):
+            return NodeRights()
+        reads = self._read_rights(identity)
+        try:
+            wanted = next(reads)
+            while True:
+                wanted = reads.send(read(wanted))
+        except StopIteration as end:
+            rights: Rights = end.value
+            return rights
 
     async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
         """Raises Unauthenticated, PermissionsUnknown."""
@@ -235,22 +240,14 @@ class Authorizer:
             rights: Rights = end.value
             return rights
 
+    def _is_expired(self, identity: UserIdentity | NodeIdentity) -> bool:
+        expires_ms = identity.expires_ms if isinstance(identity, UserIdentity) else None
+        return expires_ms is not None and expires_ms <= self.wall_ms()
+
     def _read_rights(self, identity: UserIdentity) -> RightsReads:
-        if identity.expires_ms is not None and identity.expires_ms <= self.wall_ms():
+        if self._is_expired(identity):
             raise Unauthenticated("the token is expired: sign in again")
         return read_rights(identity, self._cache)
-
-    @staticmethod
-    def _run_reads(
-        reads: Generator[bytes, PermissionRow | None, T], read: Callable[[bytes], PermissionRow | None]
-    ) -> T:
-        try:
-            wanted = next(reads)
-            while True:
-                wanted = reads.send(read(wanted))
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
     async def row(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""

@@ -20,6 +20,7 @@ from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range, Txn, prefix_end
 from palisade.raftgroup.errors import RaftError
 from palisade.service.authorization.login import write_own
+from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 from palisade.wire.fencing_errors import ReleaseError
 
@@ -55,7 +56,9 @@ async def ensure_user(service: KeyValues, password: str | None) -> None:
     warned = False
     while True:
         try:
-            found = await service.range(Range(keys.USERS, prefix_end(keys.USERS), limit=1, keys_only=True))
+            found = await service.range(
+                Range(keys.USERS, prefix_end(keys.USERS), limit=1, keys_only=True), caller=THIS_NODE
+            )
             if found.kvs:
                 break
             if password is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.needs import EVERYTHING, Needs
+from palisade.service.authorization.needs import EVERYTHING, Needs, writing
 from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
 from palisade.wire.auth_errors import AuthorizationError
@@ -47,6 +48,10 @@ class AuthenticatedCaller(Caller):
         except AuthorizationError as error:
             self._authorizer.refused(error, self.rights.name, self.address, str(self.action))
             raise
+
+    def require_writes(self, keys: Sequence[bytes]) -> None:
+        if not all(map(self.rights.may_write, keys)):
+            self.require(tuple(map(writing, keys)))
 
     def require_access(self, access: Access) -> None:
         """As `require`, for a route or call."""

@@ -1,9 +1,8 @@
 """Identities, and their rights as of one moment. Pure.
 
-The rights of a user are those of its row and of the rows of its roles. `read_rights` reads them anew for each request
-through the fence (`rows.py`): it requests rows one by one and reads the user's row once more at the end, so the roles
-were those of the user when they were read. Cached between requests is only the meaning of rows, never that rows are
-current.
+The rights of a user are those of its row and of the rows of its roles. `read_rights` requests these rows one by one,
+which are read through the fence (`rows.py`), and the user's row once more at the end, so the roles were those of the
+user when they were read. `PermissionCache` keeps the meaning of rows, never that rows are current.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Protocol
 
 from palisade.catalog import keys
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.permissions import Permissions, Privilege, Subject
+from palisade.catalog.permissions import PALISADE, Permissions, Privilege, Subject
 from palisade.service.authorization.needs import Need
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 
 READINGS = 4
-"""How often the row of a user may change while its roles are read."""
+"""How many times the roles of a user are read while its row changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,10 @@ class Rights(Protocol):
         """Raises PermissionDenied."""
         ...
 
+    def may_write(self, key: bytes) -> bool:
+        """Whether it may certainly write this key; False: `check` decides."""
+        ...
+
 
 class UserRights:
     is_node = False
@@ -66,6 +69,7 @@ class UserRights:
     def __init__(self, user: str, permissions: Permissions) -> None:
         self.user = user
         self._permissions = permissions
+        self._writable = permissions.writable(user)
 
     @property
     def name(self) -> str:
@@ -76,6 +80,9 @@ class UserRights:
             decision = self._permissions.may(self.user, need.privilege, need.key, need.range_end)
             if not decision.allowed:
                 raise PermissionDenied(f"user {self.user} needs {need}: a user with ADMIN can grant it")
+
+    def may_write(self, key: bytes) -> bool:
+        return key.startswith(self._writable) and not key.startswith(PALISADE)
 
 
 class NodeRights:
@@ -88,6 +95,9 @@ class NodeRights:
         for need in needs:
             if need.privilege is not Privilege.READ:
                 raise PermissionDenied(f"a join token does not grant {need}: sign in as a user")
+
+    def may_write(self, key: bytes) -> bool:
+        return False
 
 
 class PermissionCache:

@@ -2,23 +2,32 @@
 
 `try_read` answers within the turn of the event loop, or not at all; `read` may wait and ask the cluster. Where neither
 can determine the rows, the request is refused (`PermissionsUnknown`, policy `deny` of the region, F7).
+
+`FromRows` caches what was computed from rows, together with these rows. It is valid if each of them, read again in the
+same order, is unchanged: the computation would give the same result. While `state` is the same object, no row can have
+changed.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Range
 from palisade.metastore.results import RangeResult
 from palisade.raftgroup.errors import RaftError
 from palisade.service.authorization.rights import PermissionRow
+from palisade.service.callers import THIS_NODE
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, VaultError
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
+
+V = TypeVar("V")
 
 
 class WouldBlock(Exception):
@@ -39,6 +48,59 @@ class PermissionRows(Protocol):
         ...
 
 
+Read = Callable[[bytes], PermissionRow | None]
+
+
+@dataclass(slots=True)
+class Computed(Generic[V]):
+    """`state`: of the rows when `reads` were last found unchanged; None: unknown."""
+
+    value: V
+    reads: list[tuple[bytes, PermissionRow | None]]
+    state: object | None = None
+
+
+class FromRows(Generic[V]):
+    """Values that were computed from rows, by a key."""
+
+    def __init__(self, rows: PermissionRows, kept_max: int) -> None:
+        self._rows, self._kept_max = rows, kept_max
+        self._kept: dict[Hashable, Computed[V]] = {}
+
+    def find(self, key: Hashable) -> V | None:
+        """The value, if it is still valid; None if that can't be known without waiting."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        state = self._rows.state()
+        if state is None or state is not found.state:
+            try:
+                for row_key, row in found.reads:
+                    if self._rows.try_read(row_key) != row:
+                        return None
+            except WouldBlock:
+                return None
+            found.state = state if state is self._rows.state() else None
+        return found.value
+
+    def compute(self, key: Hashable, make: Callable[[Read], V | None]) -> V | None:
+        """`make` gets its rows by the function that it is called with. None: there is no value now."""
+        reads: list[tuple[bytes, PermissionRow | None]] = []
+
+        def read(row_key: bytes) -> PermissionRow | None:
+            row = self._rows.try_read(row_key)
+            reads.append((row_key, row))
+            return row
+
+        state = self._rows.state()
+        value = make(read)
+        if value is not None:
+            if len(self._kept) >= self._kept_max:
+                self._kept.clear()
+            self._kept[key] = Computed(value, reads, state if state is self._rows.state() else None)
+        return value
+
+
 class StoreRows:
     """Linearizable reads at a member: immediate while the quorum lease holds, else with one round."""
 
@@ -49,14 +111,14 @@ class StoreRows:
         return None
 
     def try_read(self, key: bytes) -> PermissionRow | None:
-        found = self._service.range_now(Range(key))
+        found = self._service.range_now(Range(key), caller=THIS_NODE)
         if found is None:
             raise WouldBlock
         return row_of(found)
 
     async def read(self, key: bytes) -> PermissionRow | None:
         try:
-            return row_of(await self._service.range(Range(key)))
+            return row_of(await self._service.range(Range(key), caller=THIS_NODE))
         except (RaftError, MetastoreError, ReleaseError) as error:
             raise PermissionsUnknown(f"the permissions cannot be read ({error}): retry") from error
 
@@ -67,9 +129,7 @@ class FencedRows:
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
-
-    def state(self) -> object | None:
-        return self._reads.state()
+        self.state = reads.state
 
     def try_read(self, key: bytes) -> PermissionRow | None:
         try:

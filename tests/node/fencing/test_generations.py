@@ -31,13 +31,13 @@ class Leader:
     the record in the backup."""
 
     def __init__(self, generation: int = 2) -> None:
-        log: Any = SimpleNamespace(latest=80, since=lambda after: [])
+        log = SimpleNamespace(latest=80, since=lambda after: [])
+        released: Any = SimpleNamespace(log=log, wake=lambda: None, release=lambda revision: None)
         self.grantor = LeaseServer(
-            log,
+            released,
             TIMING,
             lambda: 100.0,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True, lambda: generation),
-            on_released=lambda revision: None,
             on_failed=pytest.fail,
         )
         self.grantor._soon = lambda: None  # type: ignore[method-assign]

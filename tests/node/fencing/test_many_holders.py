@@ -30,13 +30,13 @@ class Leader:
         self.revision = 0
         self.sent: Counter[str] = Counter()
         self._frames = Frames(1)
-        log: Any = SimpleNamespace(latest=0, since=self._since)
+        self.log = SimpleNamespace(latest=0, since=self._since)
+        released: Any = SimpleNamespace(log=self.log, wake=lambda: None, release=lambda revision: None)
         self.grantor = LeaseServer(
-            log,
+            released,
             TIMING,
             lambda: 100.0,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
-            on_released=lambda revision: None,
             on_failed=self._failed,
         )
         self.grantor._soon = lambda: None  # type: ignore[method-assign]
@@ -73,8 +73,8 @@ class Leader:
         """One strict write, to its release everywhere: seconds of the leader."""
         began = time.perf_counter()
         self.revision += 1
-        self.grantor.log.latest = self.revision
-        self.grantor.applied(StrictBatch(self.revision - 1, self.revision, (b"t/key",)))
+        self.log.latest = self.revision
+        self.grantor.committed(StrictBatch(self.revision - 1, self.revision, (b"t/key",)))
         self._each(StagedMessage(self.revision))
         took = time.perf_counter() - began
         assert self.grantor.core.rr == self.revision

@@ -23,6 +23,7 @@ from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry, registrations, value_of
 from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.service.regions import regions_of
+from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
@@ -36,11 +37,10 @@ class World:
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
         self.grantor = LeaseServer(
-            log,
+            ReleaseWaiters(log, self.group.clock.now),
             FenceTiming(),
             self.group.clock.now,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
-            on_released=lambda revision: None,
             on_failed=pytest.fail,
         )
         active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)

@@ -134,6 +134,23 @@ async def test_write_after_its_prefix_became_strict_waits_for_release() -> None:
     assert member.told == [put_at(WRITE)]
 
 
+async def test_write_that_this_node_has_applied_is_answered_without_a_lease() -> None:
+    member = Member(leased=False)
+    member.propose(b"other")
+    member.apply(Put(b"other", b"new"))
+    member.outcome(put_at(WRITE)._replace(here=True))
+    assert member.told == [put_at(WRITE)._replace(here=True)]
+
+
+async def test_write_that_another_node_has_applied_waits_for_this_node_without_a_lease() -> None:
+    member = Member(leased=False)
+    member.propose(b"other")
+    member.outcome(put_at(WRITE))
+    assert member.told == []
+    member.apply(Put(b"x", b""), Put(b"other", b"new"))
+    assert member.told == [put_at(WRITE)]
+
+
 async def test_stream_write_after_its_prefix_became_strict_waits_for_release() -> None:
     member = Member()
     member.propose_frame(b"s/k", b"other")

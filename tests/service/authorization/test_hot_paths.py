@@ -10,11 +10,12 @@ from aiohttp import ClientSession
 
 from palisade.api.http.request_head import without_authorization
 from palisade.api.http.server import HttpServer
+from palisade.catalog.permissions import PermissionGrant, Permissions, Subject
 from palisade.metastore.requests import Put
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.authorization.needs import needs_of
-from palisade.service.authorization.rights import PermissionRow
+from palisade.service.authorization.rights import PermissionRow, UserRights
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
 from palisade.wire.credentials import Password, Token, header_of
@@ -41,6 +42,19 @@ async def test_hot_put_is_authorized_without_aiohttp(
     assert server._front is not None
     assert {connection._delegate for connection in server._front.connections} == {None}
     assert authorizer.refusals == {"permission-denied": 2}
+
+
+async def test_hot_put_of_a_key_is_authorized_as_by_aiohttp(
+    http: ClientSession, server: HttpServer, service: KeyValues
+) -> None:
+    before, answers = service.store.revision, []
+    for user, key, headers in (
+        ("alice", "/a/x/k", {}), ("alice", "/b/k", {}), ("alice", "/b/k", {"X-Other": "1"}), ("bob", "/a/x/k", {}),
+    ):  # fmt: skip
+        async with http.put(f"/v1/kv/{key}", data=b"v", headers=as_user(user) | headers) as answer:
+            answers.append((answer.status, (await answer.json(content_type=None)).get("code")))
+    assert answers == [(200, None), *[(403, "permission-denied")] * 3]
+    assert service.store.revision == before + 1
 
 
 async def test_hot_put_sees_a_revoke_at_once(http: ClientSession, users: Users) -> None:
@@ -72,6 +86,18 @@ async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServe
     assert server._front is not None
     assert server._front._plans
     assert not any(b"uthorization" in head for head in server._front._plans)
+
+
+@pytest.mark.parametrize("key", [b"/a/k", b"/b/k", b"palisade/x", b"palisade/catalog/permissions/users/u"])
+def test_write_that_is_allowed_at_first_sight_is_allowed_by_its_needs(key: bytes) -> None:
+    grants = (PermissionGrant("write", "/a/"), PermissionGrant("write", "palisade/"))
+    rights = UserRights("u", Permissions([Subject("user", "u", grants)]))
+    allowed = True
+    try:
+        rights.check(needs_of(Put(key), lambda _: ()))
+    except PermissionDenied:
+        allowed = False
+    assert rights.may_write(key) is allowed is (key == b"/a/k")
 
 
 # Cached rights of a header.
@@ -114,6 +140,25 @@ async def test_rights_of_a_header_are_cached_while_no_row_can_have_changed(
     assert found is not None
     with pytest.raises(PermissionDenied):
         found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
+
+
+@pytest.mark.parametrize("after", [None, "moved"])
+async def test_rights_are_kept_while_the_rows_that_they_follow_from_are_unchanged(
+    stateful: StatefulRows, clock: Clock, users: Users, after: object | None
+) -> None:
+    """The vault moves with every write; rights follow from few rows of it."""
+    authorizer = gate_over(stateful, clock)
+    await authorizer.identify(Password("alice", "alices password"), "here")
+    first = authorizer.try_authenticate(ALICE)
+    assert first is not None
+    stateful.known = after
+    assert authorizer.try_authenticate(ALICE) is first
+    await users.role("writers", ("write", "/c/"))
+    stateful.known = after and "moved again"
+    found = authorizer.try_authenticate(ALICE)
+    assert found is not None
+    assert not found[1].may_write(b"/b/k")
+    assert found[1].may_write(b"/c/k")
 
 
 async def test_rights_are_not_cached_where_rows_may_change_unseen(

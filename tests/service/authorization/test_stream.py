@@ -171,10 +171,10 @@ async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: 
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
             await until(lambda: service.metrics.watchers)
-            await service.write(Put(b"/a/k", b"seen"))
+            await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
             assert (await first).events[0].kv.value == b"seen"
             await users.regrant("alice")
-            await service.write(Put(b"/a/k", b"secret"))
+            await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
             with pytest.raises(PermissionDenied):
                 await anext(changes)
         with pytest.raises(PermissionDenied):

@@ -3,7 +3,7 @@
 - Not too early: counted from the request of the last acknowledged grant or keep-alive.
 - Together: all its keys are deleted in the revision in which the first of them expires.
 - In time: while revisions are committed one after the other a leader serves, and its clock continues; a pause does not
-  count, since the replicated clock stands still then (`metastore/clock.py`).
+  count, since the replicated clock stands still then (`metastore/state.py`).
 - At once if revoked: after the acknowledgement no read returns an attached key.
 
 A delete by a client, even a possible one, is no end of a lease.

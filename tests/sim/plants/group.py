@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from palisade.node.config import RetentionConfig
@@ -35,11 +36,12 @@ def votes_that_are_not_written_down(patch: Patch) -> None:
 def syncs_that_do_nothing(patch: Patch) -> None:
     """The journal reports data as synced that are not."""
 
-    async def lies(self: MemoryJournal) -> None:
+    def lies(self: MemoryJournal, ended: Callable[[Exception | None], None]) -> None:
         self._writing = self._unwritten()
         self._ended(None)
+        ended(None)
 
-    patch.setattr(MemoryJournal, "sync", lies)
+    patch.setattr(MemoryJournal, "begin_sync", lies)
 
 
 @caught_by("election safety", on=LEADERS_CUT_OFF)
