@@ -42,10 +42,8 @@ RESTART_S = 0.5
 """How soon a node that stopped itself is restarted by its supervisor."""
 WITHOUT_VAULT = 0.3
 """This many starts are interrupted."""
-DIES_AGAIN, WITH_SLOW_DISK = 0.3, 0.6
-"""Of `left-behind`: with an amount below the first the member crashes again in its next start; with one above the
-second its disk is slow when the snapshot arrives."""
-SLOW_S = 3.0
+DIES_AGAIN, WITH_SLOW_DISK, SLOW_S = 0.3, 0.6, 3.0
+"""Amounts of `left-behind`: below, the member crashes again in its next start; above, its disk is slow by then."""
 DEAF = 0.7
 """A leader that hands over with a greater amount receives nothing from other nodes from that moment on."""
 
