@@ -2,7 +2,7 @@
 
 A checksum shows that a value is correct, not that one is missing. So a file is verified at rest when it is opened: the
 structure of all pages (every page reachable once or free, keys in order, counters correct), by the walker that comes
-with py-lmdb, and the checksum of every value. This takes about 10 s per GiB (docs/performance.md): small files are
+with py-lmdb, and the checksum of every value. This takes about 10 s per GiB (metastore/DESIGN.md): small files are
 verified at once, larger ones by a child process while the node works; until that has succeeded, nothing is written to
 the file.
 

@@ -85,7 +85,12 @@ class Host:
 
     def peers(self) -> Peers:
         """Connections to the other nodes of the Raft group."""
-        return TcpPeers(str(self.config.peer), random.SystemRandom(), limits=transport_limits(self.config))
+        return TcpPeers(
+            str(self.config.peer),
+            random.SystemRandom(),
+            limits=transport_limits(self.config),
+            ports=self.config.advertised(),
+        )
 
     def http(self, make: Callable[[], Any]) -> HostedServer:
         """The HTTP server that `make` returns."""

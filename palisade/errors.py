@@ -50,6 +50,7 @@ from palisade.node.data_dir_marker import FolderError
 from palisade.raftgroup.errors import (
     DataDirectoryError,
     JournalCorrupt,
+    MemberRemoved,
     MembershipRefused,
     NodeFailed,
     NotLeader,
@@ -111,6 +112,7 @@ __all__ = [
     "LeaseLost",
     "LeaseNotFound",
     "LeaseTtlInvalid",
+    "MemberRemoved",
     "MembershipRefused",
     "MetastoreError",
     "NoCredentials",

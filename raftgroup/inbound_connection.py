@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from palisade.base.frames import FrameError
+from palisade.base.wrong_port import Spoken, advice, refusal, spoken
 from palisade.raftgroup.handshake import (
     GROUP_KINDS,
     HELLO,
@@ -20,6 +22,9 @@ from palisade.raftgroup.peer_connection import Hub, PeerConnection
 
 
 class AcceptingHub(Hub, Protocol):
+    ports: Mapping[str, str]
+    """Name -> 'host:port' of this node, for clients of another port."""
+
     def is_full(self) -> bool:
         """Whether too many connections have not greeted yet."""
         ...
@@ -41,6 +46,16 @@ class Accepted(PeerConnection):
     def began(self) -> None:
         if self._accepting_hub.is_full():
             self.abort(f"more than {self._hub.limits.strangers_max} connections have not greeted yet")
+
+    def data_received(self, data: bytes) -> None:
+        what = None if self.greeted or self.closing else spoken(data)
+        if what is None or what is Spoken.PEER:
+            super().data_received(data)
+            return
+        text = advice(what, "peer", self._accepting_hub.ports)
+        if self.transport is not None:
+            self.transport.write(refusal(what, text))
+        self.close(f"refused: {text}")
 
     def take(self, kind: int, body: Any) -> None:
         if kind >= GROUP_KINDS and self.greeted:

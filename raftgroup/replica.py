@@ -232,7 +232,7 @@ class Replica:
             )
 
     def connected(self, member: str) -> None:
-        """A leader whose term is not on its disk yet (the only voter of several members may be one) sends it later."""
+        """Probe the member. If the term is not on disk yet (an only voter), the heartbeat after the sync does that."""
         if self.engine.leads and self.outbox.term_is_durable and member in self._others:
             self.replication.probe(member)
 

@@ -26,7 +26,7 @@ import asyncio
 import errno
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from palisade.base.frames import Encoder
@@ -53,6 +53,7 @@ class CannotListen(NodeFailed):
 class TcpPeers:
     """The real `ports.Peers`. `listen` is 'host:port'; port 0 takes any free one, see `address`.
 
+    `ports`: name -> 'host:port' of this node, for clients that meant another port.
     `server_tls` and `client_tls` turn on TLS for accepted and dialled connections; require certificates there
     (`verify_mode`) to admit members only.
     """
@@ -65,7 +66,9 @@ class TcpPeers:
         limits: TransportLimits | None = None,
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
+        ports: Mapping[str, str] | None = None,
     ) -> None:
+        self.ports = ports or {}
         self.limits = limits or TransportLimits()
         self.encoder = Encoder()
         self.receiver: MessageReceiver

@@ -1,6 +1,6 @@
 """The interfaces between a recovery and its environment, which runs it in simulated time with crashes at every step.
 
-Revisions, rows and sums are those of `vault/`. Everything that waits is a coroutine; whoever stops a node cancels it.
+Revisions, rows and sums are those of `vault/`. Everything that waits is a coroutine; stopping a node cancels it.
 """
 
 from __future__ import annotations

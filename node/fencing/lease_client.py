@@ -1,13 +1,15 @@
-"""The holder of a node: its leases, its vault and its fence page, kept in step. Synchronous; time is handed in.
+"""The lease client of a node: keeps its leases, its vault and its fence page consistent. Synchronous; time is handed
+in.
 
-Decisions are those of `fencing.holder_state.Holder`; here they are carried out, in an order that keeps them true:
+`fencing.holder_state.Holder` decides; this module executes, in an order that keeps its statements true:
 
-- the page says FENCED before a promise leaves, and before a vault that is not gated goes on;
-- marks are committed to the vault, and the page has said so, before STAGED leaves;
-- the page says ACTIVE only in the turn in which LV was compared with what is staged, with no commit on its way.
+- the page is FENCED before a promise leaves, and before a vault that is not gated continues;
+- marks are committed to the vault, and published by the page, before STAGED leaves;
+- the page becomes ACTIVE only in the turn in which LV was compared with the staged revision, with no commit in
+  progress.
 
-A node that was dropped from the topology, or has a new incarnation, begins anew with a state machine that has been
-granted nothing: so whatever was granted before is void for it. One whose vault recovers has to join again.
+A node that was dropped from the topology, or has a new incarnation, starts with a new state machine without grants: so
+earlier grants are void for it. A node whose vault recovers has to join again.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from palisade.wire.fence_messages import FromHolder, FromLeader
 log = logging.getLogger(__name__)
 
 CALM_S = 0.25
-"""A machine that was suspended counts by another clock than the one that wakes it up: so it looks that often."""
+"""A suspended machine counts by another clock than the one that wakes it up: so it checks that often."""
 BEHIND_S = 0.1
-"""How long a vault that is too far behind goes on catching up before it asks again."""
+"""How long a vault that is too far behind catches up before it requests a lease again."""
 
 Send = Callable[[FromHolder], None]
 
@@ -59,7 +61,7 @@ class GateFace(Protocol):
 
 
 class LeaseClient:
-    """`node` and `vault_id` name it. `on_released`: called with RR, each time that it has grown."""
+    """`node` and `vault_id` identify it. `on_released`: called with RR, each time that it has grown."""
 
     def __init__(
         self,
@@ -76,16 +78,16 @@ class LeaseClient:
         self.core = Holder(HolderId(node, vault_id, 0), timing, now())
         self.gate: GateFace | None = None
         self.caught_up = False
-        """The recovery of the vault is over, and it follows the cluster."""
+        """The recovery of the vault has ended, and it follows the cluster."""
         self.incarnation = 0
         self.why = "it has not joined the cluster yet"
-        """Why it does not serve, for people."""
+        """Why it does not serve, as text."""
         self.prefixes: Prefixes = ()
-        """What was strict when a region was staged last, or at the activation: no holder that serves knows less."""
+        """The strict prefixes when a region was staged last, or at the activation: no serving holder knows fewer."""
         self.welcomed = False
         """The leader has answered the Hello of this connection."""
         self.listening = False
-        """Its recovery listeners are at work."""
+        """Its recovery listeners are running."""
         self.removed = False
         """The node was removed from the cluster: it never serves again."""
         self._send: Send | None = None
@@ -115,7 +117,7 @@ class LeaseClient:
                 self.vault.page.identify(incarnation)
 
     def recovering(self, begins: bool) -> None:
-        """The vault begins to recover, which it may do only fenced; or it is whole again."""
+        """The vault begins to recover, which is permitted only while fenced; or it is complete again."""
         self.caught_up = not begins
         if begins:
             self._unmark("its vault is recovering")
@@ -123,7 +125,7 @@ class LeaseClient:
             self.settle()
 
     def _unmark(self, why: str) -> None:
-        """What is pending in the vault does not follow what enters it from now on: it has to join again for that."""
+        """Pending keys of the vault are not updated by later changes: it has to join again for that."""
         now = self._now()
         self._refuse(why)
         self._stages.clear()
@@ -135,7 +137,7 @@ class LeaseClient:
         self._tell(promise)
 
     def _begin_anew(self, why: str) -> None:
-        """Whatever was granted so far is void. The page comes first: nobody may go on by the old lease."""
+        """Earlier grants are void. The page is updated first: no reader may continue by the old lease."""
         self._refuse(why)
         send, now = self._send, self._now()
         self.core = Holder(
@@ -148,7 +150,7 @@ class LeaseClient:
             send(self._hello(now))
 
     def stop(self, why: str = "it is stopping") -> None:
-        """For good, in good order: no write waits for this node."""
+        """Permanently, in order: no write waits for this node."""
         self._refuse(why)
         promise = self.core.stop(self._now())
         self._open_gate()
@@ -180,8 +182,8 @@ class LeaseClient:
 
     @property
     def has_history(self) -> bool:
-        """Whether its vault is a part of one. Before, it asks for nothing: what it were told, RR most of all, might be
-        of a history that is lost by the time at which the vault is claimed, and would count in the next one (R7)."""
+        """Whether its vault belongs to a history. Before that, it requests nothing: the responses, RR above all, might
+        belong to a history that is lost by the time the vault is claimed, and would count in the next one (R7)."""
         return self.vault.lineage is not None
 
     def connected(self, send: Send) -> None:
@@ -196,7 +198,7 @@ class LeaseClient:
         return self.core.hello(now, self.vault.revision, UNKNOWN if lineage is None else lineage.generation)
 
     def disconnected(self) -> None:
-        """A lease goes on without a connection, until it runs out."""
+        """A lease remains valid without a connection, until it expires."""
         self._send = None
         self._stages.clear()
         self._marking = None
@@ -245,7 +247,7 @@ class LeaseClient:
                 future.set_result(None)
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait until RR or LV has moved or this node is fenced, or for that long."""
+        """Wait until RR or LV has changed or this node is fenced, or for that long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed[future] = None
         try:
@@ -256,7 +258,7 @@ class LeaseClient:
     # Stages
 
     def _take_stages(self) -> None:
-        """In order, one at a time: each is answered before the next one is looked at."""
+        """In order, one at a time: each is acknowledged before the next one is handled."""
         while self._stages and self._marking is None and not self.vault.staging.leaping:
             self._take(self._stages.popleft())
         if self._stages and self.vault.staging.leaping:
@@ -290,10 +292,10 @@ class LeaseClient:
         self._marked_if_whole()
 
     def _marked_if_whole(self) -> None:
-        """A prefix that becomes strict was written without stages so far: the vault has to have all of that first.
+        """A prefix that becomes strict was written without stages so far: the vault must have all those writes first.
 
-        Everything before that change is acknowledged meanwhile: else strict changes in front of it could not be
-        released, the gate would keep them out, and the vault would never come so far.
+        Changes before that one are acknowledged meanwhile: otherwise strict changes before it could not be released,
+        the gate would keep them out, and the vault would never get that far.
         """
         if self._marking is None:
             return
@@ -309,7 +311,7 @@ class LeaseClient:
     # What is due
 
     def settle(self) -> None:
-        """Do what has become possible or due. Called behind everything that may have changed something."""
+        """Execute every possible or due step. Called after every event that may have enabled one."""
         now = self._now()
         self._count(now)
         if self._told_lv != self.vault.revision:
@@ -331,8 +333,8 @@ class LeaseClient:
             self._tell(self.core.join(now, self.vault.revision))
 
     def calm_for(self, tick_s: float) -> float:
-        """For how long nothing is due by time alone. While it serves it is told of all else; on its way there it is
-        not, so then it has to look at each tick."""
+        """For how long nothing is due by time alone. While it serves, all other events are notified; before that they
+        are not, so it checks at each tick."""
         now = self._now()
         if not self.core.serves(now) or self._marking is not None:
             return tick_s
@@ -340,7 +342,7 @@ class LeaseClient:
         return min(max(due - now, 0.001), CALM_S)
 
     def _page_serves(self) -> bool:
-        """Whatever has fenced the machine, the page has to say so before anything enters the vault."""
+        """Whatever has fenced the state machine, the page must be FENCED before anything enters the vault."""
         page = self.vault.page
         return page is not None and page.fence.state is FenceState.ACTIVE
 
@@ -350,7 +352,7 @@ class LeaseClient:
         return self.caught_up and self.incarnation > 0 and self._send is not None and self.core.wants_join
 
     def _activate(self, now: float) -> None:
-        """A batch that is on its way into the vault was let in while nobody was served: it has to be there first."""
+        """A batch that is entering the vault was admitted while the node did not serve: it must be applied first."""
         if (
             self.listening
             or not self.caught_up
@@ -383,7 +385,7 @@ class LeaseClient:
         return self.caught_up and self.incarnation > 0 and not self.listening and self.core.wants_recovery(self._now())
 
     def begin_recovery(self) -> Holder:
-        """The state machine whose recovery it is: another one has its own."""
+        """The state machine to which the recovery belongs: a new one has its own."""
         self.core.begin_recovery(self._now())
         self.listening = True
         self._refuse("its recovery listeners are at work", FenceState.RECOVERING)

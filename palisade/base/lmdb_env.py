@@ -2,7 +2,7 @@
 
 LMDB follows pointers of a damaged page beyond the file and aborts the process; py-lmdb's own checks detect most
 such damage, but not all (seen: SIGBUS, a failed C assertion). So the structure of every page is verified first, in
-Python, by the walker that comes with py-lmdb: about 10 s per GiB (docs/performance.md).
+Python, by the walker that comes with py-lmdb: about 5 s per GiB.
 
 The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
 silently restore an older state, such as an older vote. The two numbers are always consecutive, and this is checked as

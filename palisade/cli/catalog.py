@@ -120,6 +120,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
     A call without an answer is sent again, since its id makes that safe. After a call whose outcome is unknown, no
     error says that nothing was done.
     """
+    from palisade.client.refused_addresses import NothingListens
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 
     began = time.monotonic()
@@ -129,8 +130,8 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
     def left() -> float:
         return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
 
-    def may_begin() -> bool:
-        return left() > 0 and time.monotonic() + RETRY_S < begun_by
+    def may_begin(error: Exception) -> bool:
+        return not isinstance(error, NothingListens) and left() > 0 and time.monotonic() + RETRY_S < begun_by
 
     async def run(client: Any) -> dict[str, Any]:
         view: dict[str, Any] | None = None
@@ -143,7 +144,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
             except (OutcomeUnknown, Unavailable) as error:
                 if isinstance(error, OutcomeUnknown):
                     doubts.append(error)
-                if view is None and not may_begin():
+                if view is None and not may_begin(error):
                     raise doubts[0] if doubts else error from None
                 await asyncio.sleep(RETRY_S if left() else 0)
         return view

@@ -136,7 +136,8 @@ class CliSession:
             from palisade.client import Client
 
             endpoints = await self.checked_endpoints()
-            async with Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown) as client:
+            client = Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown, wait_for_nodes=not notice)
+            async with client:
                 if not notice or self.as_json:
                     return await action(client)
                 at = ", ".join(endpoints)

@@ -33,7 +33,7 @@ def status(session: CliSession, at: str | None) -> None:
     --json have all of them. Nodes that follow the cluster without being members are included; --at asks one such node
     alone. Exit code 3 if no node answers.
     """
-    from palisade.service.status import cells, plain_cells, refusals_of, titles, waits_of
+    from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
     rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at))]
     if not any(row["role"] for row in rows):
@@ -44,6 +44,8 @@ def status(session: CliSession, at: str | None) -> None:
         from palisade.cli.status_table import status_table
 
         console = Console()
+        for line in clusters_of(rows):
+            console.print(line, markup=False, highlight=False)
         console.print(status_table(rows, console.width))
     else:
         session.rows({"nodes": rows}, titles(), [plain_cells(row) if session.as_csv else cells(row) for row in rows])
@@ -77,7 +79,7 @@ async def row_at(at: str) -> dict[str, Any]:
 def own_client(endpoint: str) -> Client:
     from palisade.client import Client
 
-    return Client([endpoint], follow_leader=False, credentials=shown())
+    return Client([endpoint], follow_leader=False, credentials=shown(), wait_for_nodes=False)
 
 
 async def followers_known_at(endpoint: str, timeout_s: float) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Client(StoreApi):
     `client_id`: identifies this client in request ids; must never be used twice. Random by default.
     `exactly_once` False omits request ids; then a write whose connection breaks ends as OutcomeUnknown.
     `follow_leader` False stays with the given endpoints instead of moving to the leader.
+    `wait_for_nodes` False: requests fail at once, not at their deadline, when all addresses refuse connections.
     `credentials`: `Password(user, password)` or `Token(text)`, for nodes with authorization.
     """
 
@@ -46,8 +47,10 @@ class Client(StoreApi):
         exactly_once: bool = True,
         follow_leader: bool = True,
         credentials: Credentials | None = None,
+        wait_for_nodes: bool = True,
     ) -> None:
-        self._session = StreamSession(Endpoints(endpoints, follow_leader=follow_leader), timeout_s, credentials)
+        route = Endpoints(endpoints, follow_leader=follow_leader)
+        self._session = StreamSession(route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
         self._id = client_id or ""
         self._exactly_once = exactly_once
         self._sequence = 0

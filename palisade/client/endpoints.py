@@ -49,6 +49,11 @@ class Endpoints:
         return tuple(self._given)
 
     @property
+    def known(self) -> tuple[str, ...]:
+        """The given addresses, and those that the cluster has named."""
+        return tuple(self._known)
+
+    @property
     def follows_leader(self) -> bool:
         return self._follow_leader
 

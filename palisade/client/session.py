@@ -18,6 +18,7 @@ from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot, content_bytes
+from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.put_series import results_in
@@ -51,7 +52,13 @@ CALM_LOOK_S = 0.005
 class StreamSession:
     """One logical connection to the cluster. Call `open` before use and `close` after."""
 
-    def __init__(self, route: Endpoints, timeout_s: float, shown: Credentials | None = None) -> None:
+    def __init__(
+        self, route: Endpoints, timeout_s: float, shown: Credentials | None = None, *, wait_for_nodes: bool = True
+    ) -> None:
+        """`shown`: who asks, to nodes that want to know. `wait_for_nodes` False: requests end at once when every known
+        address refuses connections."""
+        self._wait_for_nodes = wait_for_nodes
+        self._refused_at = RefusedAddresses()
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
@@ -280,6 +287,9 @@ class StreamSession:
                 self._found = self._as_announced(found)
             except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {reason_of(error)}"
+                nothing = self._refused_at.failed(self._route.current(), error, self._route.known)
+                if nothing is not None and not self._wait_for_nodes:
+                    self._fail_pending(nothing)
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
                     self._unauthenticated(error)
@@ -289,6 +299,7 @@ class StreamSession:
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
             backoff_s = BACKOFF_S[0]
+            self._refused_at.answered()
             self._begin(link)
             while not link.closed.done():
                 await self._until_news(link)
@@ -304,14 +315,17 @@ class StreamSession:
 
     def _unauthenticated(self, error: Unauthenticated) -> None:
         """End everything that is pending. A write that was in flight may have been applied."""
+        self._fail_pending(error)
+        for watch in list(self._watches.values()):
+            watch.end(error)
+
+    def _fail_pending(self, error: Exception) -> None:
         for operation in list(self._pending.values()):
             if operation.may_be_applied:
                 self._give_up(operation, str(error))
             else:
                 del self._pending[operation.number]
                 operation.fail(error)
-        for watch in list(self._watches.values()):
-            watch.end(error)
         self._admit_more()
 
     async def _until_news(self, link: ClientConnection) -> None:

@@ -3,12 +3,19 @@ the tests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from palisade.raftgroup.membership import Member, Membership
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus
+
+
+def own_addresses(group: GroupFace) -> Mapping[str, str]:
+    """Name of a port -> 'host:port' of this node; empty while it is no member."""
+    member = group.members.get(group.status().member)
+    return {} if member is None else member.addresses
 
 
 class GroupFace(Protocol):

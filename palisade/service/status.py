@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from palisade.recovery.report_json import progress_cell
@@ -45,6 +45,8 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
     raft, fencing = status.get("raft", {}), status.get("fencing") or {}
     return {
         "id": status.get("member"),
+        "cluster": status.get("cluster"),
+        "cluster_id": status.get("cluster_id"),
         "url": url,
         "role": status.get("role"),
         "term": status.get("term"),
@@ -62,6 +64,12 @@ def row_of(status: Mapping[str, Any], url: str | None) -> dict[str, Any]:
         "fencing": status.get("fencing"),
         "refused_by": status.get("refused_by"),
     }
+
+
+def clusters_of(rows: Iterable[Row]) -> list[str]:
+    """A line per cluster that the rows belong to, with its name and id."""
+    found = {(row["cluster"], row["cluster_id"]) for row in rows if row["cluster"]}
+    return [f"cluster {name}, id {id_ or 'not chosen yet'}" for name, id_ in sorted(found, key=str)]
 
 
 def silent_row(node: str | None, url: str | None) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from tests.support.catalog_world import CASES, DB, TABLE, CatalogWorld, Crash, O
 IDS = [kind for _, (kind, _) in CASES]
 
 
-async def dies_at(before: list[Operation], operation: Operation, call: int, *, after: bool) -> CatalogWorld | None:
-    """The world after a crash at the call of that number, counted from the start of the procedure; None where the
-    procedure has ended before."""
-    world = await world_for(before)
+async def dies_at(begun: CatalogWorld, operation: Operation, call: int, *, after: bool) -> CatalogWorld | None:
+    """A copy of the world after a crash at the call of that number, counted from the start of the procedure; None if
+    the procedure ended before that call."""
+    world = begun.copied()
     world.crash_at, world.crash_after = world.calls + call, after
     kind, request = operation
     try:
@@ -39,13 +39,14 @@ async def dies_at(before: list[Operation], operation: Operation, call: int, *, a
 async def test_crash_between_any_two_steps_does_not_change_the_result(
     before: list[Operation], operation: Operation, after: bool
 ) -> None:
-    expected = await world_for(before)
+    begun = await world_for(before)
+    expected = begun.copied()
     kind, request = operation
     await expected.do(kind, "victim", **request)
     call = 0
     while True:
         call += 1
-        world = await dies_at(before, operation, call, after=after)
+        world = await dies_at(begun, operation, call, after=after)
         if world is None:
             break
         if "victim" in world.procedures():
@@ -72,9 +73,9 @@ async def test_repeated_crashes_do_not_change_the_result(seed: int) -> None:
     """Whoever takes it up dies as well, at another place each time."""
     chance = random.Random(seed)
     before, (kind, request) = chance.choice(CASES)
-    expected = await world_for(before)
-    await expected.do(kind, "victim", **request)
     world = await world_for(before)
+    expected = world.copied()
+    await expected.do(kind, "victim", **request)
     for _ in range(50):
         world.crash_at, world.crash_after = world.calls + chance.randrange(1, 12), chance.random() < 0.5
         try:
@@ -202,9 +203,9 @@ async def pause(world: CatalogWorld) -> None:
 async def test_concurrent_runners_and_a_cancel_do_no_harm(seed: int) -> None:
     before, (kind, request) = CASES[seed % len(CASES)]
     expected = await world_for(before)
+    world = expected.copied(seed)
     there = expected.catalog()
     await expected.do(kind, "victim", **request)
-    world = await world_for(before, seed)
     await world.submit("victim", kind, **request)
 
     async def cancel() -> None:

@@ -27,14 +27,14 @@ def run(node: CliNode) -> Run:
     return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
 
 
-def test_without_an_alarm_it_says_how_much_is_used(run: Run) -> None:
+def test_alarm_list_without_an_alarm_prints_the_used_bytes(run: Run) -> None:
     assert run("alarm", "list").stdout.startswith("no alarm: ")
     found = json.loads(run("alarm", "list", "--json").stdout)
     assert (found["alarms"], found["quota_bytes"]) == ([], QUOTA_BYTES)
     assert json.loads(run("alarm", "disarm", "--json").stdout)["cleared"] is False
 
 
-def test_an_alarm_is_shown_with_what_to_do_and_cleared_once_there_is_room(run: Run, node: CliNode) -> None:
+def test_alarm_has_its_remedy_and_is_cleared_once_there_is_space(run: Run, node: CliNode) -> None:
     for number in range(8):
         run("put", f"/k{number}", "v" * 1999)
     listed = run("alarm", "list").stdout

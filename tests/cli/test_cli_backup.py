@@ -112,7 +112,7 @@ def names(folder: Path) -> list[str]:
 # palisade backup
 
 
-def test_a_backup_says_what_it_holds_and_verify_says_the_same(take: Callable[..., Result], tmp_path: Path) -> None:
+def test_backup_and_verify_print_the_same_content(take: Callable[..., Result], tmp_path: Path) -> None:
     file = tmp_path / "b.backup"
     taken = json.loads(take(str(file), "--json").stdout)
     assert (taken["file"], taken["cluster"], taken["keys"], taken["revision"]) == (str(file), "demo", KEYS, KEYS + 1)
@@ -125,14 +125,14 @@ def test_a_backup_says_what_it_holds_and_verify_says_the_same(take: Callable[...
     assert names(tmp_path) == ["b.backup"]
 
 
-def test_to_stdout_go_the_bytes_alone(take: Callable[..., Result], backup: Path) -> None:
+def test_backup_to_stdout_prints_only_its_bytes(take: Callable[..., Result], backup: Path) -> None:
     result = take("-", "--json")
     assert result.stdout_bytes[: len(MAGIC)] == MAGIC
     assert len(result.stdout_bytes) == backup.stat().st_size
     assert "complete and verified" in result.stderr
 
 
-def test_a_file_that_is_there_stays_as_it_is_unless_it_is_said(take: Callable[..., Result], tmp_path: Path) -> None:
+def test_existing_file_is_replaced_only_with_overwrite(take: Callable[..., Result], tmp_path: Path) -> None:
     file = tmp_path / "b.backup"
     file.write_bytes(b"precious")
     assert "--overwrite" in take(str(file), exit_code=1).stderr
@@ -142,7 +142,7 @@ def test_a_file_that_is_there_stays_as_it_is_unless_it_is_said(take: Callable[..
     assert names(tmp_path) == ["b.backup"]
 
 
-def test_a_backup_that_is_refused_overwrites_nothing(healthy: CliNode, tmp_path: Path) -> None:
+def test_refused_backup_overwrites_nothing(healthy: CliNode, tmp_path: Path) -> None:
     file = tmp_path / "b.backup"
     file.write_bytes(b"precious")
     healthy.do(lambda: vars(healthy.group).update(majority=False))
@@ -153,7 +153,7 @@ def test_a_backup_that_is_refused_overwrites_nothing(healthy: CliNode, tmp_path:
     run("backup", str(file), "--overwrite", "--serializable", *where)
 
 
-def test_where_nobody_answers_nothing_is_written(tmp_path: Path) -> None:
+def test_backup_without_a_node_writes_nothing(tmp_path: Path) -> None:
     at = f"127.0.0.1:{free_port()}"
     said = refused("backup", str(tmp_path / "b"), "--endpoints", at, code="unreachable", exit_code=3)
     assert at in said
@@ -161,7 +161,7 @@ def test_where_nobody_answers_nothing_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["none/b.backup", "file/b.backup", ""])
-def test_a_path_that_can_not_be_written_is_refused_before_anything_is_asked_for(
+def test_unwritable_path_is_refused_before_a_request_is_sent(
     take: Callable[..., Result], tmp_path: Path, path: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -170,14 +170,14 @@ def test_a_path_that_can_not_be_written_is_refused_before_anything_is_asked_for(
 
 
 @pytest.mark.parametrize("room", [0, 1, 100_000, 1_000_000])
-def test_without_room_it_says_so_and_leaves_nothing(take: Callable[..., Result], tmp_path: Path, room: int) -> None:
+def test_backup_on_a_full_disk_leaves_no_file(take: Callable[..., Result], tmp_path: Path, room: int) -> None:
     with little_room(room):
         result = take(str(tmp_path / "b.backup"), exit_code=1)
     assert "make room, or give another path" in result.stderr
     assert names(tmp_path) == []
 
 
-def test_what_the_disk_does_not_give_back_is_no_backup(
+def test_backup_that_reads_back_differently_is_refused(
     take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read again, from its first byte to its last, before it gets its name."""
@@ -193,7 +193,9 @@ def test_what_the_disk_does_not_give_back_is_no_backup(
     assert names(tmp_path) == []
 
 
-def test_ctrl_c_leaves_no_file(take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_leaves_no_file_after_ctrl_c(
+    take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = sys.modules["palisade.cli.backup"]
     write, written = command.write, list[int]()
 
@@ -208,7 +210,7 @@ def test_ctrl_c_leaves_no_file(take: Callable[..., Result], tmp_path: Path, monk
     assert (result.output, names(tmp_path)) == ("", [])
 
 
-def test_a_node_that_gives_up_half_way_leaves_no_file(
+def test_truncated_response_leaves_no_file(
     take: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Torn(palisade.metastore.backup.BackupEncoder):
@@ -221,7 +223,7 @@ def test_a_node_that_gives_up_half_way_leaves_no_file(
     assert names(tmp_path) == []
 
 
-def test_a_second_backup_into_the_same_file_waits_for_nobody(take: Callable[..., Result], tmp_path: Path) -> None:
+def test_second_backup_into_the_same_file_is_refused_at_once(take: Callable[..., Result], tmp_path: Path) -> None:
     first = backup_file.BackupFile(tmp_path / "b.backup")
     try:
         assert "another backup is being written" in take(str(tmp_path / "b.backup"), exit_code=1).stderr
@@ -256,7 +258,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_is_no_whole_backup_is_refused_and_nothing_is_made_of_it(backup: Path, tmp_path: Path, kind: str) -> None:
+def test_damaged_backup_is_refused_and_restores_nothing(backup: Path, tmp_path: Path, kind: str) -> None:
     data = BAD[kind](backup.read_bytes())
     file = tmp_path / "bad.backup"
     file.write_bytes(data)
@@ -274,7 +276,7 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_is_made_of_it(backup: Pa
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "unreadable"])
-def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "b.backup"
     if what == "folder":
         file.mkdir()
@@ -297,7 +299,7 @@ def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path, what: str, monke
 # palisade restore
 
 
-def test_a_restore_says_what_it_made_and_how_it_is_started(backup: Path, tmp_path: Path) -> None:
+def test_restore_prints_the_cluster_and_how_to_start_it(backup: Path, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     made = json.loads(run("restore", str(backup), "--data-dir", str(folder), "--nodes", "2", "--json").stdout)
     assert made == {
@@ -310,12 +312,12 @@ def test_a_restore_says_what_it_made_and_how_it_is_started(backup: Path, tmp_pat
     assert names(tmp_path) == ["d", "one"]
 
 
-def test_from_stdin_it_makes_the_same(backup: Path, tmp_path: Path) -> None:
+def test_restore_from_stdin_makes_the_same_cluster(backup: Path, tmp_path: Path) -> None:
     shape = run("restore", "-", "--data-dir", str(tmp_path / "d"), "--id", "n1", "--json", stdin=backup.read_bytes())
     assert json.loads(shape.stdout)["keys"] == KEYS
 
 
-def test_a_folder_that_is_there_is_left_alone(backup: Path, tmp_path: Path) -> None:
+def test_restore_into_an_existing_folder_changes_nothing(backup: Path, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     folder.mkdir()
     (folder / "precious").write_text("x")
@@ -335,7 +337,7 @@ def test_a_folder_that_is_there_is_left_alone(backup: Path, tmp_path: Path) -> N
         ["--generation", "x"],
     ],
 )
-def test_wrong_usage_makes_nothing(backup: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_restore_with_wrong_usage_creates_nothing(backup: Path, tmp_path: Path, arguments: list[str]) -> None:
     run("restore", str(backup), "--data-dir", str(tmp_path / "d"), *arguments, exit_code=2)
     assert names(tmp_path) == []
 
@@ -356,15 +358,13 @@ def test_wrong_usage_makes_nothing(backup: Path, tmp_path: Path, arguments: list
         ["--generation", str(2**63)],
     ],
 )
-def test_values_that_make_no_sense_are_refused_and_make_nothing(
-    backup: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_restore_with_invalid_values_creates_nothing(backup: Path, tmp_path: Path, arguments: list[str]) -> None:
     refused("restore", str(backup), "--data-dir", str(tmp_path / "d"), *arguments, code="not-restored")
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("room", [0, 10, 5_000, 100_000, 1_500_000])
-def test_without_room_nothing_is_left_of_a_restore(backup: Path, tmp_path: Path, room: int) -> None:
+def test_restore_on_a_full_disk_leaves_nothing(backup: Path, tmp_path: Path, room: int) -> None:
     with little_room(room):
         said = refused("restore", str(backup), "--data-dir", str(tmp_path / "d"), code="not-restored")
     assert said
@@ -373,7 +373,7 @@ def test_without_room_nothing_is_left_of_a_restore(backup: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("step", ["copytree", "rename", "mkdir", "walk"])
-def test_a_disk_that_fails_at_any_step_leaves_nothing_of_a_restore(
+def test_restore_leaves_nothing_after_a_disk_failure_at_any_step(
     backup: Path, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -400,7 +400,7 @@ def test_a_disk_that_fails_at_any_step_leaves_nothing_of_a_restore(
 
 
 @pytest.mark.parametrize("data_dir", ["none/d", "file/d"])
-def test_a_folder_below_what_is_not_there_or_no_folder(backup: Path, tmp_path: Path, data_dir: str) -> None:
+def test_restore_below_a_missing_folder_or_a_file(backup: Path, tmp_path: Path, data_dir: str) -> None:
     (tmp_path / "file").touch()
     wanted = tmp_path / data_dir
     if data_dir.startswith("file"):
@@ -412,7 +412,7 @@ def test_a_folder_below_what_is_not_there_or_no_folder(backup: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_ctrl_c_leaves_nothing_of_a_restore(
+def test_restore_leaves_nothing_after_ctrl_c(
     backup: Path, tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = backup_file.read_parts

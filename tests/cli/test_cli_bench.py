@@ -28,7 +28,7 @@ def run(node: CliNode) -> Run:
     return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
 
 
-def test_quantiles_are_values_that_were_measured() -> None:
+def test_quantiles_are_measured_values() -> None:
     found = figures(2.0, [0.004, 0.001, 0.003, 0.002], {})
     assert (found.done, found.per_s) == (4, 2.0)
     assert found.latencies_ms() == {"mean": 2.5, "p50": 2.0, "p90": 4.0, "p99": 4.0, "p999": 4.0, "max": 4.0}
@@ -37,7 +37,7 @@ def test_quantiles_are_values_that_were_measured() -> None:
 
 
 @pytest.mark.parametrize("what", ["put", "get", "stream"])
-def test_it_does_what_was_asked_and_leaves_nothing_behind(run: Run, node: CliNode, what: str) -> None:
+def test_bench_sends_the_requests_and_deletes_its_keys(run: Run, node: CliNode, what: str) -> None:
     before: dict[str, Any] = {"keys": node.group.store.key_count, "revision": node.group.store.revision}
     found = json.loads(
         run("bench", what, "--clients", "8", "--total", "300", "--keys", "20", "--value-size", "9", "--json").stdout
@@ -49,13 +49,13 @@ def test_it_does_what_was_asked_and_leaves_nothing_behind(run: Run, node: CliNod
     assert node.group.store.revision == before["revision"] + (20 if what == "get" else 300) + 1
 
 
-def test_people_get_a_table(run: Run) -> None:
+def test_bench_prints_a_table(run: Run) -> None:
     lines = run("bench", "put", "--total", "50", "--clients", "2").stdout.splitlines()
     assert lines[:2] == ["bench put\tvalue", "requests\t50"]
     assert any(line.startswith("p99, ms\t") for line in lines)
 
 
-def test_what_failed_is_counted_and_what_could_not_be_deleted_is_named(run: Run, node: CliNode) -> None:
+def test_bench_counts_failures_and_names_keys_that_remain(run: Run, node: CliNode) -> None:
     """The deadline is that of connecting, too, which is to succeed."""
     node.do(lambda: vars(node.group).update(majority=False))
     result = run("bench", "put", "--total", "4", "--clients", "4", "--deadline", "1.5", "--json")
@@ -65,7 +65,7 @@ def test_what_failed_is_counted_and_what_could_not_be_deleted_is_named(run: Run,
     assert "do it with: palisade del /palisade-bench/" in result.stderr
 
 
-def test_a_refusal_ends_it_and_its_keys_are_deleted() -> None:
+def test_bench_ends_at_a_refusal_and_deletes_its_keys() -> None:
     with cli_node(limits=Limits(quota_bytes=200_000)) as small:
         arguments = ["bench", "stream", "--total", "5000", "--value-size", "1000", "--json"]
         result = CliRunner().invoke(main, [*arguments, "--endpoints", small.endpoint])

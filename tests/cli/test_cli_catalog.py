@@ -56,7 +56,7 @@ def test_every_operation_is_a_command_with_its_help() -> None:
         assert CliRunner().invoke(main, ["catalog", name, "--help"]).exit_code == 0
 
 
-def test_a_table_is_made_altered_listed_shown_and_dropped(run: Run) -> None:
+def test_table_is_created_altered_listed_shown_and_dropped(run: Run) -> None:
     made(run)
     assert run("add-column", "plant.readings", "note", "text").stdout.startswith("add-column: done at revision ")
     run("alter-column-type", "plant.readings", "pressure", "int64")
@@ -90,7 +90,7 @@ def test_devices_templates_views_and_ttl(run: Run) -> None:
     assert run("list", "devices").stdout == NO_ROWS
 
 
-def test_a_password_never_comes_from_the_command_line_and_is_never_shown(run: Run) -> None:
+def test_password_is_never_an_argument_and_never_printed(run: Run) -> None:
     assert "8 to 256" in run("create-user", "alice", stdin="short\nshort\n", exit_code=REFUSED).stderr
     shown = run("create-user", "alice", "--json", stdin="correct horse\ncorrect horse\n").stdout
     run("set-password", "alice", "--password-file", "-", stdin="battery staple\n")
@@ -116,7 +116,7 @@ def test_refusals_are_one_line_and_an_exit_code(run: Run) -> None:
     run("delete-devices", "plant.readings", exit_code=USAGE)
 
 
-def test_what_takes_longer_says_where_to_look_and_for_whom_it_waits(run: Run, node: CliNode) -> None:
+def test_pending_operation_names_its_procedure_and_the_nodes_it_waits_for(run: Run, node: CliNode) -> None:
     gate = asyncio.Event()
 
     async def released(revision: int) -> None:
@@ -139,7 +139,7 @@ def test_what_takes_longer_says_where_to_look_and_for_whom_it_waits(run: Run, no
     assert run("procedure", "mine").stdout.count("\n") == 6
 
 
-def test_what_is_queued_can_be_cancelled(run: Run, node: CliNode) -> None:
+def test_queued_operation_can_be_cancelled(run: Run, node: CliNode) -> None:
     gate = asyncio.Event()
 
     async def released(revision: int) -> None:
@@ -156,7 +156,7 @@ def test_what_is_queued_can_be_cancelled(run: Run, node: CliNode) -> None:
     )
 
 
-def test_parts_of_what_is_typed() -> None:
+def test_arguments_are_split_into_parts() -> None:
     assert parts_of("a:text", ("name", "type", "category")) == {"name": "a", "type": "text"}
     assert property_of("a=b=c") == ("a", "b=c")
     assert property_of("a") == ("a", None)

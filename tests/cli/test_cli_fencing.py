@@ -60,7 +60,7 @@ def run(node: CliNode) -> Run:
     return invoke
 
 
-def test_a_region_is_made_listed_and_deleted(run: Run) -> None:
+def test_region_is_created_listed_and_deleted(run: Run) -> None:
     assert "strict, deny" in run("region", "set", "config", "/config/", "--policy", "deny").stdout
     rows = [line.split("\t") for line in run("region", "list").stdout.splitlines()]
     assert ["config", "/config/", "strict", "deny", "-", "no"] in rows
@@ -75,7 +75,7 @@ def test_a_region_is_made_listed_and_deleted(run: Run) -> None:
     run("region", "set", "palisade", "palisade/", "--mode", "eventual", exit_code=1)
 
 
-def test_fencing_says_who_may_serve_and_who_is_waited_for_until_when(run: Run) -> None:
+def test_fencing_lists_holders_and_waiting_changes(run: Run) -> None:
     own, header, holder, wait = run("fencing").stdout.splitlines()
     assert own.startswith("n1 is active, its lease is 286 ms old and ends in 2714 ms; RR 5,536, LV 5,530, term 7")
     assert own.endswith("incarnation 2")
@@ -85,14 +85,14 @@ def test_fencing_says_who_may_serve_and_who_is_waited_for_until_when(run: Run) -
     assert json.loads(run("fencing", "--json").stdout) == VIEW
 
 
-def test_a_node_that_serves_nothing_says_why(run: Run, shown: dict[str, Any]) -> None:
+def test_fenced_node_gives_the_reason(run: Run, shown: dict[str, Any]) -> None:
     lapsed = {**LEASE, "state": "fenced", "serves": False, "why_not": "its lease has run out", "lease_age_ms": None}
     shown.update(lease=lapsed, leader=None)
     (own,) = run("fencing").stdout.splitlines()
     assert own.startswith("n1 is fenced: its lease has run out; RR")
 
 
-def test_status_says_it_too(run: Run) -> None:
+def test_status_has_fencing_columns_and_waits(run: Run) -> None:
     found = run("status")
     cells = found.stdout.splitlines()[1].split("\t")
     assert cells[9:14] == ["2", "active", "0.3 s", "5,536", "5,530"]

@@ -106,7 +106,7 @@ def untouched(folder: Path) -> bool:
     return (shown["done"], shown["generation"], asides(folder)) == (False, 2, ["vault"])
 
 
-def test_the_vault_of_before_is_put_aside_whole(folder: Path) -> None:
+def test_old_vault_is_renamed_completely(folder: Path) -> None:
     vault = read_vault(folder / "vault")
     items = items_of(vault)
     vault.close()
@@ -128,9 +128,7 @@ def test_the_vault_of_before_is_put_aside_whole(folder: Path) -> None:
         (Registration("n2", "v", 1.0, proceed_s=9.0), 9.0),
     ],
 )
-def test_its_first_leader_waits_for_leases_that_it_does_not_know_of(
-    folder: Path, known: Registration | None, wait_s: float
-) -> None:
+def test_first_leader_waits_for_unknown_leases(folder: Path, known: Registration | None, wait_s: float) -> None:
     """As long as for the longest that it knows, and for one of the default (F3)."""
     if known is not None:
         register(folder, known)
@@ -153,7 +151,7 @@ def register(folder: Path, holder: Registration) -> None:
     disk.close()
 
 
-def test_one_that_was_put_aside_before_is_not_written_over(folder: Path) -> None:
+def test_earlier_renamed_vault_is_not_overwritten(folder: Path) -> None:
     (folder / "vault.aside-1").mkdir()
     (folder / "vault.aside-1" / "precious").touch()
     run(folder, "--confirm", "c1")
@@ -163,7 +161,7 @@ def test_one_that_was_put_aside_before_is_not_written_over(folder: Path) -> None
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty folder", "a lock"])
-def test_a_node_that_never_had_a_vault_goes_on_as_well(folder: Path, left: str) -> None:
+def test_node_without_a_vault_is_recovered(folder: Path, left: str) -> None:
     """Seen: a folder without a vault, as a crash before the first commit leaves it, ended the command half-way."""
     for each in (folder / "vault").iterdir():
         each.unlink()
@@ -176,7 +174,7 @@ def test_a_node_that_never_had_a_vault_goes_on_as_well(folder: Path, left: str) 
     assert asides(folder) == ([] if left == "nothing" else ["vault"])
 
 
-def test_a_vault_that_is_in_use_stops_it_before_anything_is_forced(folder: Path) -> None:
+def test_vault_in_use_is_refused_before_any_change(folder: Path) -> None:
     vault: Vault = open_vault(folder / "vault")
     error = run(folder, "--confirm", "c1", exit_code=1)
     assert (error["code"], error["retry"]) == ("not-recovered", True)
@@ -186,7 +184,7 @@ def test_a_vault_that_is_in_use_stops_it_before_anything_is_forced(folder: Path)
     assert run(folder, "--confirm", "c1")["done"] is True
 
 
-def test_a_vault_that_can_t_be_moved_is_said_with_what_is_left_to_do(
+def test_vault_that_cannot_be_renamed_is_reported_with_the_remedy(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed = Path.rename
@@ -206,12 +204,12 @@ def test_a_vault_that_can_t_be_moved_is_said_with_what_is_left_to_do(
 
 
 @pytest.mark.parametrize("name", ["c2", "", "C1"])
-def test_another_name_than_that_of_the_cluster_confirms_nothing(folder: Path, name: str) -> None:
+def test_confirm_with_another_name_changes_nothing(folder: Path, name: str) -> None:
     assert "nothing was done" in run(folder, "--confirm", name, exit_code=1)["message"]
     assert untouched(folder)
 
 
-def test_it_can_t_be_done_twice_and_not_to_what_is_no_data_folder(folder: Path, tmp_path: Path) -> None:
+def test_second_recovery_and_other_folders_are_refused(folder: Path, tmp_path: Path) -> None:
     run(folder, "--confirm", "c1")
     assert "only voter" in run(folder, "--confirm", "c1", exit_code=1)["message"]
     assert "no data folder of a node" in run(tmp_path / "none", exit_code=1)["message"]
@@ -220,7 +218,7 @@ def test_it_can_t_be_done_twice_and_not_to_what_is_no_data_folder(folder: Path, 
     assert not (tmp_path / "none").exists()
 
 
-def test_ctrl_c_before_the_end_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_quorum_changes_nothing_after_ctrl_c(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 

@@ -103,14 +103,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.cli.recovery_watch.POLL_S", 0.0)
 
 
-def test_one_that_has_ended_is_told_at_once() -> None:
+def test_ended_recovery_is_printed_at_once() -> None:
     with answering(one_by_one(shape(None, REPORT))) as at:
         result = run("recovery", "--at", at)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines()[0] == "f1: case b, done in 0.00 s: missed"
 
 
-def test_one_that_is_under_way_is_followed_to_its_end_in_plain_lines() -> None:
+def test_running_recovery_is_followed_to_its_end_in_plain_lines() -> None:
     seen = [shape(done) for done in (0, 10, 20, 120, 130, 499)]
     with answering(one_by_one(*seen, shape(None, REPORT))) as at:
         result = run("recovery", "--at", at)
@@ -124,7 +124,7 @@ def test_one_that_is_under_way_is_followed_to_its_end_in_plain_lines() -> None:
     assert lines[3] == "f1: case b, done in 0.00 s: missed"
 
 
-def test_with_json_it_is_one_object_and_with_watch_a_line_for_each_change() -> None:
+def test_json_is_one_object_and_with_watch_a_line_per_change() -> None:
     with answering(one_by_one(shape(5))) as at:
         result = run("recovery", "--at", at, "--json")
         assert (result.exit_code, json.loads(result.stdout)) == (0, shape(5))
@@ -157,7 +157,7 @@ async def watched(screen: Any, *shapes: dict[str, Any], for_ever: bool = True) -
         await follow(ask, screen, for_ever)
 
 
-async def test_watch_goes_on_with_later_recoveries_and_shows_each_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_watch_prints_each_later_recovery_once(capsys: pytest.CaptureFixture[str]) -> None:
     again = RecoveryReport("f1", RecoveryOutcome.DONE, Case.C, Case.C, "compacted")
     await watched(
         PlainLines(),
@@ -168,14 +168,14 @@ async def test_watch_goes_on_with_later_recoveries_and_shows_each_once(capsys: p
     assert heads == ["f1: case c, done in 0.00 s: compacted", "f1: case b, done in 0.00 s: missed"]
 
 
-async def test_watch_tells_of_the_first_recovery_of_a_node_that_was_started_again(
+async def test_watch_prints_the_first_recovery_of_a_restarted_node(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     await watched(PlainLines(), shape(None, REPORT, REPORT), shape(None, REPORT))
     assert capsys.readouterr().out.count("f1: case b") == 1
 
 
-async def test_of_many_recoveries_those_are_told_that_are_new(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_watch_prints_only_new_recoveries(capsys: pytest.CaptureFixture[str]) -> None:
     """A node lists its last hundred."""
     many = [replace(REPORT, lv=number) for number in range(120)]
     await watched(PlainLines(), shape(None, *many[:110]), shape(None, *many[:112]), shape(None, *many))
@@ -183,12 +183,12 @@ async def test_of_many_recoveries_those_are_told_that_are_new(capsys: pytest.Cap
     assert told == [f"    LV 2 -> {number}" for number in range(110, 120)]
 
 
-async def test_a_recovery_that_stands_still_is_told_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_stalled_recovery_is_printed_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     await watched(PlainLines(every=4), *[shape(7)] * 9)
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-async def test_the_bar_shows_phase_count_and_rate_and_vanishes_at_the_end() -> None:
+async def test_bar_has_phase_count_and_rate_and_disappears_at_the_end() -> None:
     console = Console(width=120, force_terminal=True, record=True)
     with Progress(TextColumn("{task.description}|{task.fields[said]}"), console=console) as progress:
         bar = Bar(progress)
@@ -207,7 +207,7 @@ async def test_the_bar_shows_phase_count_and_rate_and_vanishes_at_the_end() -> N
     assert "f1: case b, done" in console.export_text()
 
 
-def test_lines_of_json_come_when_something_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_are_printed_on_change_only(capsys: pytest.CaptureFixture[str]) -> None:
     lines = JsonLines()
     for done in (1, 1, 2):
         lines.show(shape(done))
@@ -215,7 +215,7 @@ def test_lines_of_json_come_when_something_has_changed(capsys: pytest.CaptureFix
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_who_reads_no_further_ends_it_without_a_word() -> None:
+def test_closed_pipe_ends_the_command_silently() -> None:
     """`palisade recovery --watch --json | head -1`."""
     counts = count(1)
     with answering(lambda request, body: (200, shape(next(counts)))) as at:
@@ -231,7 +231,7 @@ def test_who_reads_no_further_ends_it_without_a_word() -> None:
         process.stderr.close()
 
 
-def test_ctrl_c_ends_it_with_130_and_nothing_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_the_command_with_130_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -240,7 +240,7 @@ def test_ctrl_c_ends_it_with_130_and_nothing_more_is_said(monkeypatch: pytest.Mo
     assert (result.exit_code, result.output) == (130, "")
 
 
-def test_the_catch_up_difference_is_changed_at_the_node() -> None:
+def test_catch_up_difference_is_changed_at_the_node() -> None:
     asked = []
 
     def answer(request: web.Request, body: Any) -> tuple[int, Any]:
@@ -255,7 +255,7 @@ def test_the_catch_up_difference_is_changed_at_the_node() -> None:
     assert asked == [("PUT", "/v1/recovery/catch-up-difference", {"revisions": 50})] * 2
 
 
-def test_what_the_node_refuses_is_refused_with_its_words() -> None:
+def test_refusal_of_the_node_is_printed() -> None:
     problem = {"code": "bad-request", "detail": "revisions: is 0 to 10, not -1", "retry": False}
     with answering(lambda request, body: (400, problem)) as at:
         result = run("recovery", "--at", at, "--catch-up-difference", "-1")
@@ -276,12 +276,12 @@ def test_what_the_node_refuses_is_refused_with_its_words() -> None:
         ["--at", "http://127.0.0.1:7401"],
     ],
 )
-def test_wrong_usage_asks_nobody(arguments: list[str]) -> None:
+def test_wrong_usage_sends_no_request(arguments: list[str]) -> None:
     assert run("recovery", *arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("said", ["<html>", [], {}, {"recoveries": []}, "null"])
-def test_what_is_no_node_is_no_answer(said: Any) -> None:
+def test_response_of_another_server_is_unavailable(said: Any) -> None:
     with answering(lambda request, body: (200, said)) as at:
         result = run("recovery", "--at", at)
         assert result.exit_code == 3, result.output
@@ -294,7 +294,7 @@ FOLLOWER = {
 }  # fmt: skip
 
 
-def test_status_and_topology_ask_a_node_of_any_kind() -> None:
+def test_status_and_topology_work_with_a_node_of_any_kind() -> None:
     """Issue 3: a follower has no stream."""
     physical = {
         "id": "f1",
@@ -320,7 +320,7 @@ def test_status_and_topology_ask_a_node_of_any_kind() -> None:
         assert (result.exit_code, "--http" in result.stderr) == (3, True)
 
 
-def test_an_address_of_http_among_the_endpoints_gets_a_hint() -> None:
+def test_http_address_among_the_endpoints_gets_a_hint() -> None:
     """Whoever gives the port of HTTP, the only one that a follower has, hears of --at."""
     with answering(lambda request, body: (400, "?")) as at:
         for command in ("status", "topology"):

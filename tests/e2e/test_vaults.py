@@ -308,7 +308,7 @@ async def half_written(follower: WithVault) -> None:
     finally:
         looked_at.close()
     code, said, _ = await palisade("vault", "inspect", "--data-dir", str(follower.data_dir))
-    assert (code, "was begun and is not finished" in said) == (0, True)
+    assert (code, "is incomplete" in said) == (0, True)
     code, said, why = await palisade("vault", "export", "-", "--data-dir", str(follower.data_dir))
     assert (code, said) == (1, "")
     assert "a snapshot was not finished" in why

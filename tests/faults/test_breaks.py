@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.running import played, shown
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.fuzz_ground import FUZZ, Ground, watched
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/put", {"key": "b", "value": "1"}),

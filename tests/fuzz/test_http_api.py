@@ -20,7 +20,7 @@ from tests.support.fuzz_ground import Ground, watched
 from tests.support.fuzzing import SECONDS, SEED
 from tests.support.processes import NodeProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = [

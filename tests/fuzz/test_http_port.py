@@ -21,7 +21,7 @@ from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 from tests.support.processes import NodeProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 CONTENT_TYPE = wire.CONTENT_TYPE.encode()
 KINDS = ["member", "follower", "standalone", "waiting"]

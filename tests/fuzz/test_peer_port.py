@@ -26,7 +26,7 @@ from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damage
 from tests.support.lone_replica import LoneReplica, storage, write
 from tests.support.processes import NodeProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 BESIDE = 20
 LEARNER = Member("n8", MemberRole.LEARNER, "i", {"peer": "127.0.0.1:1"}, becomes_voter=False)

@@ -36,7 +36,7 @@ from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.fuzz_ground import FUZZ, Ground, say, watched
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 HELLO = encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "fuzz", "timeout_ms": 500, "follows": True})
 KEY = FUZZ.encode() + b"k"

@@ -19,7 +19,7 @@ from tests.support.fuzz_ground import Ground, watched
 from tests.support.fuzzing import Rounds, anything, changed, damaged
 from tests.support.processes import NodeProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 BESIDE = 50
 STRANGER = SwimIdentity("x1", "abc")

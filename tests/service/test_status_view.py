@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from palisade.cli.status_table import status_table
-from palisade.service.status import cell, changes_of, line_of, plain_cells, row_of, silent_row
+from palisade.service.status import cell, changes_of, clusters_of, line_of, plain_cells, row_of, silent_row
 
 STATUS = {
     "cluster": "c", "member": "n1", "version": "0", "role": "leader", "leader": "n1", "term": 2, "ready": True,
@@ -17,6 +17,8 @@ SILENT = silent_row("n2", "http://127.0.0.1:7402")
 
 def test_status_row_has_the_values_of_the_table() -> None:
     assert LEADER == {
+        "cluster": "c",
+        "cluster_id": None,
         "id": "n1", "url": "http://127.0.0.1:7401", "role": "leader", "term": 2, "leader": "n1", "generation": None,
         "ready": True,
         "revision": 5532, "minimal_revision": 1, "commit_index": 7001, "applied_index": 7001,
@@ -60,3 +62,9 @@ def test_running_recovery_is_in_row_line_and_table() -> None:
 def test_new_revision_is_no_change_of_status_but_a_new_leader_is() -> None:
     assert changes_of([LEADER | {"revision": 6000}]) == changes_of([LEADER])
     assert changes_of([LEADER | {"role": "follower"}]) != changes_of([LEADER])
+
+
+def test_clusters_of_rows_have_name_and_id() -> None:
+    """Issue 16: a command that talks to another cluster than meant."""
+    rows = [row_of({"cluster": "c1", "cluster_id": "0f"}, None), row_of({"cluster": "c1", "cluster_id": "0f"}, None)]
+    assert clusters_of([*rows, silent_row("n3", None)]) == ["cluster c1, id 0f"]

@@ -46,6 +46,9 @@ class History:
         self._now = now
         self._numbers = 0
         self._operations: dict[int, Operation] = {}
+        self._ended: list[Operation] = []
+        """Those that `latest` has not looked at."""
+        self._latest = 0
         self._watches: dict[int, bool] = {}
         """Whether each is still open."""
 
@@ -67,7 +70,8 @@ class History:
             case Begun():
                 self._operations[event.number] = _opened(event)
             case Ended():
-                self._operations[event.number] = self._closed(event)
+                self._operations[event.number] = closed = self._closed(event)
+                self._ended.append(closed)
             case WatchAsked():
                 self._watches[event.number] = True
             case WatchBegan() | WatchDelivered() | WatchProgressed() | WatchEnded():
@@ -106,6 +110,14 @@ class History:
     def operations(self) -> tuple[Operation, ...]:
         """In the order in which they began."""
         return tuple(self._operations.values())
+
+    def latest(self, revisions_of: Callable[[Operation], Iterable[int]]) -> int:
+        """The latest revision of all operations that have ended; 0 if there is none. Each is looked at once, so
+        `revisions_of` has to be the same function in each call."""
+        for operation in self._ended:
+            self._latest = max(self._latest, *revisions_of(operation), 0)
+        self._ended.clear()
+        return self._latest
 
     # Watches
 

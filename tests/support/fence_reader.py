@@ -15,7 +15,8 @@ from pathlib import Path
 from palisade.vault.errors import Fenced, Pending, VaultError
 from palisade.vault.reader import VaultReader
 
-PAUSE_S = 0.0005
+PAUSE_S = 0.002
+"""Without it a reader takes a core, and shows no more: what is old is shown for longer."""
 NOTHING = 0
 
 

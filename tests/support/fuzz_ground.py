@@ -25,7 +25,8 @@ from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 MIB = 1024 * 1024
 GROWTH_BYTES_MAX = 48 * MIB
 HONEST_S_MAX = 3.0
-"""The longest that a valid request may take. Two cores, shared with the fuzzer itself."""
+"""The longest that a valid request may take: about 0.1 s on two cores, and below 2 s with six times that load. So
+fuzzers are not marked `alone`."""
 HONEST = "honest/"
 FUZZ = "fuzz/"
 """The keys that fuzzers may write."""

@@ -33,7 +33,9 @@ from palisade.api.http.request_head import (
     without_authorization,
 )
 from palisade.base.connection_limit import Admission, ConnectionLimit
+from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
+from palisade.base.wrong_port import advice, refusal, spoken
 from palisade.service.callers import EVERYBODY
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ HEAD_BYTES_MAX = 16 * 1024
 KEPT_HEADS_MAX = 1024
 QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
+BLANK = 0x20
+"""No request begins with a byte below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,12 @@ class FrontServer:
         room: ConnectionLimit,
         keys: Iterable[Hot] = (),
         callers: HttpCallers | None = None,
+        ports: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """`unary`: POSTs, by their path. `keys`: requests for one key. `callers` None: every client may do
-        everything."""
+        everything. `ports`: name -> 'host:port' of this node, for clients of another one."""
+        self.ports = ports
+        self.misdirected = LogLimit()
         self.callers = callers
         self._keys = KeyPaths(keys)
         self._unary = {path.encode(): call for path, call in unary.items()}
@@ -241,6 +248,19 @@ class HttpConnection(asyncio.Protocol):
         elif self._buffer:
             self._go_on()
 
+    def _is_misdirected(self, data: bytes) -> bool:
+        """A client of another port is told which one to use."""
+        what = spoken(data)
+        if what is None or self._transport is None:
+            return False
+        text = advice(what, "http", self._server.ports())
+        line = self._server.misdirected.admit(f"refused a client: {text}", self._server.now())
+        if line is not None:
+            log.warning("%s", line)
+        self._transport.write(refusal(what, text))
+        self._transport.close()
+        return True
+
     def data_received(self, data: bytes) -> None:
         if self._delegate is not None:
             if self.waiting_since is None and not self.handling:
@@ -255,6 +275,8 @@ class HttpConnection(asyncio.Protocol):
             data, self._so_far, self._lacking = bytes(self._so_far), bytearray(), 0
         elif self._buffer:
             data = self._buffer + data
+        elif data[0] < BLANK and self._is_misdirected(data):
+            return
         if self._busy or self._paused:
             self._buffer = data
             if len(data) > QUEUED_BYTES_MAX and self._transport is not None:

@@ -44,6 +44,7 @@ from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import PartitionHolder
 from palisade.service.authorization.callers import Access
+from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
 
 CLOSE_S = 2.0
@@ -92,6 +93,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
+        service = self._service
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         fix(server)
@@ -103,6 +105,7 @@ class HttpServer:
             self._room,
             [self._fenced.hot, self._keys.hot],
             self._gate.callers,
+            lambda: own_addresses(service.group),
         )
         await self._front.start(host, port)
 

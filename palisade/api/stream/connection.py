@@ -19,6 +19,7 @@ from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.base.wrong_port import Spoken, refusal, spoken
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
 from palisade.metastore.result_codec import encode_result
@@ -100,6 +101,8 @@ class StreamConnection(asyncio.Protocol):
         self._regulate()
 
     def data_received(self, data: bytes) -> None:
+        if not self._greeted and self._is_misdirected(data):
+            return
         try:
             for kind, body in self._parser.feed(data):
                 self._on_frame(kind, body)
@@ -111,6 +114,15 @@ class StreamConnection(asyncio.Protocol):
             return
         if self._in_flight >= IN_FLIGHT_MAX:
             self._regulate()
+
+    def _is_misdirected(self, data: bytes) -> bool:
+        """A client of another port is told which one to use."""
+        what = spoken(data)
+        if what is None or what is Spoken.STREAM or self._transport is None:
+            return False
+        self._transport.write(refusal(what, self._server.misdirected(what)))
+        self._transport.close()
+        return True
 
     def _on_frame(self, kind: int, body: Any) -> None:
         if not self._greeted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,12 @@ from palisade.api.stream.connection import StreamConnection
 from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
+from palisade.base.log_rate_limit import LogLimit
+from palisade.base.wrong_port import Spoken, advice
+from palisade.service.ports import own_addresses
 from palisade.wire.stream_frames import FRAME_BYTES_EXTRA, PROTOCOL
+
+log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
 SWEEP_S = 1.0
@@ -45,6 +51,7 @@ class StreamServer:
         self.frame_bytes_max = self.service.store.limits.request_bytes_max + FRAME_BYTES_EXTRA
         self._cluster = cluster
         self._hello_timeout_s = hello_timeout_s
+        self._misdirected = LogLimit()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._leader: str | None = None
@@ -64,6 +71,13 @@ class StreamServer:
 
     def now(self) -> float:
         return self.loop.time()
+
+    def misdirected(self, what: Spoken) -> str:
+        text = advice(what, "stream", own_addresses(self.service.group))
+        line = self._misdirected.admit(f"refused a client: {text}", self.now())
+        if line is not None:
+            log.warning("%s", line)
+        return text
 
     def session_auth(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> SessionAuth | None:
         """For a connection that has sent HELLO; None where authorization is off."""

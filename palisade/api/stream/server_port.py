@@ -10,6 +10,7 @@ from palisade.api.stream.calls import Calls
 from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
+from palisade.base.wrong_port import Spoken
 from palisade.service.key_values import KeyValues
 
 
@@ -25,6 +26,10 @@ class ServerPort(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def now(self) -> float: ...
+    def misdirected(self, what: Spoken) -> str:
+        """A client speaks that here: logs it, and returns which port to use."""
+        ...
+
     def welcome(self) -> Any: ...
     def identity(self) -> Any: ...
     def session_auth(self, transport: asyncio.Transport | None, run: Callable[[Any], Any]) -> SessionAuth | None: ...

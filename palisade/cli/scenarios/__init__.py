@@ -1,1 +1,1 @@
-"""Recovery shown: each scenario brings about one case with real processes and real data (R12)."""
+"""Recovery demonstrated: each scenario causes one case, with real processes and real data (R12)."""

@@ -1,4 +1,4 @@
-"""One real node process of a scenario: started, stopped, killed, paused by its own id, and asked over HTTP."""
+"""One node process of a scenario: started, stopped, killed and paused by its process id, and asked over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP_S = 20.0
 
 
 class Actor:
-    """`arguments` are those of `palisade node` but for the data folder; they may be changed between two starts."""
+    """`arguments`: those of `palisade node` without the data folder; they may be changed between two starts."""
 
     def __init__(
         self, name: str, folder: Path, http: str, swim: str, arguments: list[str], requests: HttpRequests
@@ -30,7 +30,7 @@ class Actor:
         self.swim = swim
         self.arguments = arguments
         self.plan: dict[str, Any] = {}
-        """What `staged_node.py` puts on the node's vault; a plain `palisade node` where it is empty."""
+        """The plan of `staged_node.py` for the node's vault; empty for a plain `palisade node`."""
         self.folder = folder
         self.data_dir = folder / "data"
         self._requests = requests
@@ -51,23 +51,23 @@ class Actor:
 
     @property
     def pid(self) -> int:
-        """0 while it does not run."""
+        """The process id; 0 while it does not run."""
         return self._child.pid or 0 if self._child is not None else 0
 
     async def ended(self) -> int:
-        """The exit code, once the process has ended; negative for a signal."""
+        """Waits for the end of the process. Returns the exit code, negative for a signal."""
         if self._child is None:
             raise RuntimeError(f"{self.name} was never started")
         return await self._child.wait()
 
     async def stop(self) -> int:
-        """In good order. Raises TimeoutError when it does not end."""
+        """Stops the process by SIGTERM. Raises TimeoutError if it does not end."""
         self.send(signal.SIGTERM)
         async with asyncio.timeout(STOP_S):
             return await self.ended()
 
     async def kill(self) -> None:
-        """At once, also if it is paused."""
+        """Kills the process, also a paused one."""
         if self.runs:
             self.send(signal.SIGKILL)
             await self.ended()
@@ -77,14 +77,14 @@ class Actor:
             self._child.send(number)
 
     def last_line(self) -> str:
-        """Of its log: why it has ended, if it has."""
+        """The last line of its log, which has the reason if the process has ended."""
         lines = self._child.last_lines(1) if self._child is not None else []
         return lines[-1] if lines else ""
 
-    # What it says. Nothing of it raises because nobody answers.
+    # Responses. A node that does not answer raises nothing.
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """(status, answer, headers); 0 where nobody answers. An answer that is no JSON object is {"text": ...}."""
+        """(status, response, headers); status 0 without one. A response that is not a JSON object is {"text": ...}."""
         try:
             async with self._requests.open(self.http, path, method, json=body) as response:
                 text = await response.text()
@@ -99,7 +99,7 @@ class Actor:
         return (await self.ask("GET", "/readyz"))[0] == 200
 
     async def active(self) -> bool:
-        """In the logical topology, and ready."""
+        """Whether it is in the logical topology and ready."""
         status = await self.status()
         return bool(status.get("ready")) and (status.get("topology") or {}).get("phase") == "active"
 
@@ -107,23 +107,23 @@ class Actor:
         return await self.get("/v1/status")
 
     async def recovery_now(self) -> Report | None:
-        """The newest report of the running process, of a recovery that may be under way."""
+        """The newest report of the running process; its recovery may be in progress."""
         found = (await self.get("/v1/recovery")).get("recoveries")
         return found[-1] if found else None
 
-    # What it keeps.
+    # Files.
 
     def report(self) -> Report | None:
-        """Of its last recovery that has ended, also when the process is gone."""
+        """The report of its last ended recovery, also after the end of the process."""
         return kept_report(self.data_dir)
 
     @staticmethod
     def told(file: Path) -> list[dict[str, Any]]:
-        """What the component of a staged node was told, in order."""
+        """The calls that the component of a staged node got, in order."""
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
     def vault_digest(self) -> dict[str, Any]:
-        """What the vault holds, in the words of GET /v1/digest."""
+        """The digests of the vault, in the shape of GET /v1/digest."""
         vault = read_vault(self.data_dir / "vault")
         try:
             return {"revision": vault.revision, "chain": vault.chain.hex(), "buckets": vault.packed_sums().hex()}

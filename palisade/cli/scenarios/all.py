@@ -1,4 +1,4 @@
-"""Every scenario there is, in the order in which they are listed and run."""
+"""All scenarios, in the order in which they are listed and run."""
 
 from __future__ import annotations
 

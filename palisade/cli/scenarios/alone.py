@@ -1,4 +1,4 @@
-"""What a node does without its cluster, and in front of a closed door."""
+"""Scenarios of a node without its cluster, and of a node that is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def standalone(stage: Stage) -> Report | None:
 
 
 def is_silent(node: Actor) -> bool:
-    """Whether its port for finding others is free."""
+    """Whether its SWIM port is free."""
     try:
         check_free(Address.parse(node.swim), "SWIM", "", udp=True)
     except PortUnavailable:

@@ -1,4 +1,4 @@
-"""Cases a, b and c, as a node meets them that was away for a while; and one whose disk was replaced."""
+"""Cases a, b and c: a node returns after an absence; and a node whose disk was replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNDISTURBED = "all members are ready afterwards and follow one leader"
 
 
 async def a_follower(stage: Stage, cluster: Members, name: str = "f1") -> Actor:
-    """That has caught up, and was stopped in good order."""
+    """A follower that has caught up and was then stopped."""
     node = cluster.follower(name)
     await node.start()
     report = await stage.caught_up(node, await cluster.latest())
@@ -26,7 +26,7 @@ async def a_follower(stage: Stage, cluster: Members, name: str = "f1") -> Actor:
 
 
 async def check_state(stage: Stage, node: Actor, cluster: Members) -> None:
-    """What must hold after every recovery that succeeds: 'equal' and 'undisturbed'."""
+    """Checks what must hold after every successful recovery: 'equal' and 'undisturbed'."""
     stage.check("equal", *await stage.same_state(node, cluster))
     stage.check("undisturbed", *await cluster.undisturbed())
 
@@ -99,7 +99,7 @@ async def wiped_disk(stage: Stage) -> Report:
 
 
 async def incarnations(cluster: Members, node: str) -> tuple[str, str]:
-    """In the Raft group and in the logical topology, as n1 sees them."""
+    """Whether it is in the Raft group and in the logical topology, as n1 sees them."""
     members = (await cluster["n1"].get("/v1/members")).get("members", [])
     rows = (await cluster["n1"].get("/v1/topology")).get("logical", [])
     in_group = [row["incarnation"] for row in members if row["id"] == node]

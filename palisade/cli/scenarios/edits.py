@@ -1,4 +1,4 @@
-"""What changes in the demo catalog from day to day. Pure, and the same each time.
+"""Changes of the demo catalog from day to day. Pure and deterministic.
 
 Rows that arrive late give a partition more rows and another digest; planes are retired.
 """
@@ -23,7 +23,7 @@ def below(entries: Sequence[CatalogEntry], prefix: bytes) -> list[CatalogEntry]:
 
 
 def late_rows(partitions: Sequence[CatalogEntry], count: int, wave: int = 1) -> list[CatalogEntry]:
-    """`count` changes of these partitions, one after the other, round and round."""
+    """`count` changes of these partitions, in rotation."""
     return [late_row(partitions[number % len(partitions)], wave + number // len(partitions)) for number in range(count)]
 
 
@@ -36,7 +36,7 @@ def late_row(partition: CatalogEntry, wave: int) -> CatalogEntry:
 
 
 def late_flights(rows: Sequence[Sequence[str]], days: Collection[str]) -> list[list[str]]:
-    """With one more flight on these days of the month: a copy of each day's last one, with a number of its own."""
+    """The flights plus one more on each of these days of the month: a copy of the day's last one with a new number."""
     day, flight = FLIGHTS.header.index("day"), FLIGHTS.header.index("flight")
     last = {row[day]: row for row in rows if row[day] in days}
     late = [list(row) for row in last.values()]
@@ -46,5 +46,5 @@ def late_flights(rows: Sequence[Sequence[str]], days: Collection[str]) -> list[l
 
 
 def retired(entries: Sequence[CatalogEntry], prefix: bytes, count: int) -> list[bytes]:
-    """The last keys below the prefix."""
+    """The last keys with the prefix."""
     return [entry.key for entry in islice(reversed(below(entries, prefix)), count)]

@@ -1,4 +1,4 @@
-"""What becomes of the partitions that a node keeps beside its vault, when it dies in the middle of moving them."""
+"""Partitions of a node that is killed while it moves them: which of them are kept, fetched and evicted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MONTH = "flights/2013-01"
 LATE = frozenset(str(day) for day in range(1, 11))
 DROPPED = range(27, 32)
 DIES_AT = 18
-"""Behind 15 evictions, while the third partition is put in its place."""
+"""After 15 evictions, while the third partition is stored."""
 
 Rows = Sequence[Sequence[str]]
 
 
 def january() -> list[list[str]]:
-    """Every flight out of New York in that month. They come first."""
+    """Every flight out of New York in that month."""
     month = FLIGHTS.header.index("month")
     return list(takewhile(lambda row: row[month] == "1", read_rows(find_data(), FLIGHTS)))
 
@@ -79,7 +79,7 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
 
 
 async def have(stage: Stage, cluster: Members, nodes: Iterable[Actor], wanted: dict[str, bytes]) -> None:
-    """Started until they have these, and stopped again in good order."""
+    """Runs the nodes until they have these partitions, then stops them."""
     latest = await cluster.latest()
     for node in nodes:
         await node.start()
@@ -95,7 +95,7 @@ async def assign(stage: Stage, cluster: Members) -> None:
 
 
 async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: Path) -> dict[str, bytes]:
-    """What a node is to have afterwards."""
+    """The files that a node must have afterwards."""
     day = FLIGHTS.header.index("day")
     rows = late_flights([row for row in flights if int(row[day]) not in DROPPED], LATE)
     await asyncio.to_thread(write_origin, origin, rows)
@@ -120,7 +120,7 @@ def folder_of(node: Actor) -> Path:
 
 
 def files_of(node: Actor) -> dict[str, bytes]:
-    """Of a node that may be moving them: what has another name by the time it is read is not there."""
+    """The files of a node that may be moving them; a file that is renamed before it is read is omitted."""
     folder, found = folder_of(node), dict[str, bytes]()
     for file in folder.iterdir() if folder.exists() else ():
         with suppress(FileNotFoundError):
@@ -129,7 +129,7 @@ def files_of(node: Actor) -> dict[str, bytes]:
 
 
 def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
-    """Changes with whatever is done to a file."""
+    """Changes with every change of a file."""
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder_of(node).iterdir()}
 
 

@@ -16,7 +16,7 @@ TIMEOUT_S = 15.0
 
 
 class Ground(Protocol):
-    """What members need of the stage that they are on (`stage.Stage`)."""
+    """The part of `stage.Stage` that members use."""
 
     def address(self) -> str: ...
     def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor: ...
@@ -48,29 +48,29 @@ class Members:
         return next(actor for actor in self.actors if actor.name == name)
 
     async def start(self) -> None:
-        """Those that do not run; returns when all are ready."""
+        """Starts the members that do not run; returns when all are ready."""
         for actor in self.actors:
             if not actor.runs:
                 await actor.start()
         await self.ready()
 
     async def ready(self) -> None:
-        """And in the logical topology: before that a new cluster may not even have its id."""
+        """Waits until all are ready and in the logical topology; before that a new cluster may lack its id."""
         for actor in self.actors:
             await self._stage.until(actor.active, f"{actor.name} of {self.name} being ready and active")
 
     async def stop(self) -> None:
-        """All of them, in good order."""
+        """Stops all members."""
         await self.close()
         await asyncio.gather(*(actor.stop() for actor in self.actors))
 
     async def kill(self) -> None:
-        """All of them, at once."""
+        """Kills all members."""
         await self.close()
         await asyncio.gather(*(actor.kill() for actor in self.actors))
 
     async def undisturbed(self) -> tuple[bool, str]:
-        """Whether every member is ready and one of them leads."""
+        """Whether every member is ready and one is the leader."""
         rows = [await actor.status() for actor in self.actors if actor.runs]
         good = [row for row in rows if row.get("ready")]
         leaders = {row.get("leader") for row in good}
@@ -80,14 +80,14 @@ class Members:
     # Followers.
 
     def follower(self, name: str, *options: str, join: str | None = None, folder: str | None = None) -> Actor:
-        """A node that keeps a vault of this cluster; not started yet. `join`: ask there by HTTP, not by SWIM."""
+        """A node with a vault of this cluster, not started yet. `join`: it joins over HTTP, not by SWIM."""
         http, swim = self._stage.address(), self._stage.address()
         arguments = ["--follow", "--id", name, "--cluster", self.name, "--http", http, "--swim", swim]
         seeds = ",".join(actor.swim for actor in self.actors)
         arguments += ["--join", join] if join is not None else ["--seeds", seeds]
         return self._stage.actor(name, folder or self.name, http, swim, [*arguments, *options])
 
-    # What is written and read.
+    # Writes and reads.
 
     @property
     def client(self) -> Client:
@@ -107,24 +107,24 @@ class Members:
             await client.close()
 
     async def load(self, entries: Iterable[CatalogEntry]) -> int:
-        """Each entry a revision of its own. LM."""
+        """Writes each entry in one revision. Returns LM."""
         client = await self._open()
         await client.put_many((entry.key, entry.value) for entry in entries)
         return await self.latest()
 
     async def delete(self, keys: Iterable[bytes]) -> int:
-        """Each key a revision of its own. LM."""
+        """Deletes each key in one revision. Returns LM."""
         client = await self._open()
         await asyncio.gather(*(client.delete(key) for key in keys))
         return await self.latest()
 
     async def latest(self) -> int:
-        """LM, linearizable."""
+        """LM, by a linearizable read."""
         client = await self._open()
         return (await client.range(b"/none")).revision
 
     async def compact(self, revision: int) -> int:
-        """Asks for MM = `revision`; returns once it is so, at every member."""
+        """Compacts to MM = `revision`; returns when every member has it."""
         client = await self._open()
         await client.compact(revision)
 
@@ -136,22 +136,22 @@ class Members:
         return revision
 
     async def digest(self) -> dict[str, Any]:
-        """Of any member that runs."""
+        """The digests of any running member."""
         for actor in self.actors:
             found = await actor.get("/v1/digest") if actor.runs else {}
             if "revision" in found:
                 return found
         return {}
 
-    # What is done to their folders while they stand still.
+    # Changes of the folders of stopped members.
 
     def copy_folders(self) -> None:
-        """As they are now, to be put back later."""
+        """Copies the folders, for `put_back`."""
         for actor in self.actors:
             shutil.copytree(actor.data_dir, actor.folder / "copy")
 
     def put_back(self) -> None:
-        """What was copied takes the place of what is there."""
+        """Replaces the folders by the copies."""
         for actor in self.actors:
             shutil.rmtree(actor.data_dir)
             shutil.copytree(actor.folder / "copy", actor.data_dir)

@@ -1,4 +1,4 @@
-"""The cluster does not wait for a node that comes back: compaction overtakes it, writers outrun it, it is paused."""
+"""A node returns while the cluster continues: compaction overtakes it, writers are faster than it, it is paused."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from palisade.recovery.vault_component import BATCHES_PER_COMMIT
 
 COMPACTED = "the revisions after LV are compacted"
 MISSED = BATCHES_PER_COMMIT * BATCH_REVISIONS + 1_000
-"""More than a replay has fetched before its components are told the first of them."""
+"""More revisions than a replay fetches before its components get the first one."""
 HOLDS_AT = 400
 FASTER = 1.4
-"""Writes for each revision that the node takes."""
+"""Writes per revision that the node applies."""
 TICK_S = 0.05
 BURST = 200
-"""A snapshot takes a node far at once; the writes do not follow that."""
+"""A snapshot advances a node by many revisions at once; the writes do not follow such a step."""
 
 
 async def overtaken(stage: Stage) -> Report:
@@ -75,7 +75,7 @@ async def busy_writes(stage: Stage) -> Report:
 
 @asynccontextmanager
 async def writer(cluster: Members, node: Actor, stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
-    """Writes faster than the node takes revisions, however fast that is, until the end of the block."""
+    """Writes faster than the node applies revisions, until the end of the block."""
     partitions = below(stage.entries, PARTITIONS)
 
     async def write() -> None:
@@ -105,7 +105,7 @@ async def paused(stage: Stage) -> Report:
     stage.say(f"f1 runs and follows, at LV {before}; SIGSTOP")
     node.send(signal.SIGSTOP)
     changed = late_rows(below(stage.entries, PARTITIONS), 300)
-    await cluster.load(changed[:1])  # the answer to what f1 has asked already
+    await cluster.load(changed[:1])  # the response to the outstanding request of f1
     await cluster.load(changed[1:])
     gone = retired(stage.entries, PLANES, 50)
     latest = await cluster.compact(await cluster.delete(gone))

@@ -1,4 +1,4 @@
-"""Case d and its relatives: what a node must not start on. It says what has happened, and keeps what it has."""
+"""Case d and related ones: data with which a node must not start. It reports the reason and keeps the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MUST = {"stops": STOPS, "kept": KEPT, "undisturbed": UNDISTURBED}
 
 
 async def refused(stage: Stage, node: Actor, cluster: Members) -> Report | None:
-    """Start it; everything in MUST is checked."""
+    """Starts the node and checks everything in MUST."""
     before = node.vault_digest()
     await node.start()
     (code,) = await stage.all_end([node])
@@ -47,7 +47,7 @@ async def diverged(stage: Stage) -> Report | None:
 
 
 async def put_back_behind(stage: Stage, cluster: Members) -> tuple[Actor, int]:
-    """A follower that has seen more than the members know any more; its LV."""
+    """A follower with later revisions than the members have; returns it and its LV."""
     await cluster.kill()
     cluster.copy_folders()
     await cluster.start()

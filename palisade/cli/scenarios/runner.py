@@ -1,4 +1,4 @@
-"""Plays one scenario: in a folder of its own, for a bounded time, and whatever happens nothing is left running."""
+"""Runs one scenario in a folder of its own and for a bounded time; no process is left in any case."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from palisade.recovery.report_json import report_lines
 from palisade.vault.errors import VaultError
 
 FAILURES = (MetastoreError, RaftError, VaultError, OSError)
-"""What the cluster of a scenario may come to; anything else is a fault of ours."""
+"""Errors that the cluster of a scenario may cause; any other one is a bug."""
 
 
 async def run(
     scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False
 ) -> ScenarioOutcome:
-    """Told step by step. What can go wrong with what is shown is in the outcome; a cancellation passes through."""
+    """Reports step by step. Failures of the demonstration are in the outcome; a cancellation is raised."""
     folder = Path(tempfile.mkdtemp(prefix=f"palisade-{scenario.name}-"))
     began = time.monotonic()
     tell(

@@ -1,4 +1,4 @@
-"""Where a scenario is played: a temporary folder, free ports on loopback, processes, waiting, telling.
+"""The environment of a scenario: a temporary folder, free ports on loopback, processes, waits, reports.
 
 Everything that was started ends with the stage, however it ends: with the scenario, an error, Ctrl-C, or `kill -9` of
 this process (`node/parent_pipe.py`). Processes are known by their id only. Every wait has an end and names what did
@@ -28,12 +28,12 @@ from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent
 WAIT_S = 30.0
 POLL_S = 0.03
 PORTS = range(20_000, 32_000)
-"""Below those that the system gives to outgoing connections: a node finds its own port free at its next start."""
+"""Below the ports of outgoing connections, so that a node finds its port free at its next start."""
 Tell = Callable[[ScenarioEvent], None]
 
 
 class DidNotHold(Exception):
-    """What has to come before the next step did not come: which, and what was seen instead."""
+    """A condition for the next step did not become true: which, and what was seen instead."""
 
 
 class Stage:
@@ -62,15 +62,15 @@ class Stage:
             await close()
         await self._requests.close()
 
-    # What is told.
+    # Reports.
 
     def say(self, text: str) -> None:
-        """A step, as it begins."""
+        """Reports the beginning of a step."""
         self.steps.append(text)
         self._tell(ScenarioEvent("step", text, {"scenario": self.scenario.name, "step": text}))
 
     def check(self, name: str, held: bool, seen: object = "") -> None:
-        """One of what the scenario has promised."""
+        """Reports a check of the scenario."""
         self.add(Check(name, self.scenario.promises()[name], bool(held), str(seen)))
 
     def add(self, check: Check) -> None:
@@ -79,10 +79,10 @@ class Stage:
         text = f"{'holds' if check.held else 'DOES NOT HOLD'}: {check.must}{said}"
         self._tell(ScenarioEvent("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
 
-    # Who plays.
+    # Processes.
 
     def address(self) -> str:
-        """One that is free for TCP and UDP, and stays ours."""
+        """A port that is free for TCP and UDP, reserved for this stage."""
         while True:
             port = random.SystemRandom().choice(PORTS)
             if port not in self._ports and is_free(port):
@@ -95,11 +95,11 @@ class Stage:
         return actor
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Before the processes are ended."""
+        """Called before the processes are ended."""
         self._closing.append(close)
 
     async def cluster(self, size: int = 3, name: str = "shop", *, options: Sequence[str] = ()) -> Members:
-        """Members that are founded together and ready, with the demo catalog."""
+        """Founding members, ready, with the demo catalog loaded."""
         members = Members(self, name, size, options)
         await members.start()
         revision = await members.load(self.entries)
@@ -108,7 +108,7 @@ class Stage:
         return members
 
     async def command(self, *arguments: str) -> None:
-        """Another command of palisade, to its end. Raises DidNotHold when it fails."""
+        """Runs another command of palisade to its end. Raises DidNotHold if it fails."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "palisade.cli", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
@@ -124,10 +124,10 @@ class Stage:
         if process.returncode != 0:
             raise DidNotHold(f"palisade {arguments[0]} has ended with {process.returncode}: {said[-500:]}")
 
-    # What is waited for.
+    # Waits.
 
     async def until(self, holds: Callable[[], Any], what: str, within_s: float = WAIT_S) -> Any:
-        """What `holds()` comes to, once that is true. Raises DidNotHold when it does not come in time."""
+        """The result of `holds()` once it is true. Raises DidNotHold if it does not become true in time."""
         last: Any = None
         try:
             async with asyncio.timeout(within_s):
@@ -139,7 +139,7 @@ class Stage:
         return last
 
     async def all_end(self, actors: Iterable[Actor], within_s: float = WAIT_S) -> list[int]:
-        """Their exit codes."""
+        """Waits for the end of the processes; returns their exit codes."""
         chosen = list(actors)
         try:
             async with asyncio.timeout(within_s):

@@ -46,7 +46,7 @@ class StagingPlan:
 
 
 class Ledger(Component):
-    """Writes down what it is told, and takes its time."""
+    """Records its calls, and waits as planned."""
 
     def __init__(self, plan: StagingPlan, listeners: Listeners) -> None:
         self._plan, self._listeners = plan, listeners
@@ -78,7 +78,7 @@ def write_line(path: Path, line: str) -> None:
 
 
 class DyingDisk(FolderDisk):
-    """Dies with a file half there, as a loss of power leaves it: under its own name, and not whole."""
+    """Ends the process with a truncated file under its final name, as after a power loss."""
 
     def __init__(self, folder: Path, dies_at: int) -> None:
         super().__init__(folder)

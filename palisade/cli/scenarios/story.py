@@ -1,4 +1,4 @@
-"""What a scenario is, and what comes of playing one. Pure.
+"""A scenario as data, and the outcome of running one. Pure.
 
 A scenario says beforehand what must hold, each by a name; playing it has to check every one of them, so a check that
 was never reached counts as one that did not hold. Which recovery case the node's own report has to name is part of the
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 Stage = TypeVar("Stage")
-"""What a scenario is played on: `stage.Stage`, which knows this file."""
+"""The environment of a scenario: `stage.Stage`, which imports this file."""
 Report = dict[str, Any]
-"""As `recovery.report.RecoveryReport.as_dict` has it."""
+"""The shape of `recovery.report.RecoveryReport.as_dict`."""
 CASE = "case"
-"""The name of the check that every scenario has whose node leaves a report."""
+"""The check of every scenario whose node writes a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Scenario(Generic[Stage]):
     limit_s: float = 90.0
 
     def promises(self) -> dict[str, str]:
-        """All that must hold, by name, the case first."""
+        """All checks by name, the case first."""
         if self.case is None:
             return dict(self.must)
         why = " or ".join(repr(reason) for reason in self.reasons)
@@ -56,7 +56,7 @@ class Scenario(Generic[Stage]):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`seen`: what was found, where that says more than yes or no."""
+    """`seen`: the finding, if it has more than yes or no."""
 
     name: str
     must: str
@@ -69,7 +69,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioEvent:
-    """What is told while a scenario is played: `kind` is 'scenario', 'step', 'check', 'report' or 'end'."""
+    """An event of a running scenario: `kind` is 'scenario', 'step', 'check', 'report' or 'end'."""
 
     kind: str
     text: str
@@ -81,7 +81,7 @@ class ScenarioEvent:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioOutcome:
-    """`error`: why it could not be played to its end, empty if it was. `folder`: where it is kept, if it is."""
+    """`error`: why it could not be completed, else empty. `folder`: where its files are kept, else empty."""
 
     scenario: Scenario[Any]
     steps: tuple[str, ...]
@@ -110,7 +110,7 @@ class ScenarioOutcome:
 
 
 def judge_case(scenario: Scenario[Any], report: Report | None) -> Check | None:
-    """None for a scenario in which no recovery is to begin, and none has begun."""
+    """None if no recovery must begin, and none has begun."""
     if scenario.case is None:
         if report is None:
             return None
@@ -124,7 +124,7 @@ def judge_case(scenario: Scenario[Any], report: Report | None) -> Check | None:
 
 
 def complete(scenario: Scenario[Any], checks: list[Check]) -> list[Check]:
-    """With those that were promised and never reached, as not held."""
+    """The checks, with those that were never made as not held."""
     reached = {check.name for check in checks}
     missing = [name for name in scenario.promises() if name not in reached]
     return [*checks, *(Check(name, scenario.promises()[name], False, "it was never checked") for name in missing)]

@@ -1,7 +1,7 @@
 """One `palisade node` process: its command line, its log file, its end.
 
-It leads a process group of its own, so that Ctrl-C in the terminal reaches the supervisor only, which then stops the
-nodes in good order. It ends with the supervisor in any case: `node/parent_pipe.py`.
+It has its own process group, so Ctrl-C in the terminal reaches only the supervisor, which then stops the nodes in
+order. The process always ends with the supervisor: `node/parent_pipe.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TAIL_BYTES = 8 * 1024
 
 class Child:
     def __init__(self, member: InitialMember, folder: Path, arguments: list[str]) -> None:
-        """`folder` is the node's own: its data lie in folder/data, its log is folder/node.log."""
+        """`folder`: that of the node, with its data in folder/data and its log in folder/node.log."""
         self.member = member
         self.log_path = folder / "node.log"
         self.program = ["-P", "-m", "palisade.cli", "node"]
-        """What the interpreter runs; the options of the node follow it."""
+        """The arguments of the interpreter before the options of the node."""
         self._folder = folder
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
@@ -43,7 +43,7 @@ class Child:
         self._arguments = arguments
 
     async def start(self) -> None:
-        """Raises OSError when the process can't be started."""
+        """Raises OSError if the process cannot be started."""
         self._folder.mkdir(parents=True, exist_ok=True)
         rotate(self.log_path)
         read_end, self._pipe = os.pipe()
@@ -74,13 +74,13 @@ class Child:
         return code
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens when the process has ended already."""
+        """Does nothing if the process has ended."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """The end of its log, from the last start."""
+        """The last lines of its log since the last start."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -91,7 +91,7 @@ class Child:
 
 
 def rotate(log: Path) -> None:
-    """Keep one older log, once the log is long."""
+    """Keeps one older log when the log is long."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > LOG_BYTES_MAX:
             log.replace(log.with_suffix(".log.1"))

@@ -1,6 +1,6 @@
-"""The processes of a local cluster: started, watched, started again with a growing pause, stopped.
+"""The processes of a local cluster: started, watched, restarted after a growing pause, stopped.
 
-Nothing is silent: every start, every end with its reason and the last lines of the log, and every pause is an event.
+Every start, every end with its reason and the last lines of the log, and every pause is an event.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Tell = Callable[[SupervisorEvent], None]
 
 
 class LocalCluster:
-    """`start`, then `stop`. `refused` and `removed` hold why a node will not run, by the id of the node.
+    """`start`, then `stop`. `refused`, `removed`: the reason of each node that does not run, by its id.
 
-    A node that was removed from the cluster is let in again once its data folder is empty: it is started with --join.
+    A node that was removed from the cluster is admitted again once its data folder is empty: it is started with --join.
     """
 
     def __init__(self, layout: Layout, folder: Path, tell: Tell, node_options: list[str]) -> None:
@@ -41,13 +41,13 @@ class LocalCluster:
         ]
 
     def start(self) -> None:
-        """Start every process, in the background; what becomes of it is told."""
+        """Starts every process in the background; events report its state."""
         self._keepers = [
             asyncio.create_task(self._keep(child), name=f"keep {child.member.id}") for child in self.children
         ]
 
     async def stop(self, patience_s: float = STOP_S) -> None:
-        """SIGTERM to all, SIGKILL to those that have not ended `patience_s` later. Returns when all have ended."""
+        """Sends SIGTERM, and SIGKILL after `patience_s`. Returns when all processes have ended."""
         self._stopping.set()
         for child in self.children:
             child.send(signal.SIGTERM)
@@ -55,19 +55,19 @@ class LocalCluster:
         if waiting and (await asyncio.wait(waiting, timeout=patience_s))[1]:
             for child in self.children:
                 if child.pid is not None:
-                    text = f"{child.member.id} did not stop within {patience_s:g} s: killed (nothing agreed is lost)"
+                    text = f"{child.member.id} did not stop within {patience_s:g} s: killed (acknowledged writes stay)"
                     self._tell(SupervisorEvent("killed", text, {"node": child.member.id}))
             self.kill()
         await asyncio.gather(*self._keepers)
 
     def kill(self) -> None:
-        """SIGKILL to all, at once."""
+        """Sends SIGKILL to all processes."""
         self._stopping.set()
         for child in self.children:
             child.send(signal.SIGKILL)
 
     async def _keep(self, child: Child) -> None:
-        """Run the process until the cluster stops, or until it refuses to run."""
+        """Runs the process until the cluster stops or the process refuses to run."""
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -98,7 +98,7 @@ class LocalCluster:
         try:
             await child.start()
         except OSError as error:
-            return Ending.FAILED, f"the process can't be started: {error}"
+            return Ending.FAILED, f"the process cannot be started: {error}"
         text = f"{child.member.id} started, process {child.pid}, log {child.log_path}"
         fields = {"node": child.member.id, "pid": child.pid, "log": str(child.log_path)}
         self._tell(SupervisorEvent("node-started", text, fields))
@@ -108,7 +108,7 @@ class LocalCluster:
         return judge(code), describe_exit(code)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not when the cluster stops."""
+        """Waits; returns at once when the cluster stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

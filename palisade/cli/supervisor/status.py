@@ -1,4 +1,4 @@
-"""What the nodes say of themselves, asked over HTTP; a node that doesn't answer is a row too."""
+"""The status of the nodes over HTTP; a node that does not answer has a row as well."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASK_S = 2.0
 
 
 class Nodes:
-    """Asks the members of a cluster. Use as `async with Nodes(members) as nodes`."""
+    """Sends requests to the members of a cluster. Use as `async with Nodes(members) as nodes`."""
 
     def __init__(self, members: tuple[InitialMember, ...]) -> None:
         self._addresses = {member.id: str(member.http) for member in members}
@@ -30,7 +30,7 @@ class Nodes:
         await self._requests.close()
 
     async def ready(self) -> dict[str, bool]:
-        """Node -> whether it answers /readyz with 200."""
+        """Node -> whether /readyz returns 200."""
         answers = await asyncio.gather(*(self._get(each, "/readyz") for each in self._addresses.values()))
         return {node: answer[0] == 200 for node, answer in zip(self._addresses, answers, strict=True)}
 
@@ -43,7 +43,7 @@ class Nodes:
         ]
 
     async def _get(self, address: str, path: str) -> tuple[int, Any]:
-        """(status, JSON); (0, None) when there is no answer."""
+        """(status, JSON); (0, None) without a response."""
         try:
             answer = await self._requests.json(address, path)
         except NoAnswer:

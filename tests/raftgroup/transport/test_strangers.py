@@ -86,8 +86,6 @@ async def test_malformed_greeting_is_refused(start: Start, body: Any) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
-        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 50, id="tls hello"),
         pytest.param(random.Random(5).randbytes(5000), id="random bytes"),
         pytest.param(struct.pack(">IBI", 2**31, 1, 0), id="two gibibytes announced"),
         pytest.param(struct.pack(">IBI", 65 * 1024, 1, 0), id="first frame too large"),
@@ -107,6 +105,33 @@ async def test_hostile_bytes_end_only_their_connection(
         stranger.writer.write(data)
         await stranger.frames_until_closed()
         port = stranger.writer.get_extra_info("sockname")[1]
+    await one.recorder.until(lambda: f"127.0.0.1:{port}" in caplog.text)
+    assert one.recorder.messages == []
+    assert all(record.exc_info is None for record in caplog.records)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"use the HTTP API port", id="http"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 50, b"has no TLS", id="tls hello"),
+        pytest.param(
+            encode(1, {"protocol": 1, "client": "palisade-python/1"}), b"use the stream port", id="client of the stream"
+        ),
+    ],
+)
+async def test_client_of_another_port_is_told_which_one_to_use_and_nothing_else_happens(
+    start: Start, data: bytes, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 16."""
+    one = await start("n1")
+    host, _, port = one.peers.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(data)
+    assert answer in await reader.read()
+    port = writer.get_extra_info("sockname")[1]
+    writer.close()
     await one.recorder.until(lambda: f"127.0.0.1:{port}" in caplog.text)
     assert one.recorder.messages == []
     assert all(record.exc_info is None for record in caplog.records)

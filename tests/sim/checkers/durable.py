@@ -92,4 +92,4 @@ def _differences(final: Final, newest: int, truth: Truth) -> Iterator[str]:
 
 def acknowledged(history: History) -> int:
     """The latest revision acknowledged to any write."""
-    return max((revision for operation in history.operations() for revision in revisions_of(operation)), default=0)
+    return history.latest(revisions_of)

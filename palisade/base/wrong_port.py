@@ -1,0 +1,76 @@
+"""Recognizes, by the first bytes of a connection, a client that has dialled another port of a node than it meant.
+
+Pure. Each port answers in the protocol of the client and names the port to use; the log says it, too.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from palisade.base.frames import encode
+
+_METHOD = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|PRI) ")
+_TLS_HANDSHAKE = b"\x16\x03"
+_STREAM_REFUSED, _PEER_REFUSE = 3, 2
+_PEER_MAGIC = b"palisade-peer"
+_LOOKED_AT_BYTES = 256
+
+
+class Spoken(enum.Enum):
+    """What a client speaks. The value is the name of the port that speaks it."""
+
+    HTTP = "http"
+    STREAM = "stream"
+    PEER = "peer"
+    TLS = "tls"
+
+
+_WORDS = {
+    Spoken.HTTP: "HTTP",
+    Spoken.STREAM: "the client stream",
+    Spoken.PEER: "the protocol between members",
+    Spoken.TLS: "TLS",
+}
+_PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer"}
+
+
+def spoken(first: bytes) -> Spoken | None:
+    """`first`: what came first. None: nothing that is known."""
+    if first.startswith(_TLS_HANDSHAKE):
+        return Spoken.TLS
+    if _METHOD.match(first):
+        return Spoken.HTTP
+    if len(first) < 9 or not first.startswith(b"\0\0"):
+        return None
+    head = first[:_LOOKED_AT_BYTES]
+    return Spoken.PEER if _PEER_MAGIC in head else Spoken.STREAM if b"protocol" in head else None
+
+
+def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
+    """For a client that speaks that to the port `here`. `ports`: name -> 'host:port' of this node."""
+    begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
+    if what is Spoken.TLS:
+        return f"{begin}: this port has no TLS, connect without it"
+    use = ports.get(what.value)
+    return f"{begin}: use the {_PORTS[what.value]} port{f' {use}' if use else ''}"
+
+
+def refusal(what: Spoken, text: str) -> bytes:
+    """The answer in the client's own protocol; to TLS in plain HTTP, which its libraries report as such."""
+    if what in (Spoken.HTTP, Spoken.TLS):
+        status = "421 Misdirected Request" if what is Spoken.HTTP else "400 Bad Request"
+        problem: dict[str, Any] = {"type": "about:blank", "title": "Wrong port", "status": int(status[:3])}
+        problem |= {"code": "wrong-port", "detail": text}
+        body = json.dumps({**problem, "retry": False}).encode() + b"\n"
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + body
+    if what is Spoken.STREAM:
+        return encode(_STREAM_REFUSED, {"reason": text})
+    return encode(_PEER_REFUSE, text)

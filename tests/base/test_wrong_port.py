@@ -1,0 +1,51 @@
+"""Clients that have dialled another port of a node than they meant (issue 16)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from palisade.base.frames import FrameParser, encode
+from palisade.base.wrong_port import Spoken, advice, refusal, spoken
+from palisade.raftgroup.handshake import HELLO, REFUSE, hello, read_reason
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
+
+PORTS = {"http": "127.0.0.1:7401", "stream": "127.0.0.1:7601", "peer": "127.0.0.1:7501"}
+STREAM_HELLO = encode(FrameKind.HELLO, {"protocol": PROTOCOL, "client": "palisade-python/1", "timeout_ms": 5000})
+PEER_HELLO = encode(HELLO, hello({"member": "n1"}))
+
+
+@pytest.mark.parametrize(
+    ("first", "what"),
+    [
+        (b"GET /v1/status HTTP/1.1\r\n", Spoken.HTTP),
+        (b"PRI * HTTP/2.0\r\n\r\n", Spoken.HTTP),
+        (b"\x16\x03\x01\x02\x00\x01", Spoken.TLS),
+        (STREAM_HELLO, Spoken.STREAM),
+        (PEER_HELLO, Spoken.PEER),
+        (b"", None),
+        (b"\0\0\0", None),
+        (b"GETTING", None),
+        (b"\x80\x01", None),
+    ],
+)
+def test_spoken_recognizes_each_protocol_by_its_first_bytes(first: bytes, what: Spoken | None) -> None:
+    assert spoken(first) is what
+
+
+def test_advice_names_the_port_to_use() -> None:
+    assert advice(Spoken.HTTP, "stream", PORTS).endswith("use the HTTP API port 127.0.0.1:7401")
+    assert advice(Spoken.STREAM, "peer", PORTS).endswith("use the stream port 127.0.0.1:7601")
+    assert advice(Spoken.PEER, "http", {}).endswith("use the peer port")
+    assert "has no TLS" in advice(Spoken.TLS, "http", PORTS)
+
+
+def test_refusal_is_in_the_protocol_of_the_client() -> None:
+    head, _, body = refusal(Spoken.HTTP, "use that").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 421 ")
+    assert json.loads(body)["detail"] == "use that"
+    assert FrameParser().feed(refusal(Spoken.STREAM, "use that")) == [(FrameKind.REFUSED, {"reason": "use that"})]
+    ((kind, said),) = FrameParser().feed(refusal(Spoken.PEER, "use that"))
+    assert (kind, read_reason(said)) == (REFUSE, "use that")
+    assert refusal(Spoken.TLS, "use that").startswith(b"HTTP/1.1 400 ")
