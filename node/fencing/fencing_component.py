@@ -133,7 +133,7 @@ class FencingComponent(Component):
         self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
 
     async def _listen(self, holder: LeaseClient, core: Holder) -> None:
-        """First the vault: the components of the node hear of a revision before it is there, so they are up to date
+        """The vault first: components are notified of a revision before the vault applies it, so they are up to date
         with it (F2)."""
         released = core.released
         while holder.vault.revision < released:  # noqa: ASYNC110

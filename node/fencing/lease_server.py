@@ -1,11 +1,12 @@
-"""The leader's side: who holds leases, what is staged to whom, when a change is released. Synchronous but for timers.
+"""The leader's side of fencing: lease holders, stages for each of them, releases of changes. Synchronous but for
+timers.
 
-The decisions are those of `fencing.release.Releases` and `fencing.session.HolderSession`. This module gives them the
-registry (system records, so that every next leader knows it), the strict changes as they are applied and the quorum
-lease of the group, and sends their decisions to the sessions.
+`fencing.release.Releases` and `fencing.session.HolderSession` decide. This module gives them the registry (system
+records, so that every later leader knows it), the applied strict changes and the quorum lease of the group, and sends
+their decisions to the sessions.
 
-Order within a turn, on each connection: stages, then grants, then releases; and behind all of them whoever waits here.
-A stage is encoded once for all holders that lack the same.
+Order within a turn, on each connection: stages, then grants, then releases; waiters on this node come last. A stage is
+encoded once for all holders that lack the same changes.
 """
 
 from __future__ import annotations
@@ -46,25 +47,25 @@ STAGE_ROWS_MAX = 20_000
 STAGE_BYTES_MAX = 16 << 20
 WAIT_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0)
 LEASE_LOOK_S = 0.02
-"""How often it is looked whether the quorum lease holds again, while holders wait for a grant."""
+"""How often the quorum lease is checked, while holders wait for a grant."""
 RENEW_AGE_S = 1.0
-"""A request for a lease that is older than that is not answered any more: the next one is on its way."""
+"""An older request for a lease is not answered any more: the next one is on its way."""
 SOON = (NotGranted.NO_QUORUM_LEASE, NotGranted.NOT_REGISTERED, NotGranted.OTHER_TIMES)
-"""Why a request waits a moment instead of being dropped."""
+"""Reasons for which a request waits a moment instead of being dropped."""
 
 
 @dataclass(eq=False, slots=True)
 class HolderConnection:
-    """One holder, as the leader sees it. `send` puts a message on its way; `close` ends the connection."""
+    """One holder, as the leader sees it. `send` sends a message; `close` closes the connection."""
 
     send: Callable[[FromLeader], None]
     close: Callable[[], None]
     session: HolderSession | None = None
     owed: tuple[Renew, float] | None = None
     renewed: bool = False
-    """It has just been heard of, and hears how far things are also where nothing strict has changed."""
+    """It is new, and gets the current revisions even if nothing strict has changed."""
     told: int = -1
-    """Up to where it was staged."""
+    """The revision up to which it was staged."""
 
     @property
     def holder(self) -> HolderId | None:
@@ -112,11 +113,11 @@ class LeaseServer(StoreListener):
         self._is_active, self._generation, self._revision = cluster.is_active, cluster.generation, cluster.revision
         self.connections: dict[HolderConnection, None] = {}
         self.wanted: dict[str, tuple[Hello, HolderStanding]] = {}
-        """Holders that have to be registered, or registered anew, before they are granted anything."""
+        """Holders that must be registered, or registered again, before they are granted anything."""
         self.not_granted: dict[str, int] = {}
         self.granted = 0
         self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
-        """How long changes waited for their release, by whether everybody had answered."""
+        """How long changes waited for their release, by whether all holders had acknowledged."""
         self._told = -1
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -125,7 +126,7 @@ class LeaseServer(StoreListener):
     # Leadership
 
     def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
-        """This node leads and has applied everything of earlier terms."""
+        """This node leads and has applied every entry of earlier terms."""
         self._told = -1
         self.core.begin_term(term, self._now(), registered, self.log.latest)
         log.info("this node grants leases in term %d", term)
@@ -147,7 +148,7 @@ class LeaseServer(StoreListener):
     # What holders say
 
     def receive(self, connection: HolderConnection, message: FromHolder) -> None:
-        """From one connection, in order. Raises ValueError where that makes no sense."""
+        """From one connection, in order. Raises ValueError for an invalid message."""
         if isinstance(message, Hello):
             self._on_hello(connection, message)
             return
@@ -197,8 +198,8 @@ class LeaseServer(StoreListener):
         self._soon()
 
     def _is_of_another_history(self, connection: HolderConnection, its: int) -> bool:
-        """A backup was restored, or a new cluster forced, and that vault holds what came before: where it stands says
-        nothing here, and a lease would let it show what may never have happened (R7)."""
+        """A backup was restored, or a new cluster forced, and that vault holds the earlier history: its revisions mean
+        nothing here, and a lease would let it serve changes that may never have happened (R7)."""
         own = self._generation()
         if own in (its, UNKNOWN):
             return False
@@ -223,7 +224,7 @@ class LeaseServer(StoreListener):
         connection.close()
 
     def lost(self, connection: HolderConnection) -> None:
-        """It has broken. Nothing follows from that: leases run out by time."""
+        """The connection broke. That has no consequence: leases expire by time."""
         self.connections.pop(connection, None)
         connection.session = None
 
@@ -256,8 +257,8 @@ class LeaseServer(StoreListener):
         self.turn()
 
     def turn(self) -> None:
-        """Stage, grant and tell what is due; release what may be. Those who wait here come last: to answer them all
-        takes a while, and others wait for what has left by then."""
+        """Stage, grant and release everything that is due. Waiters on this node come last: answering them takes a
+        while, and other nodes wait for the messages sent before."""
         try:
             if self.core.leads:
                 self._turn()
@@ -279,7 +280,8 @@ class LeaseServer(StoreListener):
         self._arm(now)
 
     def _stage_all(self) -> None:
-        """Holders that lack the same get the same rows: read once, and encoded once (`wire.fence_messages.Frames`)."""
+        """Holders that lack the same changes get the same rows: read once, and encoded once
+        (`wire.fence_messages.Frames`)."""
         made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
         for connection in list(self.connections):
             session = connection.session
@@ -303,7 +305,7 @@ class LeaseServer(StoreListener):
                 connection.told = wanted.upto
 
     def _rows(self, after: int) -> tuple[Row, ...] | None:
-        """The latest version of each key is enough: what a holder is staged it shows only at its release."""
+        """The latest version of each key is enough: a holder serves staged values only after their release."""
         rows = self.log.since(after)
         if rows is None or len(rows) > STAGE_ROWS_MAX:
             return None
@@ -333,7 +335,7 @@ class LeaseServer(StoreListener):
                     connection.owed = None
 
     def _release_all(self, released: int) -> None:
-        """As far as strict changes are: RR grows with every write, and is not what anybody has been staged."""
+        """As far as strict changes go: RR grows with every write, beyond the staged revisions."""
         message = Release(self.core.term, released)
         everybody, self._told = released > self._told, max(released, self._told)
         for connection in list(self.connections):
@@ -342,7 +344,7 @@ class LeaseServer(StoreListener):
                 connection.send(message)
 
     def _arm(self, now: float) -> None:
-        """A timer that is too early does no harm: its turn sets the next one."""
+        """A timer that is too early is harmless: its turn sets the next one."""
         due = self.core.next_time(now)
         if any(connection.owed is not None for connection in self.connections):
             due = min(due, now + LEASE_LOOK_S) if due is not None else now + LEASE_LOOK_S
@@ -367,7 +369,7 @@ class LeaseServer(StoreListener):
         self._soon()
 
     def unregistered(self, node: str) -> None:
-        """Its record is gone. Who has joined again meanwhile was told that it is registered: it says Hello anew."""
+        """Its record is gone. If it has joined again meanwhile it believes to be registered: it sends Hello again."""
         for connection in list(self.connections):
             if connection.holder is not None and connection.holder.node == node:
                 self.drop(connection)

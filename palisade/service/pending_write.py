@@ -1,4 +1,4 @@
-"""A write from its proposal to its answer, as one object: proposed, applied, released, answered.
+"""A write from its proposal to its response, as one object: proposed, applied, released, answered.
 
 A write to a strict region is answered when it is released, or with ReleasePending at its deadline. Whether it touches
 one is decided when it is proposed, and again when it is applied if the regions may have changed meanwhile

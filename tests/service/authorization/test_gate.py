@@ -390,7 +390,7 @@ async def test_token_that_runs_out_ends_its_watch(http: ClientSession, service: 
     async with http.get("/v1/watch?prefix=/a/", headers=headers) as answer:
         assert (await next_line(answer))["watching"]
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"))
+        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
         while "problem" not in (line := await next_line(answer)):
             assert "progress" in line
         assert line["problem"]["code"] == "unauthenticated"
@@ -405,7 +405,7 @@ async def test_token_that_runs_out_ends_its_watch_of_etcd(
     async with http.post("/v3/watch", json=create, headers=headers) as answer:
         assert (await next_line(answer))["result"]["created"]
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"))
+        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
         ended = (await next_line(answer))["result"]
         assert ended["canceled"]
         assert "events" not in ended

@@ -146,10 +146,10 @@ async def test_token_that_runs_out_ends_its_watch(
     async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
         first = asyncio.ensure_future(anext(changes))
         await until(lambda: service.metrics.watchers)
-        await service.write(Put(b"/a/k", b"seen"))
+        await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
         assert (await first).events[0].kv.value == b"seen"
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"))
+        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
         with pytest.raises(Unauthenticated):
             await anext(changes)
 

@@ -87,7 +87,7 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
     patch.setattr(palisade.raftgroup.replica, "screen_append", strict)
 
 
-@caught_by("stays up", on=Stage("disks", 2))
+@caught_by("stays up", on=Stage("disks", 4))
 def full_disks_that_are_a_surprise(patch: Patch) -> None:
     """A journal that cannot be written ends the node by another error than the documented one."""
     write = MemoryStorage.write
@@ -100,7 +100,7 @@ def full_disks_that_are_a_surprise(patch: Patch) -> None:
 
 @caught_by(
     "durable",
-    on=with_faults(Fault(8.0, Kind.POWER, "all", for_s=0.5), Fault(14.0, Kind.POWER, "all", for_s=0.5), seed=5),
+    on=with_faults(Fault(8.0, Kind.POWER, "all", for_s=0.5), Fault(14.0, Kind.POWER, "all", for_s=0.5), seed=6),
 )
 def disks_that_lie(patch: Patch) -> None:
     """The last synced data are gone after a crash."""
@@ -167,7 +167,7 @@ def snapshots_without_the_results_of_retries(patch: Patch) -> None:
     _snapshots_of(patch, lambda table, row: None if table is Table.CLIENT and row[1][:1] == RESULT else row)
 
 
-@caught_by("state machine equality", on=LATE_WIPE)
+@caught_by("state machine equality", on=replace(LATE_WIPE, seed=6))
 def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
     """A leader with this state deletes keys too late (M5)."""
 
