@@ -218,9 +218,10 @@ class Nemesis:
 
 
 def add_outsiders(cluster: Cluster) -> None:
-    """The leader adds every node that is not a voter with its current storage. A removed one gets a new storage first."""
+    """The leader adds each node that is not a voter with its current storage; a removed one gets a new storage first."""
     for node in cluster.nodes.values():
-        if node.runs and node.group is not None and node.group.removal.error is not None and not node.process.paused:
+        running = node.runs and node.group is not None and not node.process.paused
+        if running and node.group.removal.error is not None:
             cluster.wipe(node.id)
             cluster.start(node.id)
     for leader in cluster.leaders():
