@@ -218,7 +218,7 @@ class Nemesis:
 
 
 def add_outsiders(cluster: Cluster) -> None:
-    """The leader adds each node that is not a voter with its current storage; a removed one gets a new storage first."""
+    """The leader adds each node that is no voter with its current storage; a removed one gets a new storage first."""
     for node in cluster.nodes.values():
         running = node.runs and node.group is not None and not node.process.paused
         if running and node.group.removal.error is not None:
