@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from palisade.base.network_reason import reason_of
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.timing import FenceTiming
 from palisade.node.fencing.leader_connection import LeaderLink, LeaderRoute
@@ -142,7 +143,7 @@ class FencingComponent(Component):
             try:
                 await listener()
             except Exception as error:
-                holder.recovery_failed(core, f"{name}: {error or type(error).__name__}")
+                holder.recovery_failed(core, f"{name}: {reason_of(error)}")
                 return
         holder.recovered(core)
 
@@ -169,7 +170,7 @@ class FencingComponent(Component):
                 await group.transfer(None)
                 await self._welcomed_by_leader()
         except (RaftError, TimeoutError) as error:
-            log.info("the node stops before its successor has its promise: %s", error or type(error).__name__)
+            log.info("the node stops before its successor has its promise: %s", reason_of(error))
 
     async def _welcomed_by_leader(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from palisade.base.address import Address
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.base.network_reason import reason_of
 from palisade.fencing.messages import Elsewhere, RefusedMessage
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
@@ -139,7 +140,7 @@ class LeaderLink:
                 await loop.create_connection(lambda: protocol, where.host, where.port)
                 await protocol.greeted
         except (OSError, TimeoutError, BadMessage) as error:
-            self.trouble = f"{address}: {error or type(error).__name__}"
+            self.trouble = f"{address}: {reason_of(error)}"
             protocol.close()
             return
         self._begin(address, protocol.send, protocol.close)

@@ -71,6 +71,7 @@ class SyncClient:
         exactly_once: bool = True,
         follow_leader: bool = True,
         credentials: Credentials | None = None,
+        wait_for_nodes: bool = True,
     ) -> None:
         self._client = Client(
             endpoints,
@@ -79,6 +80,7 @@ class SyncClient:
             exactly_once=exactly_once,
             follow_leader=follow_leader,
             credentials=credentials,
+            wait_for_nodes=wait_for_nodes,
         )
         self._opening = threading.Lock()
         self._thread: LoopThread | None = None

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from palisade.base.network_reason import reason_of
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.topology.admission_rules import JoinRequest, Reject
 from palisade.topology.join_state import JoinPhase, Life
@@ -147,4 +148,4 @@ class TopologyMember:
             async with asyncio.timeout(LEAVE_S):
                 await self._door().leave(self._own.name, self._own.instance)
         except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
-            log.info("leave not announced: node=%s error=%s", self._own.name, error or type(error).__name__)
+            log.info("leave not announced: node=%s error=%s", self._own.name, reason_of(error))

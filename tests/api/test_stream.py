@@ -113,14 +113,13 @@ async def test_request_before_hello_is_refused(stream: StreamServer, group: Fake
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"\0" * 64,
         struct.pack(">IBI", 2 << 30, 4, 0),
         struct.pack(">IBI", 10, 1, 12345) + b"12345",
         encode(FrameKind.HELLO, [1, 2]),
         encode(200, None),
     ],
-    ids=["http", "zeros", "2 GiB announced", "wrong checksum", "no map", "unknown kind"],
+    ids=["zeros", "2 GiB announced", "wrong checksum", "no map", "unknown kind"],
 )
 async def test_garbage_is_refused_and_the_connection_ends(stream: StreamServer, client: Client, garbage: bytes) -> None:
     async with raw(stream, greet=False) as connection:

@@ -57,7 +57,7 @@ REFUSED: list[tuple[Any, type[MetastoreError], str]] = [
     (Put(b"k", b"v", ignore_value=True), InvalidRequest, "ignore_value"),
     (Put(b"k", lease=3, ignore_lease=True), InvalidRequest, "ignore_lease"),
     (Put(b"k", lease=-1), InvalidRequest, "lease id -1"),
-    (Put(b"k", ignore_value=True), KeyNotFound, "b'k' does not exist"),
+    (Put(b"k", ignore_value=True), KeyNotFound, "the key k does not exist"),
     (DeleteRange(b"", b"z"), KeyEmpty, "key is empty"),
     (DeleteRange(b"a", b"z" * 5000), KeyTooLarge, "range end"),
     (Txn(success=(Put(b""),)), KeyEmpty, "key is empty"),

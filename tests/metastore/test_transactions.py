@@ -165,7 +165,7 @@ def test_refusal_in_a_nested_transaction_changes_nothing(driver: Driver) -> None
     before = driver.contents()
     with pytest.raises(LeaseNotFound, match="lease 9 does not exist"):
         driver.do(Txn(success=(Put(b"b"), DeleteRange(b"a"), Txn(success=(Put(b"c", lease=9),)))))
-    with pytest.raises(KeyNotFound, match="b'none'"):
+    with pytest.raises(KeyNotFound, match="the key none does not exist"):
         driver.do(Txn(success=(Put(b"b"), Put(b"none", ignore_value=True))))
     assert driver.contents() == before
 

@@ -120,6 +120,10 @@ def random_installs(seed: int) -> None:
 def change_while_away(cluster: Cluster, leader: Node, learner: Node, follower: Node) -> None:
     cluster.crash(follower.id)
     is_in = learner.id in leader.group.members.learners
+    if learner.group.removal.error is not None:
+        cluster.wipe(learner.id)
+        cluster.start(learner.id)
+        cluster.run_for(0.1)
     change = leader.group.remove(learner.id) if is_in else leader.group.add(cluster.member(learner))
     cluster.call(leader.id, change)
     while leader.disk.journal.first.index <= follower.disk.journal.last.index:

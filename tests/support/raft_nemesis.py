@@ -218,7 +218,12 @@ class Nemesis:
 
 
 def add_outsiders(cluster: Cluster) -> None:
-    """The leader adds every node that is not a voter with its current storage."""
+    """The leader adds each node that is no voter with its current storage; a removed one gets a new storage first."""
+    for node in cluster.nodes.values():
+        running = node.runs and node.group is not None and not node.process.paused
+        if running and node.group.removal.error is not None:
+            cluster.wipe(node.id)
+            cluster.start(node.id)
     for leader in cluster.leaders():
         for node in cluster.healthy:
             if not _is_voter_for(leader, node):

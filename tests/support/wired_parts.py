@@ -161,6 +161,10 @@ class SimulatedGroup:
     def generation(self) -> int:
         return self._cluster.members.generation
 
+    def check_alive(self) -> None:
+        if self.failed:
+            raise self.failed[-1]
+
     def try_read_barrier(self) -> bool:
         """As a leader whose lease holds, which has applied what it has committed."""
         return self.leads and self._node().process.now() < self.lease_until
