@@ -34,7 +34,8 @@ def local_source(service: KeyValues, node: str) -> StoreSource:
         await asyncio.sleep(0)
 
     async def news(after: int) -> None:
-        watching = service.watch(WatchRequest(b"\0", FROM_KEY, after + 1), progress_s=NEWS_S)
+        with _unavailable():
+            watching = service.watch(WatchRequest(b"\0", FROM_KEY, after + 1), progress_s=NEWS_S)
         try:
             await watching.next()
         finally:

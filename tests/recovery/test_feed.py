@@ -16,6 +16,7 @@ from palisade.api.http.server import HttpServer
 from palisade.base.digest import BITMAP_BYTES, fingerprint_of
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import BeginGeneration, Compact, FoundCluster, Put
+from palisade.raftgroup.errors import MemberRemoved
 from palisade.recovery import feed_messages as wire
 from palisade.recovery.chunks import is_whole, unpack_fingerprints, unpack_rows, unpack_spans
 from palisade.recovery.errors import PinRefused, SourceCompacted, SourceUnavailable
@@ -115,6 +116,21 @@ async def test_compacted_revision_is_refused_with_mm(source: RemoteSource, group
         with pytest.raises(SourceCompacted) as gone:
             await ask
         assert gone.value.minimal_revision == 7
+
+
+async def test_removed_member_is_an_unavailable_source(
+    http: ClientSession, source: RemoteSource, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/sim, scenario members, seed 11: a follower ended with the error of the member that it asked for changes."""
+
+    def removed() -> None:
+        raise MemberRemoved("n1 was removed")
+
+    monkeypatch.setattr(group, "check_alive", removed)
+    answer = await asked(http, "changes", msgpack.packb([LM + 1, LM + 1, None]))
+    assert answer == (503, ["unavailable", "n1 was removed", 0])
+    with pytest.raises(SourceUnavailable, match="n1 was removed"):
+        await source.changes(LM + 1, LM + 1)
 
 
 BAD = [

@@ -6,12 +6,14 @@ import pytest
 
 from palisade.metastore.requests import Put, Range
 from palisade.metastore.results import PutResult, RangeResult
-from tests.sim.checkers import linearizable
+from tests.sim.checkers import leases, linearizable
 from tests.sim.checkers.beyond_the_bound import EXCUSED, writes_of
 from tests.sim.faults import SCENARIOS, Fault, Kind
 from tests.sim.history import History
 from tests.sim.run import run_seed, settings_of
 from tests.sim.seen import Ok, Path
+from tests.sim.stories import Story
+from tests.sim.test_leases import BROKEN_LEASES, revoked_and_shown
 from tests.sim.world import Settings, Violation, World
 
 
@@ -29,6 +31,17 @@ def test_reads_may_be_old_and_writes_are_judged_without_them() -> None:
     assert linearizable.check(stale())
     assert not linearizable.check(writes_of(stale()))
     assert [operation.number for operation in writes_of(stale()).operations()] == [1]
+
+
+def test_leases_are_judged_without_reads() -> None:
+    """A read may return a key of a revoked lease, as any old key; each other violation of leases counts."""
+    for broken in BROKEN_LEASES:
+        story = Story()
+        broken(story)
+        found = leases.check(story.history)
+        reads = [each for each in found if "was shown" in each]
+        assert len(reads) == (broken is revoked_and_shown)
+        assert leases.check(writes_of(story.history)) == [each for each in found if each not in reads]
 
 
 def test_only_stale_reads_by_leases_are_excused() -> None:

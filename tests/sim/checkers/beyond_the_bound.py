@@ -4,7 +4,7 @@ Leases rely on clocks whose rates are within a bound: the fence pages and so fen
 the leader's reads. Beyond the bound these may be stale; and the leases of keys are as long as the leader's clock says,
 judged with its error. Raft does not rely on clocks: no acknowledged write is lost, writes are linearizable and happen
 once, replicas are equal, watches are complete. So `EXCUSED` is all that may break, each violation is counted, and the
-writes of the history are judged without its reads.
+writes and the leases of the history are judged without its reads.
 """
 
 from __future__ import annotations

@@ -78,18 +78,18 @@ def fenced_reads_that_are_refused(patch: Patch) -> None:
 
 @caught_by("liveness", says="vault reader at f1")
 def readers_that_are_fenced_for_ever(patch: Patch) -> None:
-    for name in ("get", "get_item", "read", "prefix"):
+    for name in ("get", "get_item", "read", "prefix", "range"):
         patch.setattr(VaultReader, name, _fenced)
-    for name in ("get_item_async", "prefix_async"):
+    for name in ("get_item_async", "prefix_async", "range_async"):
         patch.setattr(VaultReader, name, _fenced_async)
     patch.setattr(VaultReader, "at_once", lambda self, key: None)
 
 
-def _fenced(self: Any, key: bytes) -> Any:
+def _fenced(self: Any, *asked: Any) -> Any:
     raise Fenced("its lease has run out")
 
 
-async def _fenced_async(self: Any, key: bytes) -> Any:
+async def _fenced_async(self: Any, *asked: Any) -> Any:
     raise Fenced("its lease has run out")
 
 
