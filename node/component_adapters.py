@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from palisade.base.address import Address
+from palisade.raftgroup.errors import MemberRemoved
 from palisade.raftgroup.group import Group
+from palisade.raftgroup.removal import FAREWELL_S
 from palisade.recovery.lifecycle import Component, ComponentFailed
 from palisade.topology.member import TopologyMember
 
@@ -46,6 +48,17 @@ class GroupPart(Component):
         await self._group.close()
 
 
+@contextlib.asynccontextmanager
+async def group_ends_first() -> AsyncIterator[None]:
+    """A removed member ends by its group, which waits until answers under way have left. Other components that meet the
+    removal earlier do not end the node before."""
+    try:
+        yield
+    except MemberRemoved:
+        await asyncio.sleep(2 * FAREWELL_S)
+        raise
+
+
 class Background(Component):
     """A task that runs as long as the node does."""
 
@@ -53,7 +66,8 @@ class Background(Component):
         self._run = run
 
     async def run(self) -> None:
-        await self._run()
+        async with group_ends_first():
+            await self._run()
 
 
 class ServerPort(Protocol):
@@ -85,7 +99,8 @@ class TopologyComponent(Component):
         self._member = member
 
     async def run(self) -> None:
-        await self._member.run()
+        async with group_ends_first():
+            await self._member.run()
 
     async def stop(self) -> None:
         await self._member.leave()

@@ -6,9 +6,11 @@ import errno
 
 import pytest
 
-from palisade.node.component_adapters import cause_of_failure
-from palisade.raftgroup.errors import NodeFailed
+from palisade.node.component_adapters import Background, cause_of_failure
+from palisade.raftgroup.errors import MemberRemoved, NodeFailed
+from palisade.raftgroup.removal import FAREWELL_S
 from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
+from tests.support.simulation import Simulation
 
 
 def test_cause_of_failure_keeps_its_own_cause() -> None:
@@ -20,3 +22,25 @@ def test_cause_of_failure_keeps_its_own_cause() -> None:
         raise ComponentFailed("group", LifecyclePhase.RUN, stopped)
     assert raised.value is stopped
     assert raised.value.__cause__ is full
+
+
+def test_component_that_meets_the_removal_first_leaves_the_end_to_the_group() -> None:
+    """A client that asked a member for its own removal would lose the answer (FAREWELL_S of raftgroup/removal.py)."""
+    simulation = Simulation(1)
+    process = simulation.process("n1")
+    ended: list[float] = []
+
+    async def meets_it() -> None:
+        raise MemberRemoved("n1 was removed")
+
+    async def run() -> None:
+        began = process.now()
+        with pytest.raises(MemberRemoved):
+            await Background(meets_it).run()
+        ended.append(process.now() - began)
+
+    process.start(run())
+    simulation.run_for(5 * FAREWELL_S)
+    simulation.close()
+    (after_s,) = ended
+    assert after_s > FAREWELL_S
