@@ -148,7 +148,7 @@ class Opened:
 def open_range(
     snapshot: VaultSnapshot, start: bytes, end: bytes | None, released: int, applied: int = 0
 ) -> Opened | Unapplied:
-    """`applied`: the revision that an earlier look of the same read was told to wait for; 0: this is the first look."""
+    """`applied`: the revision that an earlier look of the same read had to wait for; 0: this is the first look."""
     lv = snapshot.lv
     marks = list(snapshot.scan(VaultTable.PENDING, stored_start(start), stored_end(end)))
     revisions = [revision_of(row) for _, row in marks]

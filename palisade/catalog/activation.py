@@ -9,7 +9,7 @@ replica, failback. One raise takes three steps, so that a crash between them hea
 3. commit: the record's state becomes committed. Guarded in the same way. Only then may the copy serve alone.
 
 `served` is the last committed sequence, with which a copy has served. A copy is the newest if its local sequence is not
-lower: whoever claimed a higher one never served with it. A sequence is claimed once, by one copy; a claim that was not
+lower: a higher one was claimed only, never served with. A sequence is claimed once, by one copy; a claim that was not
 committed is never resumed but followed by the next one. So a returning copy can't mistake another's sequence for its
 own (ABA).
 

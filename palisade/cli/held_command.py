@@ -1,6 +1,6 @@
 """Runs the command of `palisade lock` and `palisade elect` while a claim is held.
 
-The command ends with the claim: if the lease is lost or this process is told to stop, the command gets SIGTERM and,
+The command ends with the claim: if the lease is lost or this process is to stop, the command gets SIGTERM and,
 `GRACE_S` later, SIGKILL. On Linux it also gets SIGTERM if this process is killed.
 """
 

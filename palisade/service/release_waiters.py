@@ -1,7 +1,7 @@
 """Responses that wait for a release: to strict writes, and to reads that have seen an unreleased change.
 
 A response leaves once this node knows that every strict change up to its revision is released; so each node answers for
-itself, whichever node leads. A write that is not released in time is answered as pending: it is committed and stays
+itself, under any leader. A write that is not released in time is answered as pending: it is committed and stays
 committed (F8).
 """
 

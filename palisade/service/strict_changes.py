@@ -1,6 +1,6 @@
 """The strict changes that a replica knows: which it has applied, and which of them are not released yet. Pure.
 
-Every member keeps one, so a new leader can stage at once what a holder lacks, and every member can tell which of the
+Every member keeps one, so a new leader can stage at once what a holder lacks, and every member knows which of the
 keys that it reads wait for a release. For each entry of the log it keeps the last revision and the changed keys: a
 holder is staged the latest version of a key, which the leader reads from the store.
 

@@ -51,7 +51,7 @@ def known_to(follower: Node) -> Membership | None:
 
 
 def restart_alone(cluster: Cluster, follower: Node) -> None:
-    """Nobody tells it what it has forgotten."""
+    """It can learn what it has forgotten from no other node."""
     cluster.network.isolate(follower.id)
     cluster.restart(follower.id)
     cluster.run_until(lambda: follower.group is not None and follower.group.failed is not None)

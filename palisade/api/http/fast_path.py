@@ -249,7 +249,7 @@ class HttpConnection(asyncio.Protocol):
             self._go_on()
 
     def _is_misdirected(self, data: bytes) -> bool:
-        """A client of another port is told which one to use."""
+        """Answer a client of another port with the address of the right one."""
         what = spoken(data)
         if what is None or self._transport is None:
             return False

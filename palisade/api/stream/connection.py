@@ -116,7 +116,7 @@ class StreamConnection(asyncio.Protocol):
             self._regulate()
 
     def _is_misdirected(self, data: bytes) -> bool:
-        """A client of another port is told which one to use."""
+        """Answer a client of another port with the address of the right one."""
         what = spoken(data)
         if what is None or what is Spoken.STREAM or self._transport is None:
             return False

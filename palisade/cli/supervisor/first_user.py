@@ -26,7 +26,7 @@ Tell = Callable[[SupervisorEvent], None]
 
 
 async def check_first_user(layout: Layout, tell: Tell, patience_s: float = PATIENCE_S) -> None:
-    """Tells the event `no-user` if authorization is on and no user exists, nor is created within `patience_s`."""
+    """Report the event `no-user` if authorization is on and no user exists, nor is created within `patience_s`."""
     awaited = "PALISADE_ROOT_PASSWORD_FILE" in os.environ
     until = asyncio.get_running_loop().time() + (patience_s if awaited else 0.0)
     while await lacks_users(layout):
