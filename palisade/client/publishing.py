@@ -24,7 +24,7 @@ class PublishingStore(Protocol):
     """The methods of `client.Client` that a publication uses."""
 
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
-    async def txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
 
 
 async def publish(store: PublishingStore, data_source: str, wanted: Sequence[SegmentRecord]) -> int:
@@ -84,18 +84,17 @@ async def _write(
 ) -> bool:
     """False if another publication of the data source was first."""
     planned = plan(manifest, present, records)
+    steps = [[Put(*each) for each in part] for part in planned.parts]
     if planned.opening is not None:
-        opened = await store.txn([unchanged(manifest, revision)], [Put(manifest.key, planned.opening.to_bytes())])
-        if not opened.succeeded:
+        steps.insert(0, [Put(manifest.key, planned.opening.to_bytes())])
+    steps[-1].append(Put(manifest.key, planned.closing.to_bytes()))
+    for step in steps:
+        done = await store.segments_txn([unchanged(manifest, revision)], step)
+        if not done.succeeded:
             return False
-        revision = opened.revision
-    for part in planned.parts[:-1]:
-        written = await store.txn([unchanged(manifest, revision)], [Put(*each) for each in part])
-        if not written.succeeded:
-            return False
-    last = [Put(*each) for each in planned.parts[-1]]
-    done = await store.txn([unchanged(manifest, revision)], [*last, Put(manifest.key, planned.closing.to_bytes())])
-    return done.succeeded
+        if step[-1].key == manifest.key:
+            revision = done.revision
+    return True
 
 
 def unchanged(manifest: Manifest, revision: int) -> Compare:

@@ -35,7 +35,7 @@ class AssignmentStore(Protocol):
     """The methods of `client.Client` that an assignment uses."""
 
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
-    async def txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ async def _hold(store: AssignmentStore, last: int, writes: Sequence[Write]) -> i
     """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
     expected = [(LAST_ASSIGNMENT, last), *(each.unchanged for each in writes if each.unchanged is not None)]
     unchanged = [Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision) for key, revision in expected]
-    result = await store.txn(unchanged, [each.operation for each in writes])
+    result = await store.segments_txn(unchanged, [each.operation for each in writes])
     if not result.succeeded:
         raise AssignmentOvertaken(
             "another assignment, or a change of these segments, began during this assignment, which was stopped "

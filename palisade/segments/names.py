@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from palisade.catalog.errors import BadField
-from palisade.catalog.segment import DIGEST, ROOT, Segment, parse_segment
+from palisade.catalog.segment import ASSIGNED, DIGEST, Segment, parse_segment
 from palisade.wire.segment_errors import BadSegment
 
-ASSIGNMENTS = ROOT + b"assigned/"
-LAST_ASSIGNMENT = ROOT + b"assigned"
+ASSIGNMENTS = ASSIGNED
+LAST_ASSIGNMENT = ASSIGNED[:-1]
 SIZE_BYTES_MAX = 64 << 20
 """Limit for one segment, which is held in memory while it is checked."""
 SHOWN = 80

@@ -94,7 +94,7 @@ async def test_expired_segments_are_removed_on_every_node_and_restored_without_t
             await until(lambda: all(files_of(node) == whole for node in nodes), "all segments on all nodes")
             await catalog(cluster, "set-ttl", set_at, str(DAY_MS))
             await until(lambda: not any(map(files_of, nodes)), "no segment on any node")
-            rows = (await run(cluster, "list"))["nodes"]
+            rows = (await run(cluster, "nodes"))["nodes"]
             assert [(row["expired"], row["trashed"], row["missing"]) for row in rows] == [(len(DAYS), 0, 0)] * 4
             await catalog(cluster, *ends_by)
         await until(lambda: all(files_of(node) == whole for node in nodes), "all segments on all nodes again")

@@ -16,6 +16,7 @@ from palisade.catalog.demo.segments import contents_of, records_of, segment_of
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
 from palisade.client import Client
 from palisade.client.publishing import publish, read_data_source
+from palisade.metastore.requests import Put
 from palisade.segments.segment_store import file_of
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 from tests.support.segment_names import name
@@ -50,8 +51,9 @@ async def write_catalog(cluster: Cluster, origin: Path) -> int:
     async with Client(cluster.endpoints) as client:
         _, _, present = await read_data_source(client, FLIGHTS.name)
         await publish(client, FLIGHTS.name, records_of(FLIGHTS, read_rows(origin, FLIGHTS)))
-        for record in present.values():
-            await client.put(record.segment.key, record.marked_unused().to_bytes())
+        await client.segments_txn(
+            (), [Put(record.segment.key, record.marked_unused().to_bytes()) for record in present.values()]
+        )
         return (await client.range(b"/none")).revision
 
 
@@ -110,7 +112,7 @@ async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
     done = await run(cluster, "assign", "--replicas", "2")
     assert done["nodes"] == ["f1", "f2"]
     await until(lambda: files_of(second) == contents(origin), "f2 having all segments, which only f1 can give")
-    rows = {each["node"]: each for each in (await run(cluster, "list"))["nodes"]}
+    rows = {each["node"]: each for each in (await run(cluster, "nodes"))["nodes"]}
     assert {rows[name]["missing"] for name in ("f1", "f2")} == {0}
     assert (rows["n1"]["assigned"], rows["n1"]["local"]) == (0, 0)
 

@@ -11,9 +11,10 @@ from palisade.catalog.demo.tables import WEATHER
 from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
 from palisade.client.publishing import publish
+from palisade.metastore.requests import Put
 from palisade.segments import assigning
 from palisade.segments.assigning import AssignmentOvertaken, assign_segments, assigned_by_node
-from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT
+from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted
 from palisade.wire.segment_errors import SegmentError
 from tests.support.segment_names import name, segment
 
@@ -73,8 +74,9 @@ async def test_unused_segment_loses_its_assignments(catalog: Client) -> None:
     await assign(catalog)
     last = segment(31, "weather")
     record = SegmentRecord.from_bytes(last.key, (await catalog.range(last.key)).kvs[0].value)
-    await catalog.put(last.key, record.marked_unused().to_bytes())
-    await catalog.put(ASSIGNMENTS + b"n1/no segment at all", b"x")
+    await catalog.segments_txn((), [Put(last.key, record.marked_unused().to_bytes())])
+    damaged = Put(ASSIGNMENTS + b"n1/no segment at all", Wanted(record.digest, 1).to_value())
+    await catalog.segments_txn((), [damaged])
     await assign(catalog)
     assert all(str(last) not in names for names in (await assigned(catalog)).values())
     assert await catalog.get(ASSIGNMENTS + b"n1/no segment at all") is None
@@ -97,11 +99,11 @@ async def test_earlier_of_two_concurrent_assignments_stops(catalog: Client, monk
     class Overtaken:
         range = catalog.range
 
-        async def txn(self, compare: Any, success: Any) -> Any:
+        async def segments_txn(self, compare: Any, success: Any) -> Any:
             begun.append(1)
             if len(begun) == 3:
                 await assign(catalog, ["n1"], 1)
-            return await catalog.txn(compare, success)
+            return await catalog.segments_txn(compare, success)
 
     with pytest.raises(AssignmentOvertaken) as overtaken:
         await assign(Overtaken(), NODES, 2)

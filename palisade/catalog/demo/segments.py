@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from palisade.catalog.demo.tables import DemoTable
-from palisade.catalog.segment import Segment, SegmentRecord
+from palisade.catalog.errors import BadField
+from palisade.catalog.segment import Segment, SegmentRecord, time_ms
 from palisade.catalog.timeline import Interval, SegmentId
 
 VERSION = 1
@@ -23,7 +23,10 @@ DAY_MS = 86_400_000
 
 def midnight_ms(year: int, month: int, day: int) -> int:
     """Raises ValueError for a day that does not exist."""
-    return int(datetime(year, month, day, tzinfo=UTC).timestamp()) * 1000
+    try:
+        return time_ms(f"{year:04}-{month:02}-{day:02}T00:00:00.000Z")
+    except BadField as error:
+        raise ValueError(str(error)) from None
 
 
 YEAR = Interval(midnight_ms(2013, 1, 1), midnight_ms(2014, 1, 1))

@@ -10,7 +10,6 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from palisade.catalog.demo.entries import CatalogEntry
 from palisade.catalog.demo.flights import find_data, read_rows
 from palisade.catalog.demo.segments import contents_of, records_of
 from palisade.catalog.demo.tables import FLIGHTS
@@ -22,6 +21,7 @@ from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Report, Scenario
 from palisade.client.publishing import publish, read_data_source
+from palisade.metastore.requests import Put
 from palisade.segments.segment_store import file_of
 
 MONTH = "flights/2013-01"
@@ -108,7 +108,7 @@ async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: 
     await publish(cluster.client, FLIGHTS.name, records)
     same = {record.digest for record in records}
     over = [record.marked_unused() for record in before if record.digest not in same]
-    await cluster.load(CatalogEntry(record.segment.key, record.to_bytes()) for record in over)
+    await cluster.client.segments_txn((), [Put(record.segment.key, record.to_bytes()) for record in over])
     await assign(stage, cluster)
     await cluster.compact(await cluster.latest())
     stage.say(
