@@ -9,8 +9,8 @@ import enum
 
 
 class CallKind(enum.Enum):
-    """`READ` changes nothing. `CHANGE` must not be sent twice. `REPEATABLE_CHANGE` has an id of its own, by which the
-    node finds it when it is sent again."""
+    """`READ` changes nothing. `CHANGE` must not be sent twice. `REPEATABLE_CHANGE` may: it has an id of its own, or
+    ends in the same state when it is sent again."""
 
     READ = enum.auto()
     CHANGE = enum.auto()
@@ -51,4 +51,6 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_change": CHANGE,
     "region_delete": CHANGE,
     "segments_txn": CHANGE,
+    "segments_announce": REPEATABLE_CHANGE,
+    "segments_lease": CHANGE,
 }

@@ -216,6 +216,8 @@ class SyncClient:
     fencing = blocking(Client.fencing)
     regions = blocking(Client.regions)
     segments_txn = blocking(Client.segments_txn)
+    segments_announce = blocking(Client.segments_announce)
+    segments_lease = blocking(Client.segments_lease)
     region_set = blocking(Client.region_set)
     region_change = blocking(Client.region_change)
     region_delete = blocking(Client.region_delete)
