@@ -36,7 +36,7 @@ from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
 from palisade.base.wrong_port import advice, refusal, spoken
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 
 log = logging.getLogger(__name__)
 
@@ -311,7 +311,7 @@ class HttpConnection(asyncio.Protocol):
         self.waiting_since = None
         callers, body = self._server.callers, data[end + 4 : stop]
         if callers is None:
-            plan.call(body, self.reply, EVERYBODY)
+            plan.call(body, self.reply, UNRESTRICTED)
         else:
             callers.run(plan, body, self.reply, self._where())
 
