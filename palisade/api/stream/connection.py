@@ -8,6 +8,7 @@ closed connection is part of no reference cycle, since a node collects cycles ra
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -27,7 +28,7 @@ from palisade.metastore.results import RangeResult
 from palisade.service.callers import EVERYBODY, Caller
 from palisade.service.range_pages import size_of
 from palisade.service.write_checks import CheckedWrite, TooManyPuts, read_range
-from palisade.wire.auth_errors import AuthorizationError
+from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class StreamConnection(asyncio.Protocol):
         self._tasks = Tasks(server.loop)
         self._session_auth: SessionAuth | None = None
         """Authorizes every frame; None where authorization is off."""
-        self._authenticating = False
+        self._authenticating = self._signed_out = False
         self.since = server.now()
         self._lease_connection: LeaseConnection | None = None
 
@@ -129,8 +130,11 @@ class StreamConnection(asyncio.Protocol):
             self._on_hello(kind, body)
         elif self._session_auth is None:
             self._handle(kind, body)
-        else:
-            self._session_auth.admit(kind, body, self._handle, self._caught_up)
+        elif not self._signed_out:
+            try:
+                self._session_auth.admit(kind, body, self._handle, self._caught_up)
+            except Unauthenticated as error:
+                self._sign_out(error)
             self._regulate()
 
     def _handle(self, kind: int, body: Any) -> None:
@@ -179,9 +183,23 @@ class StreamConnection(asyncio.Protocol):
         """No frame waits for the rights of this connection any more, or they could not be determined (`failed`)."""
         if isinstance(failed, FrameError | ProtocolError):
             self.refuse(str(failed))
+        elif isinstance(failed, Unauthenticated):
+            self._sign_out(failed)
         elif failed is not None:
             self.refuse(str(failed), error_fields(failed)[0])
         self._regulate()
+
+    def _sign_out(self, error: Unauthenticated) -> None:
+        """The credentials are not valid any more: execute no further frame, answer those before it, then close."""
+        if not self._signed_out:
+            self._signed_out = True
+            self._tasks.spawn(self._refuse_when_idle(error))
+
+    async def _refuse_when_idle(self, error: Unauthenticated) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_s):
+                await self.wait_idle()
+        self.refuse(str(error), error_fields(error)[0], unanswered_not_executed=self.idle)
 
     def _deadline(self, client_ms: Any) -> float:
         """The deadline of this client's writes, in seconds."""
@@ -279,6 +297,8 @@ class StreamConnection(asyncio.Protocol):
             self._send_failure(number, error)
         finally:
             self._in_flight -= 1
+            if self._signed_out:
+                self._flush_soon()
             if not self._reading:
                 self._regulate()
 
@@ -381,9 +401,11 @@ class StreamConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 
-    def refuse(self, reason: str, code: str = "") -> None:
+    def refuse(self, reason: str, code: str = "", *, unanswered_not_executed: bool = False) -> None:
         """Send the reason, then close the connection. `code`: of `wire.error_codes`, if there is one."""
-        self._write(FrameKind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
+        coded = {"code": code} if code else {}
+        certain = {"unanswered_not_executed": True} if unanswered_not_executed else {}
+        self._write(FrameKind.REFUSED, {"reason": reason, **coded, **certain})
         if self._transport is not None:
             self._transport.close()
 
