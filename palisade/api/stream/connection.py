@@ -8,14 +8,13 @@ closed connection is part of no reference cycle, since a node collects cycles ra
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, error_fields, pairs_of
+from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, deadline_of, error_fields, pairs_of
 from palisade.api.stream.lease_port import LeaseConnection
-from palisade.api.stream.session_auth import SessionAuth
+from palisade.api.stream.session_auth import SessionAuth, refuse_when_idle
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
@@ -39,9 +38,6 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """The result of a range ends here, with `more`; the client requests the rest."""
 RESULTS_BYTES_MAX = 1024 * 1024
 """About how many bytes are gathered before they are written, to detect a client that does not read."""
-TIMEOUT_SHARE = 0.9
-"""The largest part of a client's timeout that the node uses."""
-DEADLINE_S_MIN = 0.01
 
 
 class StreamConnection(asyncio.Protocol):
@@ -158,7 +154,7 @@ class StreamConnection(asyncio.Protocol):
             self.close()
             return
         self._follows = body.get("follows") is True
-        self._timeout_s = self._deadline(body.get("timeout_ms"))
+        self._timeout_s = deadline_of(body.get("timeout_ms"), self._service.deadline_s)
         session_auth = self._server.session_auth(self._transport, self._tasks.spawn)
         if session_auth is None:
             self._welcome()
@@ -193,18 +189,7 @@ class StreamConnection(asyncio.Protocol):
         """The credentials are not valid any more: execute no further frame, answer those before it, then close."""
         if not self._signed_out:
             self._signed_out = True
-            self._tasks.spawn(self._refuse_when_idle(error))
-
-    async def _refuse_when_idle(self, error: Unauthenticated) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s):
-                await self.wait_idle()
-        self.refuse(str(error), error_fields(error)[0], unanswered_not_executed=self.idle)
-
-    def _deadline(self, client_ms: Any) -> float:
-        """The deadline of this client's writes, in seconds."""
-        known_s = client_ms / 1000 if type(client_ms) is int and client_ms > 0 else self._service.deadline_s
-        return max(DEADLINE_S_MIN, min(self._service.deadline_s, TIMEOUT_SHARE * known_s))
+            self._tasks.spawn(refuse_when_idle(self, error, self._timeout_s))
 
     # Requests.
 
@@ -403,9 +388,8 @@ class StreamConnection(asyncio.Protocol):
 
     def refuse(self, reason: str, code: str = "", *, unanswered_not_executed: bool = False) -> None:
         """Send the reason, then close the connection. `code`: of `wire.error_codes`, if there is one."""
-        coded = {"code": code} if code else {}
         certain = {"unanswered_not_executed": True} if unanswered_not_executed else {}
-        self._write(FrameKind.REFUSED, {"reason": reason, **coded, **certain})
+        self._write(FrameKind.REFUSED, {"reason": reason, **({"code": code} if code else {}), **certain})
         if self._transport is not None:
             self._transport.close()
 
