@@ -82,7 +82,7 @@ from palisade.wire.auth_errors import (
 )
 from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster, WrongPort
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
-from palisade.wire.segment_errors import NoSuchPartition
+from palisade.wire.segment_errors import NoSuchSegment
 
 __all__ = [
     "AlreadyThere",
@@ -117,8 +117,8 @@ __all__ = [
     "MetastoreError",
     "NoCredentials",
     "NoMember",
-    "NoSuchPartition",
     "NoSuchProcedure",
+    "NoSuchSegment",
     "NodeFailed",
     "NotAcquired",
     "NotAllowed",
