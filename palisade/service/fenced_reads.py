@@ -13,7 +13,7 @@ from typing import TypeVar
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
 from palisade.vault.read_drivers import Changed
 from palisade.vault.reader import VaultReader
-from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage
+from palisade.vault.snapshot_reads import ReadOrigin, RecentChanges, Rows, ShownPage
 from palisade.vault.vault import Vault
 
 Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
@@ -72,6 +72,11 @@ class FencedReads:
     async def range(self, start: bytes, end: bytes | None, limit: int) -> Rows:
         """The whole range at one revision, with turns for other tasks. Raises ReadRefused, VaultError."""
         return await self._counted(self._open().range_async(start, end, limit))
+
+    async def recent(self, start: bytes, end: bytes | None) -> RecentChanges | Rows:
+        """What LV does not include of a strict range; or the whole range from the cluster, if its policy is to ask.
+        Raises ReadRefused, VaultError."""
+        return await self._open().recent_async(start, end)
 
     async def wait_for(self, revision: int, timeout_s: float) -> int:
         """Waits until LV has reached the revision; returns LV. Raises NotReached."""

@@ -133,7 +133,11 @@ class World:
         served = self.page.fence.state is FenceState.ACTIVE and self.fault != "no_fenced_at_start"
         limit = self.lm if not served or self.fault == "no_gate" else min(self.lm, self.vault.staging.released)
         if limit > self.vault.revision:
-            follow(self.vault, self.driver, self.rng.randint(self.vault.revision + 1, limit))
+            self.advance(self.rng.randint(self.vault.revision + 1, limit))
+
+    def advance(self, last: int) -> None:
+        """The vault applies everything up to a revision."""
+        follow(self.vault, self.driver, last)
 
     def renew(self) -> None:
         """Requested, granted with LM required, and accepted; the deadline counts from the request."""
@@ -147,7 +151,7 @@ class World:
         if self.page.fence.state is FenceState.ACTIVE:
             return
         if self.vault.revision < self.rr:
-            follow(self.vault, self.driver, self.rr)
+            self.advance(self.rr)
         pending = [row for number in range(self.rr + 1, self.lm + 1) for row in staged_of(self.driver, number)]
         self.vault.staging.stage(pending, anew=True)
         self.vault.staging.release(self.rr)
