@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Incremented when a frame changes its meaning. A node refuses other versions, and names its own."""
 
 FRAME_BYTES_EXTRA = 1024 * 1024

@@ -44,7 +44,7 @@ def backup_of(disk: MemoryStore) -> bytes:
 def source() -> Driver:
     driver = Driver(MemoryStore("source"))
     driver.do(FoundCluster("c1"))
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     for number in range(25):
         driver.do(Put(b"key/%d" % number, b"%d" % number * 9000, lease=7 if number == 3 else 0))
     driver.do(Put(b"key/1", b"again"))

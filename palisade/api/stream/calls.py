@@ -71,7 +71,7 @@ class Calls:
         if type(lease_id) is not int:
             raise InvalidRequest(f"the id of a lease is a number, not {type(lease_id).__name__}")
         info = await self._service.lease_info(lease_id)
-        return [info.revision, info.id, info.ttl_s, info.granted_ttl_s, info.keys]
+        return [info.revision, info.id, info.ttl_ms, info.granted_ttl_ms, info.keys]
 
     async def _leases(self) -> list[int]:
         return list(await self._service.leases())

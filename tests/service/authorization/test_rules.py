@@ -164,7 +164,7 @@ async def lease(users: Users) -> None:
     """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
-    await users.service.write(LeaseGrant(6000, 77), caller=EVERYBODY)
+    await users.service.write(LeaseGrant(6_000_000, 77), caller=EVERYBODY)
     await users.service.write(Put(b"/a/leased", b"", 77), caller=EVERYBODY)
 
 
