@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
@@ -41,7 +41,6 @@ from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Region, Regions, prefix_end
 from palisade.vault.snapshot_reads import (
     Opened,
-    RecentChanges,
     Rows,
     ShownPage,
     Unapplied,
@@ -51,7 +50,6 @@ from palisade.vault.snapshot_reads import (
     limited,
     look_up,
     open_range,
-    recent_changes,
     regions_of,
 )
 from palisade.vault.tables import VaultTable
@@ -114,7 +112,7 @@ class VaultReader:
         changed: Changed | None = None,
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> VaultReader:
+    ) -> Self:
         """Reads the vault that this process has open itself, by the same rules; close it before the vault.
 
         `changed`: waits until the writer of the fence page has changed it; without it the page is polled. `clock_ns`,
@@ -264,21 +262,6 @@ class VaultReader:
             found += piece
             await asyncio.sleep(0)
         return limited(opened, found, limit)
-
-    async def recent_async(self, start: bytes, end: bytes | None) -> RecentChanges | Rows:
-        """For a follower of a strict range: what LV does not include. Rows, the whole range, where the cluster was asked.
-
-        Raises as `get`.
-        """
-
-        def look(_: int) -> RecentChanges | Unreleased | Unreachable:
-            found = self._look(lambda snapshot, released: recent_changes(snapshot, start, end, released))
-            if isinstance(found, Unreachable):
-                return found
-            return Unreleased(found.needs, found) if found.needs else found
-
-        course = read_range(self, start, end, look, self._now_s(), self._wait_s)
-        return await run_async(course, self._ask_many(start, end, 0), self._now_s, self._changed)
 
     async def prefix_async(self, prefix: Content, limit: int = 0) -> Rows:
         """As `prefix`."""

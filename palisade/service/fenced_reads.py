@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
+from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.read_drivers import Changed
-from palisade.vault.reader import VaultReader
 from palisade.vault.snapshot_reads import ReadOrigin, RecentChanges, Rows, ShownPage
 from palisade.vault.vault import Vault
 
@@ -26,13 +26,13 @@ class FencedReads:
 
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
-        self._reader: VaultReader | None = None
+        self._reader: FollowerReader | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
 
     def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
         """The vault that is read from now on."""
-        self._reader = VaultReader.over(
+        self._reader = FollowerReader.over(
             vault,
             fetch=lambda key: self._asked(key, key + b"\0", 1),
             fetch_range=self._asked,
@@ -82,7 +82,7 @@ class FencedReads:
         """Waits until LV has reached the revision; returns LV. Raises NotReached."""
         return await self._open().wait_for_async(revision, timeout_s)
 
-    def _open(self) -> VaultReader:
+    def _open(self) -> FollowerReader:
         if self._reader is None:
             self.ended["fenced"] += 1
             raise Fenced("the vault of this node is not open: ask another node, or read linearizably with /v1/kv")

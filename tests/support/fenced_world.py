@@ -17,6 +17,7 @@ from palisade.vault import snapshot_reads as reading
 from palisade.vault.change import item_of
 from palisade.vault.errors import ReadRefused
 from palisade.vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
+from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.pending import StagedChange
 from palisade.vault.reader import VaultReader
@@ -211,9 +212,9 @@ class World:
                     steps = self.seldom
             self.rng.choice(steps)()
 
-    def _reader(self) -> VaultReader:
+    def _reader(self) -> FollowerReader:
         patience_s = 0 if self.fault in ("no_second_look", "no_deadline") else 2e-8
-        reader = VaultReader.over(self.vault, clock_ns=lambda: self._clock(), wait_s=patience_s, sleep=self._sleep)
+        reader = FollowerReader.over(self.vault, clock_ns=lambda: self._clock(), wait_s=patience_s, sleep=self._sleep)
         source: Any = reader._source
         source.begin = self._begin
         reader._trust(reader._fence, source)
