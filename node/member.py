@@ -100,9 +100,7 @@ class Node:
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
         on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
-        on_vault, self.broker = with_broker(
-            on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads
-        )
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),

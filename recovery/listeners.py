@@ -81,7 +81,7 @@ class Listeners:
         """Call it within the component's start. Raises ComponentError once notifications have begun.
 
         `below`: only the keys with this prefix matter, and several revisions may arrive as one difference (a leap of
-        the vault). Other keys may be among the changes. So the vault of a member still follows the flushes of its store.
+        the vault). Other keys may be among the changes. So a member's vault still follows the flushes of its store.
         """
         self._refuse_late(component)
         if below is None:

@@ -59,8 +59,8 @@ class ComponentPort:
             await listeners.tell(Told(revision.number, events_below(revision, listeners.prefixes) if listeners else ()))
 
     async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
-        """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed there
-        as one difference, so no task finds the vault ahead of them."""
+        """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
+        there as one difference."""
         listeners = self._inner.listeners
         async with self.telling:
             await take()
@@ -140,7 +140,7 @@ class OnVault:
     fence: VaultFence = field(default_factory=NoFence)
 
     def and_also(self, part: Part, resources: Callable[[Vault], Resources] | None = None) -> OnVault:
-        """Adds a component, on the same listeners. `resources`: of one that owns the node's resources beside its vault."""
+        """Adds a component, on the same listeners. `resources`: of one that owns resources beside the vault."""
         components = Lifecycle([*self.components.parts, part], self.components.listeners)
         return replace(self, components=components, resources=resources or self.resources)
 
@@ -282,7 +282,8 @@ class VaultComponent(Component):
         if self._beside is None:
             await follower.follow()
         else:
-            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate, self._port.leap)
+            leaping = self._port.leap
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate, leaping)
 
     def _listens(self) -> bool:
         """Whether a component needs every single revision."""

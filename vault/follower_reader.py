@@ -1,4 +1,4 @@
-"""A reader that also returns what the vault has not applied yet of a strict range, for a component that follows the vault.
+"""A reader that also returns what the vault has not applied yet of a strict range, for components that follow it.
 
 The component has the state of LV from its listener. With these changes it has the state as of a fenced read.
 """
@@ -13,7 +13,7 @@ from palisade.vault.snapshot_reads import RecentChanges, Rows, Unreleased, recen
 
 class FollowerReader(VaultReader):
     async def recent_async(self, start: bytes, end: bytes | None) -> RecentChanges | Rows:
-        """For a follower of a strict range: what LV does not include. Rows, the whole range, where the cluster was asked.
+        """What LV does not include of a strict range; or Rows, the whole range, if the cluster was asked.
 
         Raises as `get`.
         """

@@ -1,4 +1,4 @@
-"""The broker of a node: answers which segments serve a query, from a view that is never behind the node's vault (S2-S5).
+"""The broker of a node: which segments serve a query, from a view that is never behind the node's vault (S2 to S5).
 
 Guarantee: a lookup holds as of a revision between its call and its return, as a fenced read does, or it raises. Reason:
 every lookup makes a fenced read of what the vault has not applied yet below `palisade/segments/` (a strict region). The
@@ -7,7 +7,8 @@ in which a leap is. With the changes above LV that are released, it is the state
 receives twice have no effect: their revisions order them (`broker_view.py`).
 
 While the vault must not be trusted, the policy of the region decides: the lookup is refused, or made in a view of rows
-that the cluster returned for it. A broker answers only after its first sync, and not while a difference arrives in parts.
+that the cluster returned for it. A broker answers only after its first sync, and not while a difference arrives in
+parts.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ class ViewFeed:
         name = key.decode("utf-8", "backslashreplace")[:200]
         log.warning("row of the segments not usable: key=%s error=%s", name, error)
         if not key.startswith(ANNOUNCED):
-            source = key.removeprefix(RECORDS).removeprefix(MANIFESTS).split(b"/")[0].decode("utf-8", "backslashreplace")
-            self.damaged[key] = source, str(error)
+            source = key.removeprefix(RECORDS).removeprefix(MANIFESTS).split(b"/")[0]
+            self.damaged[key] = source.decode("utf-8", "backslashreplace"), str(error)
 
     def require_readable(self, data_source: str) -> None:
         """Raises DamagedRow."""
@@ -120,9 +121,7 @@ class ViewFeed:
 class SegmentBroker(Component):
     """A component on the vault. `vault`, `reads`: those of the node, once it has started."""
 
-    def __init__(
-        self, listeners: Listeners, vault: Callable[[], VaultRange], reads: Callable[[], RecentReads]
-    ) -> None:
+    def __init__(self, listeners: Listeners, vault: Callable[[], VaultRange], reads: Callable[[], RecentReads]) -> None:
         self._listeners = listeners
         self._vault, self._reads = vault, reads
         self._feed = ViewFeed()
@@ -200,8 +199,8 @@ class SegmentBroker(Component):
                 self._seen = state
                 return self._feed
         raise BrokerNotSynced(
-            f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: ask "
-            "again, or ask another node"
+            f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "
+            "ask again, or ask another node"
         )
 
     async def _refetched(self, rows: Rows) -> ViewFeed:
