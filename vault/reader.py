@@ -193,11 +193,6 @@ class VaultReader:
         found = self._look_one(key)
         return found if isinstance(found, ShownPage) else None
 
-    def state(self) -> object | None:
-        """While it is the same object, `at_once` shows the same rows; None: check `fence` first, or it is fenced."""
-        hot = self._hot
-        return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
-
     def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
 

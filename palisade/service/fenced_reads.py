@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from palisade.catalog.keys import PERMISSIONS
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
+from palisade.vault.fence_page import FencePage
 from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.read_drivers import Changed
 from palisade.vault.snapshot_reads import ReadOrigin, RecentChanges, Rows, ShownPage
+from palisade.vault.staging import RowsWatch
 from palisade.vault.vault import Vault
 
 Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
@@ -27,6 +30,7 @@ class FencedReads:
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
         self._reader: FollowerReader | None = None
+        self._served: tuple[RowsWatch, FencePage, Callable[[], float]] | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
 
@@ -39,6 +43,8 @@ class FencedReads:
             changed=changed,
             clock_ns=lambda: int(now() * 1e9),
         )
+        if vault.page is not None:
+            self._served = vault.staging.watch(PERMISSIONS), vault.page, now
 
     async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
         if self.ask is None:
@@ -47,7 +53,7 @@ class FencedReads:
 
     def close(self) -> None:
         """Must be called before the vault is closed."""
-        reader, self._reader = self._reader, None
+        reader, self._reader, self._served = self._reader, None, None
         if reader is not None:
             reader.close()
 
@@ -55,15 +61,13 @@ class FencedReads:
         """None if the read requires waiting or a policy: use `read`. Raises VaultError."""
         return None if self._reader is None else self._reader.at_once(key)
 
-    def state(self) -> object | None:
-        """As long as it is the same object, `at_once` returns the same rows; None while nothing may be served."""
-        reader = self._reader
-        if reader is None:
+    def permissions_state(self) -> object | None:
+        """As long as it is the same object, `at_once` returns the same rows below PERMISSIONS; None while nothing may
+        be served."""
+        if self._served is None:
             return None
-        found = reader.state()
-        if found is None and reader.fence.deadline_ns:
-            found = reader.state()
-        return found
+        permissions, page, now = self._served
+        return permissions.state if now() * 1e9 < page.fence.deadline_ns else None
 
     async def read(self, key: bytes) -> ShownPage:
         """Raises ReadRefused, VaultError."""

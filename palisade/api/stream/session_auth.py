@@ -38,6 +38,9 @@ class UnknownRights:
     def check(self, needs: Iterable[Any]) -> None:
         raise type(self._error)(str(self._error))
 
+    def may_read(self, key: bytes) -> bool:
+        return False
+
     def may_write(self, key: bytes) -> bool:
         return False
 
