@@ -44,7 +44,7 @@ REACH_S = 1.0
 class RecentReads(Protocol):
     """`service.fenced_reads.FencedReads`."""
 
-    def state(self) -> object | None: ...
+    def segments_state(self) -> object | None: ...
     async def recent(self, start: bytes, end: bytes | None) -> RecentChanges | Rows: ...
 
 
@@ -131,7 +131,7 @@ class SegmentBroker(Component):
         """A fenced node applies changes before their release, so the view may be ahead of RR up to this revision. A
         fenced read of a later revision includes them."""
         self._seen: object | None = None
-        """The state of the fenced reads (`FencedReads.state`) as of which the view is current."""
+        """The state of the fenced reads (`segments_state`) as of which the view is current."""
         self._moved = asyncio.Event()
 
     @property
@@ -149,7 +149,7 @@ class SegmentBroker(Component):
 
     def _on_change(self, told: Told) -> None:
         """Receives single revisions, leaps and differences. Never waits."""
-        if told.events and self._reads().state() is None:
+        if told.events and self._reads().segments_state() is None:
             self._unreleased_to = told.revision
         for event in told.events:
             self._feed.change(event)
@@ -184,7 +184,7 @@ class SegmentBroker(Component):
     async def _current(self) -> ViewFeed:
         """The view as of now, or one of the cluster's rows."""
         reads = self._reads()
-        state = reads.state()
+        state = reads.segments_state()
         if self._whole and state is not None and state is self._seen:
             return self._feed
         for _ in range(LOOKS):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from palisade.catalog.keys import PERMISSIONS
+from palisade.catalog.segment import ROOT as SEGMENTS
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
 from palisade.vault.fence_page import FencePage
 from palisade.vault.follower_reader import FollowerReader
@@ -30,7 +31,7 @@ class FencedReads:
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
         self._reader: FollowerReader | None = None
-        self._served: tuple[RowsWatch, FencePage, Callable[[], float]] | None = None
+        self._served: tuple[RowsWatch, RowsWatch, FencePage, Callable[[], float]] | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
 
@@ -44,7 +45,8 @@ class FencedReads:
             clock_ns=lambda: int(now() * 1e9),
         )
         if vault.page is not None:
-            self._served = vault.staging.watch(PERMISSIONS), vault.page, now
+            watch = vault.staging.watch
+            self._served = watch(PERMISSIONS), watch(SEGMENTS), vault.page, now
 
     async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
         if self.ask is None:
@@ -66,8 +68,15 @@ class FencedReads:
         be served."""
         if self._served is None:
             return None
-        permissions, page, now = self._served
+        permissions, _, page, now = self._served
         return permissions.state if now() * 1e9 < page.fence.deadline_ns else None
+
+    def segments_state(self) -> object | None:
+        """As `permissions_state`, for the rows of segments: `recent` returns nothing new while it is the same."""
+        if self._served is None:
+            return None
+        _, segments, page, now = self._served
+        return segments.state if now() * 1e9 < page.fence.deadline_ns else None
 
     async def read(self, key: bytes) -> ShownPage:
         """Raises ReadRefused, VaultError."""

@@ -32,7 +32,7 @@ class StaleState(SegmentBroker):
     """Trusts its last fenced read for as long as the node serves."""
 
     async def _current(self) -> ViewFeed:
-        state = self._reads().state()
+        state = self._reads().segments_state()
         if state is not None and self._seen is not None:
             return self._feed
         return await super()._current()

@@ -10,7 +10,8 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.keys import PERMISSIONS
+from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import ROOT, Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.metastore.requests import DeleteRange, Put, Range, Txn
@@ -59,13 +60,14 @@ class BrokerWorld(World):
         self._start_broker()
 
     def _start_broker(self) -> None:
-        self.reads = FencedReads()  # type: ignore[assignment]
         self.answers = getattr(self, "answers", 0)
         self.listeners = Listeners(self.vault.revision)
         self.broker = self.broker_kind(self.listeners, lambda: self.vault, lambda: self.fenced)
         self.fenced = FencedReads()
         self.fenced._reader = self.reader
         self.reader._changed = self._signalled
+        watch = self.vault.staging.watch
+        self.fenced._served = watch(PERMISSIONS), watch(ROOT), self.page, lambda: self.now / 1e9
         complete(self.broker.start())
         self.listeners.open()
 
@@ -184,4 +186,4 @@ def content(answer: SegmentAnswer | None) -> object:
     return answer and (answer.parts, answer.missing, answer.unserved)
 
 
-__all__ = ["MANIFESTS", "BrokerWorld", "Violation"]
+__all__ = ["BrokerWorld", "Violation"]
