@@ -23,7 +23,7 @@ from palisade.node.fencing.view import fencing_view
 from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_segments
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
@@ -63,6 +63,7 @@ class FollowerNode:
         self._registrar = machine.registrar(self._members)
         self._source = machine.source(self._members)
         on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.reads)
         member = TopologyMember(
             lambda: self._registrar,
             JoinCandidate(

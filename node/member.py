@@ -31,7 +31,7 @@ from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_segments
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
@@ -100,6 +100,7 @@ class Node:
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
         on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),

@@ -9,6 +9,7 @@ from palisade.node.authorization import headers_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
+from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
@@ -17,8 +18,10 @@ from palisade.segments.peers import SegmentPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
+from palisade.service.fenced_reads import FencedReads
 from palisade.topology.seed_discovery import http_of_others
 from palisade.topology.swim.record import Record
+from palisade.vault.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +57,11 @@ def with_segments(
     with_holder = on_vault.and_also(Part("segments", holder), holder.on)
     with_both = with_holder.and_also(Part("retention", retention, ("segments",)), holder.on)
     return with_both, Segments(holder, peers, origin)
+
+
+def with_broker(
+    on_vault: OnVault, vault: Callable[[], Vault], reads: Callable[[], FencedReads]
+) -> tuple[OnVault, SegmentBroker]:
+    """Every node has one. It needs no single revisions, so a member's vault still follows the flushes of its store."""
+    broker = SegmentBroker(on_vault.components.listeners, vault, reads)
+    return on_vault.and_also(Part("segments broker", broker)), broker
