@@ -56,7 +56,8 @@ class ComponentPort:
     async def revision(self, revision: Revision) -> None:
         listeners = self._inner.listeners
         async with self.notifying:
-            await listeners.notify(Notification(revision.number, events_below(revision, listeners.prefixes) if listeners else ()))
+            events = events_below(revision, listeners.prefixes) if listeners else ()
+            await listeners.notify(Notification(revision.number, events))
 
     async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
         """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
