@@ -263,7 +263,7 @@ class MetaStore:
     def lease_info(self, lease: int) -> LeaseInfo:
         """At the last applied stamp. Raises LeaseNotFound."""
         granted, _ = self._leases.require(lease)
-        remaining, keys = self._leases.remaining_s(lease), self._leases.keys(lease)
+        remaining, keys = self._leases.remaining_ms(lease), self._leases.keys(lease)
         return LeaseInfo(self._state.revision, lease, remaining, granted, keys)
 
     def digest(self) -> StoreDigest:

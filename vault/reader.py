@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
@@ -112,7 +112,7 @@ class VaultReader:
         changed: Changed | None = None,
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> VaultReader:
+    ) -> Self:
         """Reads the vault that this process has open itself, by the same rules; close it before the vault.
 
         `changed`: waits until the writer of the fence page has changed it; without it the page is polled. `clock_ns`,
@@ -192,11 +192,6 @@ class VaultReader:
             snapshot = None
         found = self._look_one(key)
         return found if isinstance(found, ShownPage) else None
-
-    def state(self) -> object | None:
-        """While it is the same object, `at_once` shows the same rows; None: check `fence` first, or it is fenced."""
-        hot = self._hot
-        return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
     def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.

@@ -185,7 +185,7 @@ class Vault:
             }
         )
         self.sums, self.position = done.sums, done.position
-        self.staging.moved(self.revision, superseded)
+        self.staging.moved(self.revision, superseded, done.entries)
 
     def _find(self, stored: Sequence[bytes]) -> dict[bytes, Old]:
         found: dict[bytes, Old] = {}

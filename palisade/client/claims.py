@@ -89,7 +89,7 @@ class Claim:
         name: Content,
         value: Content = b"",
         *,
-        ttl_s: int = TTL_S,
+        ttl_s: float = TTL_S,
         timeout_s: float | None = None,
         clock: Callable[[], float] = _system_clock.now,
     ) -> None:

@@ -19,6 +19,7 @@ from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
 from palisade.client.scan_api import ScanApi
 from palisade.client.watch_handle import WatchHandle
+from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
     Command,
@@ -32,7 +33,9 @@ from palisade.metastore.requests import (
     Put,
     Range,
     WatchRequest,
+    ttl_ms_of,
 )
+from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
@@ -174,12 +177,12 @@ class StoreApi(ScanApi):
 
     # Leases.
 
-    async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult:  # noqa: A002
-        """A lease that expires `ttl_s` seconds after its last keep-alive; its keys are deleted with it.
+    async def lease_grant(self, ttl_s: float, id: int = 0) -> LeaseResult:  # noqa: A002
+        """A lease that expires `ttl_s` seconds (0.1 or more) after its last keep-alive; its keys are deleted with it.
 
         `lease` keeps one alive by itself.
         """
-        result: LeaseResult = await self._write(LeaseGrant(ttl_s, id))
+        result: LeaseResult = await self._write(LeaseGrant(ttl_ms_of(ttl_s), id))
         return result
 
     async def lease_keep_alive(self, lease: int) -> LeaseResult:
@@ -191,19 +194,19 @@ class StoreApi(ScanApi):
         return result
 
     async def lease_info(self, lease: int) -> LeaseInfo:
-        revision, id_, ttl_s, granted_ttl_s, keys = await self._call("lease_info", lease)
-        return LeaseInfo(revision, id_, ttl_s, granted_ttl_s, tuple(keys))
+        revision, id_, ttl_ms, granted_ttl_ms, keys = await self._call("lease_info", lease)
+        return LeaseInfo(revision, id_, ttl_ms, granted_ttl_ms, tuple(keys))
 
     async def leases(self) -> tuple[int, ...]:
         return tuple(await self._call("leases"))
 
-    def lease(self, ttl_s: int) -> Lease:
+    def lease(self, ttl_s: float) -> Lease:
         """A lease that renews itself: `async with store.lease(10) as lease: await store.put(k, v, lease=lease.id)`."""
         return Lease(self, ttl_s)
 
     # Locks and elections (docs/locks.md).
 
-    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> Lock:
+    def lock(self, name: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None) -> Lock:
         """A lock that at most one claimant holds: `async with store.lock("/locks/compaction") as lock: ...`.
 
         `ttl_s`: when its holder dies, the lock is free after this time. `timeout_s`: how long to wait for it; 0 does
@@ -212,7 +215,7 @@ class StoreApi(ScanApi):
         return Lock(self, name, ttl_s=ttl_s, timeout_s=timeout_s)
 
     def campaign(
-        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+        self, name: Content, value: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None
     ) -> Leadership:
         """A candidacy for the leadership `name`, as `lock`; the leader announces `value`, for example its address."""
         return Leadership(self, name, value, ttl_s=ttl_s, timeout_s=timeout_s)
@@ -254,6 +257,12 @@ class StoreApi(ScanApi):
         """The regions with their modes and policies; the shape is in docs/http-api.md."""
         regions: dict[str, Any] = await self._call("regions")
         return regions
+
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
+        """A transaction of rows below palisade/segments/, which `txn` refuses; each row is checked."""
+        packed = encode_command(plain_txn(compare, success, ()))
+        result: TxnResult = decode_result(await self._call("segments_txn", packed))
+        return result
 
     async def region_set(self, name: str, packed: bytes) -> int:
         """Create or replace a region, encoded by `vault.regions.pack_region`. Returns its revision once every node

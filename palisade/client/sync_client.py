@@ -178,19 +178,19 @@ class SyncClient:
     leases = blocking(Client.leases)
 
     @documented_as(Client.lease)
-    def lease(self, ttl_s: int) -> SyncLease:
+    def lease(self, ttl_s: float) -> SyncLease:
         return SyncLease(self._client.lease(ttl_s), self._running())
 
     # Locks and elections (docs/locks.md).
 
     @documented_as(Client.lock)
-    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> SyncClaim[Lock]:
+    def lock(self, name: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None) -> SyncClaim[Lock]:
         claim = self._client.lock(name, ttl_s=ttl_s, timeout_s=timeout_s)
         return SyncClaim(claim, self._running())
 
     @documented_as(Client.campaign)
     def campaign(
-        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+        self, name: Content, value: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None
     ) -> SyncLeadership:
         claim = self._client.campaign(name, value, ttl_s=ttl_s, timeout_s=timeout_s)
         return SyncLeadership(claim, self._running())
@@ -215,6 +215,7 @@ class SyncClient:
     topology = blocking(Client.topology)
     fencing = blocking(Client.fencing)
     regions = blocking(Client.regions)
+    segments_txn = blocking(Client.segments_txn)
     region_set = blocking(Client.region_set)
     region_change = blocking(Client.region_change)
     region_delete = blocking(Client.region_delete)

@@ -305,6 +305,24 @@ async def test_leases_from_grant_to_revoke(http: ClientSession) -> None:
     assert (await problem(http, "GET", "/v1/kv/a"))[0] == 404
 
 
+async def test_lease_has_a_time_in_milliseconds(http: ClientSession) -> None:
+    """Issue 17: the lease of a role has at most 1.5 s. etcd has whole seconds: its API rounds up."""
+    granted = (await ask(http, "POST", "/v1/leases", {"ttl_s": 1.5, "id": 5}))[1]
+    assert granted["ttl_s"] == 1.5
+    assert (await ask(http, "POST", "/v1/leases/5/keep-alive"))[1]["ttl_s"] == 1.5
+    info = (await ask(http, "GET", "/v1/leases/5"))[1]
+    assert (info["granted_ttl_s"], 0 < info["ttl_s"] <= 1.5) == (1.5, True)
+    async with http.post("/v3/lease/timetolive", data=b'{"ID": 5}') as answer:
+        shown = await answer.json(content_type=None)
+    assert (shown["grantedTTL"], shown.get("TTL", "0") in ("0", "1")) == ("2", True)
+    async with http.post("/v3/lease/keepalive", data=b'{"ID": 5}') as answer:
+        assert '"TTL":"2"' in await answer.text()
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": 0.05}))[:2] == (400, "lease-ttl-invalid")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": 1e300}))[:2] == (400, "lease-ttl-invalid")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": "soon"}))[:2] == (400, "bad-request")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": True}))[:2] == (400, "bad-request")
+
+
 async def test_membership_and_leadership(http: ClientSession, group: FakeGroup) -> None:
     member = {"id": "n2", "incarnation": "abc", "addresses": {"peer": "127.0.0.1:7502"}}
     assert (await ask(http, "POST", "/v1/members", member))[0] == 201

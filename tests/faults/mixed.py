@@ -225,7 +225,7 @@ class MixedClients:
         """A key whose lease is kept alive."""
         async with self._connected(client) as stream:
             while True:
-                granted = await self._send(client, LeaseGrant(LEASE_S), stream.lease_grant(LEASE_S))
+                granted = await self._send(client, LeaseGrant(LEASE_S * 1000), stream.lease_grant(LEASE_S))
                 if not isinstance(granted, Ok):
                     continue
                 lease = granted.result.id

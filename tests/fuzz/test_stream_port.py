@@ -67,11 +67,12 @@ READS: list[tuple[int, Any]] = [
 WRITES: list[tuple[int, Any]] = [
     (FrameKind.WRITES, [1, encode_command(Put(KEY, b"value")), 2, encode_command(TXN)]),
     (FrameKind.WRITES, [3, encode_series(("fuzz", 1), [KEY, b"1", KEY, b"2"])]),
-    (FrameKind.WRITES, [4, encode_command(LeaseGrant(5, 0))]),
+    (FrameKind.WRITES, [4, encode_command(LeaseGrant(5_000, 0))]),
     (FrameKind.CALL, [5, "catalog_do", ["create_database", {"database": "fuzz"}, "p1", 0.01]]),
     (FrameKind.CALL, [6, "procedure_cancel", ["p1"]]),
     (FrameKind.CALL, [7, "region_set", ["fuzz", b"\x80"]]),
     (FrameKind.CALL, [8, "region_delete", ["fuzz"]]),
+    (FrameKind.CALL, [13, "segments_txn", [encode_command(TXN)]]),
     (FrameKind.CALL, [9, "transfer", ["n9"]]),
     (FrameKind.CALL, [10, "member_promote", ["n9"]]),
     (FrameKind.CALL, [11, "member_remove", ["n9"]]),

@@ -10,11 +10,11 @@ from tests.sim.checkers.leases import check, of_clients
 from tests.sim.seen import Ok, Path, Unknown
 from tests.sim.stories import A, B, Broken, E, Story
 
-GRANT = LeaseGrant(2)
+GRANT = LeaseGrant(2_000)
 
 
 def with_a_lease(story: Story, *keys: bytes) -> None:
-    story.said(GRANT, Ok(LeaseResult(1, 7, 2)))
+    story.said(GRANT, Ok(LeaseResult(1, 7, 2_000)))
     story.commit(*((key, b"1") for key in keys), lease=7)
 
 
@@ -27,7 +27,7 @@ def too_early(story: Story) -> None:
 def too_early_behind_a_keep_alive(story: Story) -> None:
     with_a_lease(story, A)
     story.now_s = 1.5
-    story.said(LeaseKeepAlive(7), Ok(LeaseResult(2, 7, 2)))
+    story.said(LeaseKeepAlive(7), Ok(LeaseResult(2, 7, 2_000)))
     story.now_s = 2.5
     story.commit((A, None))
 

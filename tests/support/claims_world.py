@@ -92,13 +92,13 @@ class Holder:
         self.store = world.store()
         self._world = world
 
-    def lock(self, name: str = "/locks/a", ttl_s: int = 3, timeout_s: float | None = None) -> Lock:
+    def lock(self, name: str = "/locks/a", ttl_s: float = 3, timeout_s: float | None = None) -> Lock:
         return Lock(self.store, name, ttl_s=ttl_s, timeout_s=timeout_s, clock=self.process.now)
 
-    def campaign(self, value: str, name: str = "/leader", ttl_s: int = 3) -> Leadership:
+    def campaign(self, value: str, name: str = "/leader", ttl_s: float = 3) -> Leadership:
         return Leadership(self.store, name, value, ttl_s=ttl_s, clock=self.process.now)
 
-    def lease(self, ttl_s: int = 3) -> Lease:
+    def lease(self, ttl_s: float = 3) -> Lease:
         return Lease(self.store, ttl_s, clock=self.process.now)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -35,6 +35,7 @@ from palisade.metastore.requests import (
     SortTarget,
     Txn,
     WatchRequest,
+    ttl_ms_of,
 )
 
 MIN_LEASE_TTL_S = 2
@@ -185,7 +186,7 @@ def decode_compact(value: Any) -> Compact:
 
 def decode_grant(value: Any) -> LeaseGrant:
     found = _GRANT.read(value)
-    return LeaseGrant(max(MIN_LEASE_TTL_S, found.get("TTL", 0)), found.get("ID", 0))
+    return LeaseGrant(ttl_ms_of(max(MIN_LEASE_TTL_S, found.get("TTL", 0))), found.get("ID", 0))
 
 
 def decode_lease_id(value: Any) -> int:

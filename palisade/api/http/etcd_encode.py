@@ -115,17 +115,18 @@ _EMPTY_HEADER = '"header":{}'
 
 
 def lease_fields(result: LeaseResult, header: str) -> str:
-    """Of grant and keep-alive. A time to live of 0, of a lease that is gone, is left out."""
+    """Of grant and keep-alive. A time to live of 0, of a lease that is gone, is left out. etcd has whole seconds, and
+    0 means the end of a lease: a fraction is rounded up."""
     text = f'{{{header},"ID":"{result.id}"'
-    return text + (f',"TTL":"{result.ttl_s}"}}' if result.ttl_s else "}")
+    return text + (f',"TTL":"{-(-result.ttl_ms // 1000)}"}}' if result.ttl_ms else "}")
 
 
 def lease_info_fields(info: LeaseInfo, header: str, with_keys: bool) -> str:
     text = f'{{{header},"ID":"{info.id}"'
-    if info.ttl_s:
-        text += f',"TTL":"{info.ttl_s}"'
-    if info.granted_ttl_s:
-        text += f',"grantedTTL":"{info.granted_ttl_s}"'
+    if info.ttl_ms >= 1000:
+        text += f',"TTL":"{info.ttl_ms // 1000}"'  # the remaining time: rounded down, as in etcd
+    if info.granted_ttl_ms:
+        text += f',"grantedTTL":"{-(-info.granted_ttl_ms // 1000)}"'
     if with_keys and info.keys:
         text += f',"keys":[{",".join(quoted(key) for key in info.keys)}]'
     return text + "}"

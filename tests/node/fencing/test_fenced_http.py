@@ -133,17 +133,17 @@ async def test_served_vault_answers_reads(asking: ClientSession, node: Node, way
 
 async def test_state_changes_whenever_a_row_may_change(node: Node) -> None:
     """Rights are cached as long as it is the same object (`Authorizer.try_authenticate`)."""
-    first = node.reads.state()
+    first = node.reads.permissions_state()
     assert first is not None
-    assert node.reads.state() is first
+    assert node.reads.permissions_state() is first
     states = [first]
     for step in (lambda: node.write(DENY, "2"), node.release, node.apply):
         step()
-        states.append(node.reads.state())
+        states.append(node.reads.permissions_state())
         assert states[-1] is not None
     assert states[0] is not states[1], "staged: from here on the change may be released"
     node.page.refuse()
-    assert node.reads.state() is None
+    assert node.reads.permissions_state() is None
 
 
 FENCED = [

@@ -36,7 +36,7 @@ class Reads:
     async def read(self, key: bytes) -> ShownPage | None:
         return told(self.answers[1])
 
-    def state(self) -> object | None:
+    def permissions_state(self) -> object | None:
         return None
 
 

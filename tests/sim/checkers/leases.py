@@ -41,7 +41,7 @@ class Lease(NamedTuple):
     """`asked_s`, `told_s`: request and response of the last acknowledged renewal. `unsure`: another one may have been
     executed."""
 
-    ttl_s: int
+    ttl_s: float
     asked_s: float
     told_s: float
     unsure: bool
