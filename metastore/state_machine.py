@@ -215,6 +215,10 @@ class MetaStore:
         """The quota is exhausted: only commands that need no space are accepted."""
         return self._state.alarm
 
+    def live_pins(self, prefix: str) -> tuple[str, ...]:
+        """The ids of the pins with this prefix that hold MM back."""
+        return self._compactor.live_pins(prefix)
+
     @property
     def collecting(self) -> bool:
         """Whether physical removal lags behind MM."""

@@ -54,6 +54,11 @@ READS: list[tuple[int, Any]] = [
         ["ping", "status", "members", "topology", "leases", "digest", "fencing"], 10
     )),
     (FrameKind.CALL, [20, "lease_info", [7]]),
+    (FrameKind.CALL, [25, "scan_count", [b"a", b"\0", 0]]),
+    (FrameKind.CALL, [26, "scan_rows", [b"a", b"\0", 1, ["", 1]]]),
+    (FrameKind.CALL, [27, "scan_changes", [b"a", b"\0", [1, 0], 1, ["", 1]]]),
+    (FrameKind.CALL, [28, "pin", [b"a", b"\0", "job", 1, 1000]]),
+    (FrameKind.CALL, [29, "unpin", [b"a", b"\0", "job"]]),
     (FrameKind.CALL, [21, "catalog_objects", ["tables", "", ""]]),
     (FrameKind.CALL, [22, "catalog_object", ["tables", "plant.readings"]]),
     (FrameKind.CALL, [23, "procedures", [True, 5]]),

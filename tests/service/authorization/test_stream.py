@@ -326,3 +326,24 @@ async def test_planted_connection_without_authorization_is_found(
     monkeypatch.setattr(SessionAuth, "caller", lambda self, action: UNRESTRICTED)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("scan_count", [0]),
+        ("scan_rows", [1, ["", 1]]),
+        ("scan_changes", [[1, 0], 1, ["", 1]]),
+        ("pin", ["job", 1, 1000]),
+        ("unpin", ["job"]),
+    ],
+)
+async def test_scan_needs_the_right_to_read_its_whole_range(
+    stream: StreamServer, users: Users, call: str, arguments: list[Any]
+) -> None:
+    async with client_of(stream, ALICE) as client:
+        for end in (b"/a/y", b"/a0"):
+            await client._call(call, b"/a/x", end, *arguments)
+        for start, end in ((b"/b/", b"/b0"), (b"/a/", b"/a1"), (b"/a/", b"\0")):
+            with pytest.raises(PermissionDenied):
+                await client._call(call, start, end, *arguments)
