@@ -215,6 +215,7 @@ class SyncClient:
     topology = blocking(Client.topology)
     fencing = blocking(Client.fencing)
     regions = blocking(Client.regions)
+    segments_txn = blocking(Client.segments_txn)
     region_set = blocking(Client.region_set)
     region_change = blocking(Client.region_change)
     region_delete = blocking(Client.region_delete)
@@ -224,6 +225,14 @@ class SyncClient:
     transfer = blocking(Client.transfer)
     digest = blocking(Client.digest)
     disarm_alarm = blocking(Client.disarm_alarm)
+
+    # Scans of many rows.
+
+    scan_counts = blocking(Client.scan_counts)
+    scan_rows = blocking(Client.scan_rows)
+    scan_changes = blocking(Client.scan_changes)
+    pin = blocking(Client.pin)
+    unpin = blocking(Client.unpin)
 
     # The catalog.
 
