@@ -113,5 +113,5 @@ def test_option_names_sources(tmp_path: Path) -> None:
     given = {"id": "f1", "cluster": "c1", "data-dir": str(tmp_path), "follow": "true", "http": "127.0.0.1:7411"}
     config = load_node_config({**given, "seeds-from": "dns:localhost:7701,file:/etc/seeds"}, environ={})
     assert config.own_node().finders == (DnsFinder("localhost", 7701), FileFinder(Path("/etc/seeds")))
-    with pytest.raises(ConfigError, match="seeds-from: .* has 'nowhere', which is not dns:HOST:PORT"):
+    with pytest.raises(ConfigError, match=r"seeds-from: .* has 'nowhere', which is not dns:HOST:PORT"):
         load_node_config({**given, "seeds-from": "nowhere"}, environ={})
