@@ -31,7 +31,7 @@ from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_segments
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
@@ -100,6 +100,7 @@ class Node:
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
         on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
@@ -114,7 +115,7 @@ class Node:
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.lease_endpoint)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -191,9 +192,9 @@ class Node:
         physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
-        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
+        self._remote = self._machine.registrar(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
-            self._door,
+            self._registrar_now,
             JoinCandidate(
                 config.id,
                 NodeRole.VOTER,
@@ -208,7 +209,7 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
-    def _door(self) -> RegistrarPort:
+    def _registrar_now(self) -> RegistrarPort:
         """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and
         added to the group afterwards."""
         member = self.group.members.get(self.config.id)

@@ -11,6 +11,7 @@ from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.announcement_client import AnnouncementClient
 from palisade.segments.announcer import Announcer
+from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
@@ -19,8 +20,10 @@ from palisade.segments.peers import SegmentPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
+from palisade.service.fenced_reads import FencedReads
 from palisade.topology.seed_discovery import http_of_others
 from palisade.topology.swim.record import Record
+from palisade.vault.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +66,11 @@ def with_segments(
 def streams_in(records: Iterable[Record]) -> list[str]:
     """The addresses of the live members."""
     return [address for record in records if record.is_live and (address := record.tag("stream"))]
+
+
+def with_broker(
+    on_vault: OnVault, vault: Callable[[], Vault], reads: Callable[[], FencedReads]
+) -> tuple[OnVault, SegmentBroker]:
+    """Every node has one. It needs no single revisions, so a member's vault still follows the flushes of its store."""
+    broker = SegmentBroker(on_vault.components.listeners, vault, reads)
+    return on_vault.and_also(Part("segments broker", broker)), broker

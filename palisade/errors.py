@@ -80,7 +80,7 @@ from palisade.wire.auth_errors import (
     Unauthenticated,
     WrongPassword,
 )
-from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster
+from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster, WrongPort
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 from palisade.wire.segment_errors import NoSuchSegment
 
@@ -158,4 +158,5 @@ __all__ = [
     "VaultUnusable",
     "WithoutCluster",
     "WrongPassword",
+    "WrongPort",
 ]

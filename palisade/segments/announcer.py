@@ -22,7 +22,7 @@ from palisade.catalog.segment import ANNOUNCED, ROOT, SegmentRecord, announced_b
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import DeleteRange, Put, prefix_end
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.announcements import AnnouncementStore, Guard, is_known, is_needed, withdrawal_guard
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import ASSIGNMENTS, segment_named
@@ -57,8 +57,8 @@ class Announcer(Component):
     async def start(self) -> None:
         self._listeners.listen("announcer", self._on_change)
 
-    def _on_change(self, told: Told) -> None:
-        if any(event.key.startswith(ROOT) for event in told.events):
+    def _on_change(self, notification: Notification) -> None:
+        if any(event.key.startswith(ROOT) for event in notification.events):
             self.changed()
             if self.holder.has_spare():
                 self.holder.wake()

@@ -82,6 +82,13 @@ class NoMember(PalisadeError):
     retry = False
 
 
+class WrongPort(group.Unavailable):
+    """A stream client has reached another port than a stream. The text names the port to use. Nothing was done."""
+
+    code = "wrong-port"
+    retry = False
+
+
 class ErrorRow(NamedTuple):
     """`etcd` None: the text of the error itself, because etcd has no such error."""
 
@@ -116,6 +123,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     PreconditionFailed: ErrorRow(412, "Precondition failed", _INVALID, None),
     WithoutCluster: ErrorRow(503, "This node runs without its cluster", _DOWN, None),
     NoMember: ErrorRow(421, "This node is not a member", Grpc.FAILED_PRECONDITION, None),
+    WrongPort: ErrorRow(421, "Wrong port", _STATE, None),
     authorization.NoCredentials: ErrorRow(401, "Sign-in required", _INVALID, "etcdserver: user name is empty"),
     authorization.WrongPassword: ErrorRow(
         401,

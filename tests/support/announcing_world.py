@@ -28,7 +28,7 @@ from palisade.metastore.requests import (
     prefix_end,
 )
 from palisade.metastore.results import TxnResult
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import assignment_key
@@ -79,9 +79,9 @@ class OneListener:
     """In place of `recovery.listeners.Listeners`."""
 
     def __init__(self) -> None:
-        self.all: list[Callable[[Told], Any]] = []
+        self.all: list[Callable[[Notification], Any]] = []
 
-    def listen(self, component: str, listener: Callable[[Told], Any]) -> None:
+    def listen(self, component: str, listener: Callable[[Notification], Any]) -> None:
         self.all.append(listener)
 
 
@@ -139,7 +139,7 @@ class DataNode:
     def receive(self, revision: int, events: list[VaultEvent]) -> None:
         self.replica.apply(revision, events)
         for listener in self.listeners.all:
-            listener(Told(revision, events))
+            listener(Notification(revision, events))
 
     async def work(self, kind: str) -> None:
         if kind == "settle":
