@@ -55,7 +55,7 @@ class Announcer(Component):
         holder.announcements = self
 
     async def start(self) -> None:
-        self._listeners.listen("announcer", self._on_change)
+        self._listeners.listen("announcer", self._on_change, below=ROOT)
 
     def _on_change(self, notification: Notification) -> None:
         if any(event.key.startswith(ROOT) for event in notification.events):

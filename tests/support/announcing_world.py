@@ -81,7 +81,7 @@ class OneListener:
     def __init__(self) -> None:
         self.all: list[Callable[[Notification], Any]] = []
 
-    def listen(self, component: str, listener: Callable[[Notification], Any]) -> None:
+    def listen(self, component: str, listener: Callable[[Notification], Any], *, below: bytes | None = None) -> None:
         self.all.append(listener)
 
 
