@@ -133,6 +133,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("PUT", "/v1/recovery/catch-up-difference"): ADMINS,
     ("GET", "/v1/segments/copies"): segments,
     ("GET", f"/v1/segments/{SEGMENT}/file"): segment,
+    ("GET", f"/v1/segments/{SEGMENT}/rows"): segment,
     ("GET", "/v1/scenarios"): AUTHENTICATED,
     ("GET", "/v1/scenarios/{name}"): AUTHENTICATED,
     ("POST", "/v1/scenarios/{name}"): ADMINS,
