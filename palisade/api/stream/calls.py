@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.api.cluster_view import listed_members, status_view
+from palisade.api.segment_service import SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
+from palisade.api.stream.segment_calls import SegmentCalls
 from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import Txn
@@ -46,6 +48,7 @@ class Calls:
             "region_change": self._region_change,
             "region_delete": self._region_delete,
             "segments_txn": self._segments_txn,
+            **SegmentCalls(SegmentLookups(services.broker)).by_name(),
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
