@@ -68,6 +68,7 @@ class Replica:
         self._send = send
         self._commit_target = 0
         self._led_term = -1
+        self.elections_won = self.snapshots_installed = 0
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
         self._decoded = DecodedBatches()
@@ -252,6 +253,7 @@ class Replica:
             self._journal.reset(index, term)
             self._memberships.reset(membership)
         self.engine.restore(index)
+        self.snapshots_installed += 1
         self._decoded.clear()
         self.proposed.forget_to(index)
         self._commit_target = max(self._commit_target, index)
@@ -308,6 +310,7 @@ class Replica:
 
     def _begin_to_lead(self) -> None:
         self._led_term = self.engine.term
+        self.elections_won += 1
         self._ready_to_lead = False
         self._lease_until = 0.0
         self.lease.begin_term()
@@ -380,7 +383,7 @@ class Replica:
 
     # Followers.
 
-    def _hear(self, leader: str, term: int) -> None:
+    def _record_contact(self, leader: str, term: int) -> None:
         if self.engine.leads and term == self.engine.term:
             raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
         self.voting.heard_leader()
@@ -398,7 +401,7 @@ class Replica:
         if isinstance(verdict, StaleTerm):
             self._answer(leader, 0, False, sent_at)
             return
-        self._hear(leader, term)
+        self._record_contact(leader, term)
         if isinstance(verdict, Extend):
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
@@ -423,7 +426,7 @@ class Replica:
     def _on_heartbeat(self, leader: str, body: Any) -> None:
         term, sent_at = body
         if term >= self.engine.term:
-            self._hear(leader, term)
+            self._record_contact(leader, term)
             self.engine.deliver_heartbeat(leader, term)
         self.outbox.send_in_term(
             leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation]
@@ -436,7 +439,7 @@ class Replica:
         self.engine.adopt_term(term)
 
     def hand_over(self, target: str) -> bool:
-        """Tell `target` to campaign at once, if it holds the whole log. The lease ends here, for this term."""
+        """Make `target` campaign at once, if it holds the whole log. The lease ends here, for this term."""
         if not self.leads or self.engine.match_index(target) != self._journal.last.index:
             return False
         self.lease.surrender()
