@@ -59,4 +59,6 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_change": CHANGE,
     "region_delete": CHANGE,
     "segments_txn": CHANGE,
+    "segments_announce": REPEATABLE_CHANGE,
+    "segments_lease": CHANGE,
 }

@@ -34,6 +34,17 @@ class SegmentsApi(ABC):
         result: TxnResult = decode_result(await self._call("segments_txn", packed))
         return result
 
+    async def segments_announce(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
+        """A transaction of announcements; for data nodes."""
+        packed = encode_command(plain_txn(compare, success, ()))
+        result: TxnResult = decode_result(await self._call("segments_announce", packed))
+        return result
+
+    async def segments_lease(self, lease: int, ttl_ms: int) -> int:
+        """Renew the lease of a data node's announcements; 0 grants one. Returns its id. Raises LeaseNotFound."""
+        found: int = await self._call("segments_lease", lease, ttl_ms)
+        return found
+
     async def segments_lookup(
         self, data_source: str, start: str, end: str, *, on_missing: str = "fail"
     ) -> dict[str, Any]:

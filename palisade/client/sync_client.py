@@ -252,6 +252,8 @@ class SyncClient:
     segments_set_replicas = blocking(Client.segments_set_replicas)
     segments_reset_loaded = blocking(Client.segments_reset_loaded)
     segments_txn = blocking(Client.segments_txn)
+    segments_announce = blocking(Client.segments_announce)
+    segments_lease = blocking(Client.segments_lease)
 
 
 def connect(

@@ -80,3 +80,9 @@ class PublicationOvertaken(SegmentError):
 
     code = "publication-overtaken"
     retry = True
+
+
+class NoMemberKnown(SegmentError):
+    """A data node cannot announce its copies yet."""
+
+    retry = True

@@ -95,10 +95,16 @@ CALL_RULES: dict[str, Access | Reads] = {
     "region_change": Access.ADMINS,
     "region_delete": Access.ADMINS,
     "segments_txn": segments_txn,
+    "segments_announce": Access.NODES,
+    "segments_lease": Access.NODES,
     "segments_lookup": segments_of,
     "segments_list": segments_of,
     "segment": segments_of,
 }
+
+
+def is_for_nodes(name: Any) -> bool:
+    return type(name) is str and CALL_RULES.get(name) is Access.NODES
 
 
 async def needs_of_call(name: Any, arguments: Any, look: Lookups) -> Needs:
