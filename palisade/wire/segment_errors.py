@@ -53,6 +53,8 @@ class SegmentsUnavailable(SegmentError):
     retry = True
 
     def __init__(self, missing: Sequence[str]) -> None:
+        if isinstance(missing, str):
+            missing = (missing,)
         shown = ", ".join(missing[:MISSING_SHOWN])
         more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
         super().__init__(

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.api.cluster_view import listed_members, status_view
+from palisade.api.segment_service import SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
 from palisade.api.stream.scan_calls import ScanCalls
+from palisade.api.stream.segment_calls import SegmentCalls
 from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import Txn
@@ -50,6 +52,7 @@ class Calls:
             "segments_txn": self._segments_txn,
             "segments_announce": self._segments_announce,
             "segments_lease": self._segments_lease,
+            **SegmentCalls(SegmentLookups(services.broker)).by_name(),
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
