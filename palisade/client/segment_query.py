@@ -64,10 +64,8 @@ async def count_rows(
         found = await lookup()
         check_whole(found["segments"])
         await asyncio.gather(*(work(part_of, known, ask, rng) for part_of in shares(found["segments"], known)))
-        open_segments = [
-            *found["missing"],
-            *(each["segment"] for each in found["segments"] if each["segment"] not in known),
-        ]
+        uncounted = [each["segment"] for each in found["segments"] if each["segment"] not in known]
+        open_segments = [*found["missing"], *uncounted]
         if not open_segments:
             rows = sum(known[each["segment"]] for each in found["segments"])
             return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt)
