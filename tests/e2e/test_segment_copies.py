@@ -141,8 +141,12 @@ async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
     while not moving.done():
         assert await counts_all(cluster), "while segments move"
     await moving
-    await until(lambda: bool(joined(first, second)), "each segment on one node")
-    assert await counts_all(cluster)
+
+    async def moved() -> bool:
+        assert await counts_all(cluster), "while copies are removed"
+        return bool(joined(first, second))
+
+    await until(moved, "each segment on one node")
     await run(cluster, "assign", "--replicas", "2")
     await until(partial(announced_by, cluster, both), "both announcing all segments again")
     first.kill()
