@@ -183,10 +183,10 @@ class NodeConfig:
     `follow`: no member of the Raft group; it does not listen on `peer` and `stream`.
     `standalone`: it listens on `http` only and contacts no node; options that name other nodes are ignored.
     `scenarios`: run scenarios on request over HTTP even if that listens beyond loopback.
-    `partitions`: store copies of the partitions that are assigned to this node, fetched from other nodes or, if none
-    has them, from `partitions_origin` (None: the installed data set). A member's vault then applies every single
+    `segments`: store copies of the segments that are assigned to this node, fetched from other nodes or, if none
+    has them, from `segments_origin` (None: the installed data set). A member's vault then applies every single
     revision.
-    `partitions_look_s`: interval between checks for partitions past their TTL. `partitions_trash_s`: how long those
+    `segments_look_s`: interval between checks for segments past their TTL. `segments_trash_s`: how long those
     stay in the trash at least before they are deleted.
     `authorization` "auto": on if a client port listens beyond loopback. `root_password_file`: creates the user root in
     a cluster that has no users.
@@ -210,10 +210,10 @@ class NodeConfig:
     follow: bool = False
     standalone: bool = False
     scenarios: bool = False
-    partitions: bool = False
-    partitions_origin: Path | None = None
-    partitions_look_s: float = 10.0
-    partitions_trash_s: float = 600.0
+    segments: bool = False
+    segments_origin: Path | None = None
+    segments_look_s: float = 10.0
+    segments_trash_s: float = 600.0
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
@@ -326,8 +326,8 @@ class NodeConfig:
 
     def _check_membership(self) -> None:
         _between("catch-up-difference", self.catch_up_difference, 0, 10**12)
-        _between("partitions-look-s", self.partitions_look_s, 0.1, 86_400)
-        _between("partitions-trash-s", self.partitions_trash_s, 0, 10**9)
+        _between("segments-look-s", self.segments_look_s, 0.1, 86_400)
+        _between("segments-trash-s", self.segments_trash_s, 0, 10**9)
         if self.follow and self.initial_cluster:
             raise ConfigError(
                 "follow: a follower is no founding member; omit initial-cluster, and name nodes of the "

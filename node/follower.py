@@ -23,7 +23,7 @@ from palisade.node.fencing.view import fencing_view
 from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_partitions
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
@@ -62,7 +62,8 @@ class FollowerNode:
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
         self._door = machine.door(self._members)
         self._source = machine.source(self._members)
-        on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
+        on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.reads)
         member = TopologyMember(
             lambda: self._door,
             JoinCandidate(
@@ -103,7 +104,7 @@ class FollowerNode:
                     self.keeper,
                     host,
                     self._members,
-                    partitions=self.partitions.holder,
+                    segments=self.segments.holder,
                     fencing_view=self._fencing_view,
                     fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
                     fenced=self.fencing.reads,
@@ -158,7 +159,7 @@ class FollowerNode:
             await self._life.stop()
         await self._door.close()
         await self._source.close()
-        await self.partitions.close()
+        await self.segments.close()
         self._unlock()
         if self._is_new and self._rejected:
             self._machine.release()

@@ -31,7 +31,7 @@ from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_partitions
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
@@ -99,7 +99,8 @@ class Node:
         )
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
-        on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
+        on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
@@ -126,7 +127,7 @@ class Node:
             self.config.id,
             room=room,
             scenarios=scenarios,
-            partitions=self.partitions.holder,
+            segments=self.segments.holder,
         )
 
     def _make_group(self) -> Group:
@@ -291,7 +292,7 @@ class Node:
         await self._remote.close()
         if self.services.authorizer is not None:
             self.services.authorizer.close()
-        await self.partitions.close()
+        await self.segments.close()
         self._disk.close()
         self._journal.close()
 

@@ -63,7 +63,11 @@ class Option:
 
     @property
     def variable(self) -> str:
-        return "PALISADE_" + self.name.upper().replace("-", "_")
+        return variable_of(self.name)
+
+
+def variable_of(name: str) -> str:
+    return "PALISADE_" + name.upper().replace("-", "_")
 
 
 def read_int(text: str) -> int:
@@ -135,10 +139,10 @@ OPTIONS = (
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
-    Option("partitions", "partitions", read_flag, "Keep copies of the partitions assigned to this node.", flag=True),
-    Option("partitions-origin", "partitions_origin", Path, "Folder of the data set; the installed one if not given."),
-    Option("partitions-look-s", "partitions_look_s", read_float, "Time between checks for partitions past their TTL."),
-    Option("partitions-trash-s", "partitions_trash_s", read_float, "Time in the trash before a partition is deleted."),
+    Option("segments", "segments", read_flag, "Store copies of the segments assigned to this node.", flag=True),
+    Option("segments-origin", "segments_origin", Path, "Folder of the data set; the installed one if not given."),
+    Option("segments-look-s", "segments_look_s", read_float, "Time between checks for segments past their TTL."),
+    Option("segments-trash-s", "segments_trash_s", read_float, "Time in the trash before a segment is deleted."),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host by which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
@@ -190,6 +194,8 @@ OPTIONS = (
     Option("quota-bytes", "quota_bytes", read_bytes, "Size of the store at which writes are refused.", StoreLimits),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
+OLD_NAMES = {f"partitions{rest}": f"segments{rest}" for rest in ("", "-origin", "-look-s", "-trash-s")}
+"""Of earlier versions, in the environment and the configuration file; accepted until version 0.3."""
 GROUPS: dict[type, str] = {
     TimingConfig: "timing",
     FenceTimes: "fencing",

@@ -57,6 +57,8 @@ class Listeners:
     def __init__(self, handled: int = 0) -> None:
         self.handled = handled
         self._listeners: dict[str, list[Listener]] = {}
+        self._prefixes: list[bytes] = []
+        self._all_keys = False
         self._values: dict[str, list[VersionedValue[Any]]] = {}
         self._open = False
         self._failure: ListenerFailed | None = None
@@ -65,9 +67,27 @@ class Listeners:
         """Whether there are listeners, or waiters for a revision."""
         return bool(self._listeners or self._values)
 
-    def listen(self, component: str, listener: Listener) -> None:
-        """Call it within the component's start. Raises ComponentError once notifications have begun."""
+    @property
+    def each_revision(self) -> bool:
+        """Whether a component needs every single revision. If not, a vault may leap over several at once."""
+        return self._all_keys or bool(self._values)
+
+    @property
+    def prefixes(self) -> tuple[bytes, ...]:
+        """The keys that components listen to; an empty prefix: all keys."""
+        return (b"",) if self._all_keys else tuple(self._prefixes)
+
+    def listen(self, component: str, listener: Listener, *, below: bytes | None = None) -> None:
+        """Call it within the component's start. Raises ComponentError once notifications have begun.
+
+        `below`: only the keys with this prefix matter, and several revisions may arrive as one difference (a leap of
+        the vault). Other keys may be among the changes. So a member's vault still follows the flushes of its store.
+        """
         self._refuse_late(component)
+        if below is None:
+            self._all_keys = True
+        else:
+            self._prefixes.append(below)
         self._listeners.setdefault(component, []).append(listener)
 
     def value(self, component: str, initial: Any, *, kept: int = 1_000) -> VersionedValue[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from palisade.raftgroup.ports import Clock
 from palisade.recovery.apply_gate import ApplyGate, OpenGate
 from palisade.recovery.catchup import Difference
 from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
-from palisade.recovery.flush_follower import FlushFollower
+from palisade.recovery.flush_follower import FlushBatch, FlushFollower, body_of
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
 from palisade.recovery.listeners import Told
@@ -27,7 +27,7 @@ from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryProgress, RecoveryReport
 from palisade.recovery.vault_configuration import changes
 from palisade.recovery.vault_storage import VaultHome
-from palisade.vault.change import Revision, VaultEvent, events_of
+from palisade.vault.change import Revision, VaultEvent, events_below, item_of
 from palisade.vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -56,11 +56,26 @@ class ComponentPort:
     async def revision(self, revision: Revision) -> None:
         listeners = self._inner.listeners
         async with self.telling:
-            await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
+            await listeners.tell(Told(revision.number, events_below(revision, listeners.prefixes) if listeners else ()))
+
+    async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
+        """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
+        there as one difference."""
+        listeners = self._inner.listeners
+        async with self.telling:
+            await take()
+            if listeners:
+                await listeners.tell(Told(leap.position.revision, events_of_leap(leap, listeners.prefixes)))
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
         async with self.telling:
             await self._inner.listeners.tell(Told(revision, events, last))
+
+
+def events_of_leap(leap: FlushBatch, prefixes: tuple[bytes, ...]) -> list[VaultEvent]:
+    end = leap.position.revision
+    bodies = ((key, body_of(leap.rows[key])) for key in leap.keys if key.startswith(prefixes))
+    return [VaultEvent(key, end, None if body is None else item_of(body)) for key, body in bodies]
 
 
 PAUSE_S_MAX = 0.05
@@ -124,10 +139,10 @@ class OnVault:
     pin_life_s_max: float = PIN_LIFE_S_MAX
     fence: VaultFence = field(default_factory=NoFence)
 
-    def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
-        """Adds a component, on the same listeners, that owns the node's resources beside its vault."""
+    def and_also(self, part: Part, resources: Callable[[Vault], Resources] | None = None) -> OnVault:
+        """Adds a component, on the same listeners. `resources`: of one that owns resources beside the vault."""
         components = Lifecycle([*self.components.parts, part], self.components.listeners)
-        return replace(self, components=components, resources=resources)
+        return replace(self, components=components, resources=resources or self.resources)
 
 
 class VaultComponent(Component):
@@ -267,11 +282,12 @@ class VaultComponent(Component):
         if self._beside is None:
             await follower.follow()
         else:
-            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate)
+            leaping = self._port.leap
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate, leaping)
 
     def _listens(self) -> bool:
         """Whether a component needs every single revision."""
-        return bool(self._inner.listeners)
+        return self._inner.listeners.each_revision
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

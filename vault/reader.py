@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
@@ -112,7 +112,7 @@ class VaultReader:
         changed: Changed | None = None,
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> VaultReader:
+    ) -> Self:
         """Reads the vault that this process has open itself, by the same rules; close it before the vault.
 
         `changed`: waits until the writer of the fence page has changed it; without it the page is polled. `clock_ns`,

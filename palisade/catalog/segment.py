@@ -2,6 +2,7 @@
 
     palisade/segments/records/<data source>/<start>/<end>/<version>/<partition>      the coordinator's record
     palisade/segments/manifests/<data source>                                        what is visible (`publication.py`)
+    palisade/segments/assigned/<node>/<data source>/<start>/...                      the node stores it
     palisade/segments/announced/<node>/<data source>/<start>/...                     leased: the node serves it
 
 Times are UTC with milliseconds, such as 2013-03-01T00:00:00.000Z, so keys are in the order of time. Versions and
@@ -21,6 +22,7 @@ from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timelin
 
 ROOT = b"palisade/segments/"
 RECORDS = ROOT + b"records/"
+ASSIGNED = ROOT + b"assigned/"
 ANNOUNCED = ROOT + b"announced/"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 VERSION_DIGITS, PARTITION_DIGITS = 16, 5

@@ -88,7 +88,7 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: T
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        entries = await asyncio.to_thread(read_demo)
+        entries = (await asyncio.to_thread(read_demo)).entries
     except DataSetError as error:
         session.fail(Failure(UNAVAILABLE, "no-demo-data", str(error), False))
     outcomes = []

@@ -52,7 +52,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
     from palisade.wire.auth_errors import AuthorizationError
-    from palisade.wire.error_codes import refusal_of
+    from palisade.wire.error_codes import WrongPort, refusal_of
     from palisade.wire.fencing_errors import ReleaseError, ReleasePending
 
     if isinstance(error, ReleaseError):
@@ -60,6 +60,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         return Failure(UNKNOWN if done else UNAVAILABLE, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, OutcomeUnknown):
         return Failure(UNKNOWN, refusal_of(error).code, str(error), False)
+    if isinstance(error, WrongPort):
+        return Failure(REFUSED, error.code, f"{error}; correct {source or '--endpoints'}", False)
     if isinstance(error, Unavailable | NodeFailed):
         text = f"{error}; 'palisade status' shows which nodes answer, 'palisade up' starts some"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)

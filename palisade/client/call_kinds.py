@@ -50,4 +50,5 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_set": CHANGE,
     "region_change": CHANGE,
     "region_delete": CHANGE,
+    "segments_txn": CHANGE,
 }

@@ -19,6 +19,7 @@ from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
 from palisade.client.watch_handle import WatchHandle
+from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
     Command,
@@ -34,6 +35,7 @@ from palisade.metastore.requests import (
     WatchRequest,
     ttl_ms_of,
 )
+from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
@@ -255,6 +257,12 @@ class StoreApi(CatalogApi):
         """The regions with their modes and policies; the shape is in docs/http-api.md."""
         regions: dict[str, Any] = await self._call("regions")
         return regions
+
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
+        """A transaction of rows below palisade/segments/, which `txn` refuses; each row is checked."""
+        packed = encode_command(plain_txn(compare, success, ()))
+        result: TxnResult = decode_result(await self._call("segments_txn", packed))
+        return result
 
     async def region_set(self, name: str, packed: bytes) -> int:
         """Create or replace a region, encoded by `vault.regions.pack_region`. Returns its revision once every node

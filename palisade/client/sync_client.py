@@ -215,6 +215,7 @@ class SyncClient:
     topology = blocking(Client.topology)
     fencing = blocking(Client.fencing)
     regions = blocking(Client.regions)
+    segments_txn = blocking(Client.segments_txn)
     region_set = blocking(Client.region_set)
     region_change = blocking(Client.region_change)
     region_delete = blocking(Client.region_delete)

@@ -50,6 +50,32 @@ class SegmentAnswer:
     unserved: tuple[Segment, ...]
 
 
+class SegmentPhase(enum.StrEnum):
+    """What lookups do with a used or unused segment; in the order of a segment's life."""
+
+    PENDING = "pending"
+    """Its publication is not visible yet."""
+    LOADING = "loading"
+    """No data node has announced it since it was published: no query counts on it."""
+    SERVED = "served"
+    MISSING = "missing"
+    """Queries count on it, and no node serves it."""
+    UNSERVED = "unserved"
+    """With replication factor 0."""
+    OVERSHADOWED = "overshadowed"
+    """A newer version answers for its whole interval."""
+    UNUSED = "unused"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """A record, what lookups do with it, and the nodes that announce it."""
+
+    record: SegmentRecord
+    phase: SegmentPhase
+    nodes: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class _Entry:
     """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
@@ -137,6 +163,22 @@ class BrokerView:
             raise SegmentsUnavailable([str(segment) for segment in missing])
         return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
 
+    def data_sources(self) -> list[str]:
+        """Those of which a segment was published."""
+        return sorted(name for name, source in self._sources.items() if source.manifest.last)
+
+    def states(self, data_source: str) -> list[SegmentState]:
+        """Every record of a data source, in the order of their ids."""
+        source = self._sources.get(data_source)
+        if source is None:
+            return []
+        hidden_by_newer = set(source.timeline.overshadowed())
+        return [
+            SegmentState(entry.record, _phase(source, entry.record, entry, hidden_by_newer), entry.serving)
+            for _, entry in sorted(source.entries.items())
+            if entry.record is not None
+        ]
+
     def _change_record(self, revision: int, segment: Segment, record: SegmentRecord | None) -> None:
         source, entry = self._entry(segment)
         if revision <= max(entry.record_revision, self.settled):
@@ -202,3 +244,19 @@ class BrokerView:
         elif not over or entry.record is None:
             return
         source.retired.discard(found)
+
+
+def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry, overshadowed: set[SegmentId]) -> SegmentPhase:
+    found = record.segment.id
+    if not record.used:
+        return SegmentPhase.UNUSED
+    timed = source.timeline.get(found)
+    if found in source.hidden or timed is None:
+        return SegmentPhase.PENDING
+    if found in overshadowed:
+        return SegmentPhase.OVERSHADOWED
+    if timed.state is ServingState.UNSERVED:
+        return SegmentPhase.UNSERVED
+    if timed.state is ServingState.LOADING:
+        return SegmentPhase.LOADING
+    return SegmentPhase.SERVED if entry.serving else SegmentPhase.MISSING

@@ -1,13 +1,13 @@
-"""The partitions of a node: a component that follows their assignments, and the `Resources` of its recovery.
+"""The segments of a node: a component that follows their assignments, and the `Resources` of its recovery.
 
 Guarantees, and why they hold:
-- A local partition that is not assigned in its version is removed; an assigned one that is not local is fetched. At
+- A local segment that is not assigned in its version is removed; an assigned one that is not local is fetched. At
   start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
   anew when an assignment changes. So a crash midway needs no handling of its own.
-- A partition that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
+- A segment that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
 - Recovery and this component never change the files at the same time.
-- An expired partition (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
-  that it reads through the fence (`retention_worker.py`), so a stale rule can at most delay a fetch. A partition in the
+- An expired segment (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
+  that it reads through the fence (`retention_worker.py`), so a stale rule can at most delay a fetch. A segment in the
   trash that is needed again is restored from there.
 """
 
@@ -27,11 +27,11 @@ from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Told
 from palisade.segments.names import Wanted, name_below, own_prefix, wanted_of
-from palisade.segments.partition_store import Shelf
-from palisade.segments.sources import PartitionSource, fetch
+from palisade.segments.segment_store import Shelf
+from palisade.segments.sources import SegmentSource, fetch
 from palisade.vault.change import Item
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import BadPartition, FolderUnreadable, NoSuchPartition, PartitionError
+from palisade.wire.segment_errors import BadSegment, FolderUnreadable, NoSuchSegment, SegmentError
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +43,22 @@ TOLD_S = 5.0
 
 
 class Places(Protocol):
-    """Finds the sources of a partition: `sources.Everywhere`."""
+    """Finds the sources of a segment: `sources.Everywhere`."""
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]: ...
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]: ...
 
 
 NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
 
 
 def never(name: str) -> bool:
-    """Without retention no partition expires."""
+    """Without retention no segment expires."""
     return False
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts since the start of the process. `trouble`: the last error by partition."""
+    """Counts since the start of the process. `trouble`: the last error by segment."""
 
     fetched: int = 0
     evicted: int = 0
@@ -68,7 +68,7 @@ class Tally:
     trouble: dict[str, str] = field(default_factory=dict)
 
 
-class PartitionHolder(Component):
+class SegmentHolder(Component):
     """A component and a `recovery.ports.Resources`. Both need a vault: call `on` first."""
 
     def __init__(self, node: str, shelf: Shelf, places: Places, listeners: Listeners) -> None:
@@ -86,7 +86,7 @@ class PartitionHolder(Component):
         self._files = asyncio.Lock()
         self._wakeup = asyncio.Event()
 
-    def on(self, vault: Vault) -> PartitionHolder:
+    def on(self, vault: Vault) -> SegmentHolder:
         self._vault = vault
         return self
 
@@ -107,7 +107,7 @@ class PartitionHolder(Component):
         if not self._scanned:
             await self.local()
         self.wanted = self.assignments()
-        self._listeners.listen("partitions", self._on_change)
+        self._listeners.listen("segments", self._on_change)
 
     def _on_change(self, told: Told) -> None:
         """Receives single revisions and differences. Never waits."""
@@ -121,7 +121,7 @@ class PartitionHolder(Component):
             self.wanted.pop(name, None)
             if item is not None:
                 self.wanted[name] = wanted_of(item.value)
-        except BadPartition as error:
+        except BadSegment as error:
             log.warning("invalid assignment skipped: key=%r error=%s", key, error)
         self._wakeup.set()
 
@@ -140,7 +140,7 @@ class PartitionHolder(Component):
                 pass
 
     async def _settle(self) -> bool:
-        """One pass that removes and fetches partitions. Whether the local ones now match the assignments."""
+        """One pass that removes and fetches segments. Whether the local ones now match the assignments."""
         await self._clear_trash()
         plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
         if not plan.steps:
@@ -161,12 +161,12 @@ class PartitionHolder(Component):
         self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
 
     async def _clear_trash(self) -> None:
-        """Purge trashed partitions that are not assigned here any more."""
+        """Purge trashed segments that are not assigned here any more."""
         for name in [name for name in self.shelf.trashed if self._is_open(name)]:
             try:
                 async with self._files:
                     await self.shelf.purge(name, partial(self._is_open, name))
-            except PartitionError as error:
+            except SegmentError as error:
                 self._note_trouble(name, error)
 
     async def _fetch_some(self, fetches: deque[Step], progress: HolderProgress) -> None:
@@ -182,16 +182,16 @@ class PartitionHolder(Component):
                 await self.evict(step.name)
             elif step.action is EvictionAction.FETCH and wanted is not None and not self.is_expired(step.name):
                 await self._bring(step.name, wanted)
-        except PartitionError as error:
+        except SegmentError as error:
             self._note_trouble(step.name, error)
 
-    def _note_trouble(self, name: str, error: PartitionError) -> None:
+    def _note_trouble(self, name: str, error: SegmentError) -> None:
         if self.tally.trouble.get(name) != str(error):
             log.warning("%s", error)
         self.tally.trouble[name] = str(error)
 
     def _expected(self, assigned: Mapping[str, Wanted]) -> dict[str, str]:
-        """Digests by name of the partitions to have locally. An expired one only counts if it is local."""
+        """Digests by name of the segments to have locally. An expired one only counts if it is local."""
         return {
             name: wanted.digest
             for name, wanted in assigned.items()
@@ -218,7 +218,7 @@ class PartitionHolder(Component):
                 await self.shelf.scan()
             except OSError as error:
                 raise FolderUnreadable(
-                    f"cannot read the folder of the partitions: {error}; check its permissions"
+                    f"cannot read the folder of the segments: {error}; check its permissions"
                 ) from error
             self._scanned = True
         return self.shelf.versions()
@@ -232,7 +232,7 @@ class PartitionHolder(Component):
         for item in self.vault.range(self._prefix, self._prefix[:-1] + b"0"):
             try:
                 found[name_below(self._prefix, item.key)] = wanted_of(item.value)
-            except BadPartition as error:
+            except BadSegment as error:
                 log.warning("invalid assignment skipped: key=%r error=%s", item.key, error)
         return found
 
@@ -249,7 +249,7 @@ class PartitionHolder(Component):
             return
         try:
             await self._bring(name, wanted)
-        except PartitionError as error:
+        except SegmentError as error:
             self._note_trouble(name, error)
             raise ResourceMissing(str(error)) from error
 
@@ -270,7 +270,7 @@ class PartitionHolder(Component):
             await self.shelf.restore(name)
         self.tally.restored += 1
         self.tally.trouble.pop(name, None)
-        log.info("partition restored from the trash: name=%s", name)
+        log.info("segment restored from the trash: name=%s", name)
         return True
 
     # Used by retention.
@@ -283,24 +283,24 @@ class PartitionHolder(Component):
         return done
 
     async def purge(self, name: str, still: Callable[[], bool]) -> bool:
-        """Like `trash`, but removes a trashed partition permanently."""
+        """Like `trash`, but removes a trashed segment permanently."""
         async with self._files:
             done = name in self.shelf.trashed and await self.shelf.purge(name, still)
         self.tally.purged += done
         return done
 
     def wake(self) -> None:
-        """Call when the set of expired partitions may have changed."""
+        """Call when the set of expired segments may have changed."""
         self._wakeup.set()
 
     # Used by the API.
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
-        """Raises NoSuchPartition. A damaged partition is fetched again immediately."""
+        """Raises NoSuchSegment. A damaged segment is fetched again immediately."""
         before = self.shelf.held.get(name)
         try:
             return await self.shelf.read(name, digest)
-        except NoSuchPartition:
+        except NoSuchSegment:
             if self.shelf.held.get(name) is not before:
                 self._wakeup.set()
             raise
@@ -317,9 +317,9 @@ class HolderProgress:
         self._done += 1
         if self._now() >= self._told_at + TOLD_S:
             self._told_at = self._now()
-            log.info("partition fetches attempted: done=%d total=%d", self._done, self._total)
+            log.info("segment fetches attempted: done=%d total=%d", self._done, self._total)
 
 
 def missing(wanted: Mapping[str, Wanted], shelf: Shelf) -> list[str]:
-    """Names of the partitions that are assigned and not local in that version, sorted."""
+    """Names of the segments that are assigned and not local in that version, sorted."""
     return sorted(name for name, each in wanted.items() if not shelf.has(name, each.digest))

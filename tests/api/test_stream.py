@@ -100,7 +100,7 @@ async def test_welcome_names_the_cluster_and_its_leader(stream: StreamServer) ->
 async def test_unknown_protocol_is_refused_naming_the_supported_one(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.HELLO, {"protocol": 99})
-        assert "99 is not supported, this node speaks 2" in await connection.refusal()
+        assert f"99 is not supported, this node speaks {PROTOCOL}" in await connection.refusal()
 
 
 async def test_request_before_hello_is_refused(stream: StreamServer, group: FakeGroup) -> None:

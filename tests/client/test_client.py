@@ -216,9 +216,11 @@ async def test_refusal_of_the_latest_attempt_does_not_cover_an_earlier_one(
     """Its connection broke, so it may be applied (M3). Found by the simulator: strange 61."""
     session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
-    session._begin(Sent())
+    first = Sent()
+    session._begin(first)
     answer = session.send(FrameKind.WRITES, (("id", 1), b"a", b"1"), 0, 0.5, repeatable=True, writes=True)
-    session._lost("reset by the other side")
+    first.closed.set_result("reset by the other side")
+    session._lost(first)
     session._begin(Sent())
     session._failed(1, error)
     with pytest.raises(OutcomeUnknown, match=str(error)):

@@ -67,6 +67,7 @@ WRITES: list[tuple[int, Any]] = [
     (FrameKind.CALL, [6, "procedure_cancel", ["p1"]]),
     (FrameKind.CALL, [7, "region_set", ["fuzz", b"\x80"]]),
     (FrameKind.CALL, [8, "region_delete", ["fuzz"]]),
+    (FrameKind.CALL, [13, "segments_txn", [encode_command(TXN)]]),
     (FrameKind.CALL, [9, "transfer", ["n9"]]),
     (FrameKind.CALL, [10, "member_promote", ["n9"]]),
     (FrameKind.CALL, [11, "member_remove", ["n9"]]),

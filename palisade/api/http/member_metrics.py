@@ -9,18 +9,18 @@ from prometheus_client.registry import Collector
 
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram
-from palisade.api.http.partition_families import partition_families
+from palisade.api.http.segment_families import segment_families
 from palisade.api.http.vault_metrics import info, recovery_families, topology_families
 from palisade.api.services import NodeServices
 from palisade.catalog.procedures import ENDED
 from palisade.raftgroup.role import RaftRole
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.service.procedure_runner import Runner
 
 
 class Exposition(Collector):
-    def __init__(self, services: NodeServices, partitions: PartitionHolder | None = None) -> None:
-        self._services, self._partitions = services, partitions
+    def __init__(self, services: NodeServices, segments: SegmentHolder | None = None) -> None:
+        self._services, self._segments = services, segments
         self._service = services.key_values
 
     def collect(self) -> Iterator[Metric]:
@@ -34,7 +34,7 @@ class Exposition(Collector):
             yield from topology_families(self._services.topology)
         yield from recovery_families(self._services.vault)
         yield from self._services.fencing_families()
-        yield from partition_families(self._partitions)
+        yield from segment_families(self._segments)
 
     def describe(self) -> Iterator[Metric]:
         return iter(())

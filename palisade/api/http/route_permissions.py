@@ -13,11 +13,12 @@ from aiohttp import web
 
 from palisade.api.http.request_body import query_of
 from palisade.api.http.v1_catalog import LIST, body_of, with_name
+from palisade.api.http.v1_segment_copies import SEGMENT, name_in
 from palisade.api.http.v1_watch import watch_of
 from palisade.api.permission_lookups import Lookups
 from palisade.catalog.collections import collection_named
+from palisade.catalog.segment import RECORDS
 from palisade.metastore.requests import prefix_end
-from palisade.segments.names import PARTITIONS
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import Needs, needs_of, reading
 from palisade.service.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
@@ -41,13 +42,12 @@ async def regions(request: web.Request, _: Lookups) -> Needs:
     return (reading(REGIONS_PREFIX, REGIONS_END),)
 
 
-async def partition(request: web.Request, _: Lookups) -> Needs:
-    found = request.match_info
-    return (reading(PARTITIONS + f"{found['table']}/{found['day']}".encode("utf-8", "replace")),)
+async def segment(request: web.Request, _: Lookups) -> Needs:
+    return (reading(RECORDS + name_in(request).encode("utf-8", "replace")),)
 
 
-async def partitions(request: web.Request, _: Lookups) -> Needs:
-    return (reading(PARTITIONS, prefix_end(PARTITIONS)),)
+async def segments(request: web.Request, _: Lookups) -> Needs:
+    return (reading(RECORDS, prefix_end(RECORDS)),)
 
 
 # /v1: the catalog.
@@ -131,8 +131,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/topology/leave"): NODES,
     ("GET", "/v1/recovery"): AUTHENTICATED,
     ("PUT", "/v1/recovery/catch-up-difference"): ADMINS,
-    ("GET", "/v1/partitions"): partitions,
-    ("GET", "/v1/partitions/{table}/{day}"): partition,
+    ("GET", "/v1/segments/copies"): segments,
+    ("GET", f"/v1/segments/{SEGMENT}/file"): segment,
     ("GET", "/v1/scenarios"): AUTHENTICATED,
     ("GET", "/v1/scenarios/{name}"): AUTHENTICATED,
     ("POST", "/v1/scenarios/{name}"): ADMINS,

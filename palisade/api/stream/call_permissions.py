@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from palisade.api.permission_lookups import Lookups
+from palisade.metastore.command_codec import decode_command
 from palisade.service.authorization.callers import Access
-from palisade.service.authorization.needs import EVERYTHING, Needs, reading
+from palisade.service.authorization.needs import EVERYTHING, Needs, needs_of, reading
 from palisade.service.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX
 
@@ -40,6 +41,11 @@ async def procedure(arguments: Sequence[Any], look: Lookups) -> Needs:
     return needs_of_operation(*await look.procedure(_typed(arguments[0], str)))
 
 
+async def segments_txn(arguments: Sequence[Any], look: Lookups) -> Needs:
+    request, _ = decode_command(_typed(arguments[0], bytes))
+    return needs_of(request, look.lease_keys)
+
+
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
@@ -69,6 +75,7 @@ CALL_RULES: dict[str, Access | Reads] = {
     "region_set": Access.ADMINS,
     "region_change": Access.ADMINS,
     "region_delete": Access.ADMINS,
+    "segments_txn": segments_txn,
 }
 
 

@@ -8,8 +8,12 @@ from typing import Any
 from palisade.api.cluster_view import listed_members, status_view
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
+from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
+from palisade.metastore.requests import Txn
+from palisade.metastore.result_codec import encode_result
 from palisade.service.regions import RegionAdmin
+from palisade.service.segment_writes import write_segments
 from palisade.topology.member_request import NAME_CHARACTERS_MAX, new_member
 from palisade.wire.region_json import fields_from
 
@@ -41,6 +45,7 @@ class Calls:
             "region_set": self._region_set,
             "region_change": self._region_change,
             "region_delete": self._region_delete,
+            "segments_txn": self._segments_txn,
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
@@ -114,6 +119,19 @@ class Calls:
         if type(name) is not str:
             raise InvalidRequest("region_delete takes the name of a region")
         return await self._book.delete(name)
+
+    async def _segments_txn(self, packed: Any) -> Any:
+        return encode_result(await write_segments(self._service, a_transaction(packed)))
+
+
+def a_transaction(packed: Any) -> Txn:
+    """Of segments: a command as bytes. Raises InvalidRequest."""
+    if type(packed) is not bytes:
+        raise InvalidRequest("segments_txn takes a transaction as bytes")
+    request, _ = decode_command(packed)
+    if not isinstance(request, Txn):
+        raise InvalidRequest(f"segments_txn takes a transaction, not {type(request).__name__}")
+    return request
 
 
 def a_member(value: Any) -> str:

@@ -10,7 +10,7 @@ from itertools import count
 
 from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.catching_up import EQUAL, UNDISTURBED, a_follower, check_state
-from palisade.cli.scenarios.edits import PARTITIONS, PLANES, below, late_rows, retired
+from palisade.cli.scenarios.edits import AIRPORTS, PLANES, below, corrected, retired
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Report, Scenario
@@ -35,7 +35,7 @@ async def overtaken(stage: Stage) -> Report:
     told_file = stage.folder / "told"
     node.plan = {"holds_at": HOLDS_AT, "until": str(go_on), "pin_life_s": 0.1, "told": str(told_file)}
     before = await cluster.latest()
-    latest = await cluster.load(late_rows(below(stage.entries, PARTITIONS), MISSED))
+    latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
     stage.say(f"{MISSED} revisions while f1 is away; its component stands still in the {HOLDS_AT}th of them")
     await node.start()
     await stage.until(lambda: told_file.exists() and len(node.told(told_file)) == HOLDS_AT - 1, "f1 replaying")
@@ -48,7 +48,7 @@ async def overtaken(stage: Stage) -> Report:
     told = node.told(told_file)
     singly = [line["revision"] for line in told if line["revision"] <= before + replayed]
     rest = {key for line in told if line["revision"] > before + replayed for key in line["keys"]}
-    wanted = {entry.key.decode() for entry in late_rows(below(stage.entries, PARTITIONS), MISSED)[replayed:]}
+    wanted = {entry.key.decode() for entry in corrected(below(stage.entries, AIRPORTS), MISSED)[replayed:]}
     in_order = singly == list(range(before + 1, before + replayed + 1))
     stage.check("none-skipped", in_order and rest == wanted, f"{len(singly)} revisions, then {len(rest)} keys")
     await check_state(stage, node, cluster)
@@ -59,7 +59,7 @@ async def busy_writes(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = await a_follower(stage, cluster)
     node.plan = {"listener_ms": 1.0}
-    await cluster.load(late_rows(below(stage.entries, PARTITIONS), 600))
+    await cluster.load(corrected(below(stage.entries, AIRPORTS), 600))
     stage.say(f"f1 starts with a slow component, and {FASTER} revisions are written for each that it takes")
     await node.start()
     async with writer(cluster, node, stage) as writes:
@@ -76,7 +76,7 @@ async def busy_writes(stage: Stage) -> Report:
 @asynccontextmanager
 async def writer(cluster: Members, node: Actor, stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
     """Writes faster than the node applies revisions, until the end of the block."""
-    partitions = below(stage.entries, PARTITIONS)
+    airports = below(stage.entries, AIRPORTS)
 
     async def write() -> None:
         taken = 0
@@ -84,7 +84,7 @@ async def writer(cluster: Members, node: Actor, stage: Stage) -> AsyncIterator[a
             now = int((await node.status()).get("revision", 0))
             some = FASTER * (now - taken) if taken else 0
             taken = now
-            await cluster.load(late_rows(partitions, int(min(some, BURST)) + 10, wave))
+            await cluster.load(corrected(airports, int(min(some, BURST)) + 10, wave))
             await asyncio.sleep(TICK_S)
 
     task = asyncio.create_task(write())
@@ -104,12 +104,12 @@ async def paused(stage: Stage) -> Report:
     await stage.caught_up(node, before)
     stage.say(f"f1 runs and follows, at LV {before}; SIGSTOP")
     node.send(signal.SIGSTOP)
-    changed = late_rows(below(stage.entries, PARTITIONS), 300)
+    changed = corrected(below(stage.entries, AIRPORTS), 300)
     await cluster.load(changed[:1])  # the response to the outstanding request of f1
     await cluster.load(changed[1:])
     gone = retired(stage.entries, PLANES, 50)
     latest = await cluster.compact(await cluster.delete(gone))
-    stage.say(f"300 partitions get late rows, {len(gone)} planes are retired, all of it is compacted; SIGCONT")
+    stage.say(f"300 airports are corrected, {len(gone)} planes are retired, all of it is compacted; SIGCONT")
     pid = node.pid
     node.send(signal.SIGCONT)
     await stage.until(lambda: recovered_again(node), "f1 recovering again")

@@ -7,7 +7,7 @@ None of this is part of `palisade node`.
     listener_ms   how long the component takes for each revision
     holds_at      after how many of them it waits for the file `until` to be there
     told          the file into which it writes what it has been told, a line of JSON each
-    dies_at_step  SIGKILL to itself in the middle of this step with its partitions, with the file half there
+    dies_at_step  SIGKILL to itself in the middle of this step with its segments, with the file half there
     pin_life_s    how long this node may hold MM while it recovers
 """
 
@@ -107,8 +107,8 @@ def make_staged(plan: StagingPlan, config: NodeConfig) -> FollowerNode:
     hears = plan.told or plan.listener_ms or plan.holds_at
     parts = [Part("ledger", Ledger(plan, listeners))] if hears else []
     node = FollowerNode(config, OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s))
-    if plan.dies_at_step and node.partitions.holder is not None:
-        node.partitions.holder.shelf.disk = DyingDisk(config.data_dir / "partitions", plan.dies_at_step)
+    if plan.dies_at_step and node.segments.holder is not None:
+        node.segments.holder.shelf.disk = DyingDisk(config.data_dir / "segments", plan.dies_at_step)
     return node
 
 

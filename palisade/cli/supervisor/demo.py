@@ -21,8 +21,12 @@ async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | Non
     async with Client(endpoints, timeout_s=PATIENCE_S, credentials=shown) as client:
         report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
     if report is not None:
-        text = f"demo catalog: {report.entries} entries, {report.written} of them written (prefix /catalog/)"
-        tell(SupervisorEvent("demo-loaded", text, {"entries": report.entries, "written": report.written}))
+        text = (
+            f"demo catalog: {report.entries} entries, {report.written} of them written (prefix /catalog/), "
+            f"{report.published} segments published"
+        )
+        counts = {"entries": report.entries, "written": report.written, "published": report.published}
+        tell(SupervisorEvent("demo-loaded", text, counts))
     return report
 
 

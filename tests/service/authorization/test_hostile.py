@@ -30,7 +30,7 @@ ROOT = Password("root", "roots password")
         ("POST", "/v1/catalog/operations/revoke", b'{"prefix": "\\ud800"}'),
         ("POST", "/v1/catalog/operations/create-table", b'{"table": "\\ud800"}'),
         ("POST", "/v1/catalog/operations/drop-database", b'{"database": ["x"]}'),
-        ("GET", "/v1/partitions/%ff/x", None),
+        ("GET", "/v1/segments/%ff/1/2/3/4/file", None),
         ("GET", "/v1/leases/x", None),
         ("DELETE", "/v1/leases/99999999999999999999", None),
         ("GET", "/v1/kv?prefix=a&key=b", None),
