@@ -115,7 +115,7 @@ class Node:
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.lease_endpoint)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -192,9 +192,9 @@ class Node:
         physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
-        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
+        self._remote = self._machine.registrar(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
-            self._door,
+            self._registrar_now,
             JoinCandidate(
                 config.id,
                 NodeRole.VOTER,
@@ -209,7 +209,7 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
-    def _door(self) -> RegistrarPort:
+    def _registrar_now(self) -> RegistrarPort:
         """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and
         added to the group afterwards."""
         member = self.group.members.get(self.config.id)

@@ -380,7 +380,7 @@ class Replica:
 
     # Followers.
 
-    def _hear(self, leader: str, term: int) -> None:
+    def _record_contact(self, leader: str, term: int) -> None:
         if self.engine.leads and term == self.engine.term:
             raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
         self.voting.heard_leader()
@@ -398,7 +398,7 @@ class Replica:
         if isinstance(verdict, StaleTerm):
             self._answer(leader, 0, False, sent_at)
             return
-        self._hear(leader, term)
+        self._record_contact(leader, term)
         if isinstance(verdict, Extend):
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
@@ -423,7 +423,7 @@ class Replica:
     def _on_heartbeat(self, leader: str, body: Any) -> None:
         term, sent_at = body
         if term >= self.engine.term:
-            self._hear(leader, term)
+            self._record_contact(leader, term)
             self.engine.deliver_heartbeat(leader, term)
         self.outbox.send_in_term(
             leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation]
@@ -436,7 +436,7 @@ class Replica:
         self.engine.adopt_term(term)
 
     def hand_over(self, target: str) -> bool:
-        """Tell `target` to campaign at once, if it holds the whole log. The lease ends here, for this term."""
+        """Make `target` campaign at once, if it holds the whole log. The lease ends here, for this term."""
         if not self.leads or self.engine.match_index(target) != self._journal.last.index:
             return False
         self.lease.surrender()

@@ -92,7 +92,7 @@ class LeaseClient:
         """The node was removed from the cluster: it never serves again."""
         self._send: Send | None = None
         self._changed: dict[asyncio.Future[None], None] = {}
-        self._told_lv = 0
+        self._notified_lv = 0
         self._join_at = 0.0
         self._stages: deque[StageMessage] = deque()
         self._marking: tuple[Mark, list[int]] | None = None
@@ -134,7 +134,7 @@ class LeaseClient:
         if self.core.state is HolderPhase.RECOVERING:
             self.core.recovery_failed(now, why)
         self._open_gate()
-        self._tell(promise)
+        self._send_if_any(promise)
 
     def _begin_anew(self, why: str) -> None:
         """Earlier grants are void. The page is updated first: no reader may continue by the old lease."""
@@ -163,7 +163,7 @@ class LeaseClient:
         self.stop("it was removed from the cluster")
         if self.vault.page is not None:
             self.vault.page.removed()
-        self._tell_readers()
+        self._notify_readers()
 
     def _refuse(self, why: str, state: FenceState = FenceState.FENCED) -> None:
         if self.why != why:
@@ -172,7 +172,7 @@ class LeaseClient:
         page = self.vault.page
         if page is not None and page.fence.state is not state:
             page.refuse(state)
-        self._tell_readers()
+        self._notify_readers()
 
     def _open_gate(self) -> None:
         if self.gate is not None:
@@ -216,7 +216,7 @@ class LeaseClient:
         elif isinstance(message, Release):
             self.core.on_release(message, now)
         elif isinstance(message, WelcomeMessage):
-            self._tell(self.core.on_welcome(message, now))
+            self._send_if_any(self.core.on_welcome(message, now))
             self.welcomed = True
         elif isinstance(message, Behind):
             self._join_at = now + BEHIND_S
@@ -224,11 +224,11 @@ class LeaseClient:
             if promise is not None:
                 self._refuse("its vault is too far behind")
                 self._open_gate()
-            self._tell(promise)
+            self._send_if_any(promise)
         self._publish_release()
         self.settle()
 
-    def _tell(self, message: FromHolder | None) -> None:
+    def _send_if_any(self, message: FromHolder | None) -> None:
         if message is not None and self._send is not None:
             self._send(message)
 
@@ -238,9 +238,9 @@ class LeaseClient:
             self.vault.staging.release(released)
             self._on_released(released)
             self._open_gate()
-            self._tell_readers()
+            self._notify_readers()
 
-    def _tell_readers(self) -> None:
+    def _notify_readers(self) -> None:
         waiting, self._changed = self._changed, {}
         for future in waiting:
             if not future.done():
@@ -273,11 +273,11 @@ class LeaseClient:
         found = self.core.on_stage(stage, now)
         if found is Odd.GAP:
             self._stages.clear()
-            self._tell(self._hello(now))
+            self._send_if_any(self._hello(now))
         elif isinstance(found, Mark):
             self._mark(found)
         elif isinstance(found, StagedMessage):
-            self._tell(found)
+            self._send_if_any(found)
 
     def _mark(self, mark: Mark) -> None:
         try:
@@ -304,9 +304,9 @@ class LeaseClient:
             changes.pop(0)
         if not changes:
             self._marking = None
-            self._tell(self.core.marked(mark, self._now()))
+            self._send_if_any(self.core.marked(mark, self._now()))
         elif changes[0] - 1 > self.core.staged:
-            self._tell(self.core.marked(replace(mark, upto=changes[0] - 1), self._now()))
+            self._send_if_any(self.core.marked(replace(mark, upto=changes[0] - 1), self._now()))
 
     # What is due
 
@@ -314,14 +314,14 @@ class LeaseClient:
         """Execute every possible or due step. Called after every event that may have enabled one."""
         now = self._now()
         self._count(now)
-        if self._told_lv != self.vault.revision:
-            self._told_lv = self.vault.revision
-            self._tell_readers()
+        if self._notified_lv != self.vault.revision:
+            self._notified_lv = self.vault.revision
+            self._notify_readers()
         self.core.tick(now)
         if self.core.state is not HolderPhase.ACTIVE and self._page_serves():
             self._refuse("its lease has run out")
             self._open_gate()
-            self._tell(self.core.promise(now))
+            self._send_if_any(self.core.promise(now))
         if self._marking is not None:
             self._marked_if_whole()
             self._take_stages()
@@ -330,7 +330,7 @@ class LeaseClient:
         elif self.core.state is HolderPhase.RECOVERING:
             self._activate(now)
         if self._wants_join():
-            self._tell(self.core.join(now, self.vault.revision))
+            self._send_if_any(self.core.join(now, self.vault.revision))
 
     def calm_for(self, tick_s: float) -> float:
         """For how long nothing is due by time alone. While it serves, all other events are notified; before that they

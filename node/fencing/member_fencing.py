@@ -99,7 +99,7 @@ class MemberFencing:
             ),
             on_failed=group.fail,
         )
-        self.door = LeaseEndpoint(self.grantor)
+        self.lease_endpoint = LeaseEndpoint(self.grantor)
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
         self.part = FencingComponent(
             node,

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from palisade.base.content import Content, as_bytes
-from palisade.client.catalog_api import CatalogApi
 from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
+from palisade.client.scan_api import ScanApi
 from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
@@ -49,7 +49,7 @@ from palisade.metastore.results import (
 )
 
 
-class StoreApi(CatalogApi):
+class StoreApi(ScanApi):
     """`timeout_s` of a call: its deadline; None for the default of the store."""
 
     @abstractmethod

@@ -226,6 +226,14 @@ class SyncClient:
     digest = blocking(Client.digest)
     disarm_alarm = blocking(Client.disarm_alarm)
 
+    # Scans of many rows.
+
+    scan_counts = blocking(Client.scan_counts)
+    scan_rows = blocking(Client.scan_rows)
+    scan_changes = blocking(Client.scan_changes)
+    pin = blocking(Client.pin)
+    unpin = blocking(Client.unpin)
+
     # The catalog.
 
     catalog_do = blocking(Client.catalog_do)

@@ -25,7 +25,7 @@ from palisade.recovery.errors import ResourceMissing
 from palisade.recovery.eviction import plan_eviction
 from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.names import Wanted, name_below, own_prefix, wanted_of
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import SegmentSource, fetch
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
 FETCHES = 4
 """Number of concurrent fetches of a running node."""
-TOLD_S = 5.0
+LOG_EVERY_S = 5.0
 """Interval of progress lines in the log."""
 
 
@@ -109,9 +109,9 @@ class SegmentHolder(Component):
         self.wanted = self.assignments()
         self._listeners.listen("segments", self._on_change)
 
-    def _on_change(self, told: Told) -> None:
+    def _on_change(self, notification: Notification) -> None:
         """Receives single revisions and differences. Never waits."""
-        for event in told.events:
+        for event in notification.events:
             if event.key.startswith(self._prefix):
                 self._update(event.key, event.item)
 
@@ -311,12 +311,12 @@ class HolderProgress:
 
     def __init__(self, total: int, now: Callable[[], float]) -> None:
         self._total, self._done, self._now = total, 0, now
-        self._told_at = now()
+        self._logged_at = now()
 
     def one_done(self) -> None:
         self._done += 1
-        if self._now() >= self._told_at + TOLD_S:
-            self._told_at = self._now()
+        if self._now() >= self._logged_at + LOG_EVERY_S:
+            self._logged_at = self._now()
             log.info("segment fetches attempted: done=%d total=%d", self._done, self._total)
 
 

@@ -18,7 +18,7 @@ from palisade.service.strict_changes import StrictLog
 SWEEP_S = 0.05
 _REVISION = itemgetter(0)
 
-Told = Callable[[bool], None]
+OnReached = Callable[[bool], None]
 """Whether it was reached in time."""
 
 
@@ -30,7 +30,7 @@ class Waiting:
         self._point = point
         self._reached = point()
         self.now = now
-        self._waiting: list[tuple[int, float, float, Told]] = []
+        self._waiting: list[tuple[int, float, float, OnReached]] = []
         """By revision; those of one revision in order of arrival."""
         self._sweeper: asyncio.TimerHandle | None = None
         self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
@@ -42,13 +42,13 @@ class Waiting:
     def is_reached(self, revision: int) -> bool:
         return revision <= self._reached
 
-    def when(self, revision: int, until: float, told: Told) -> None:
-        """Call `told` once, at once if `revision` is reached already. `until`: by the clock `now`."""
+    def when(self, revision: int, until: float, on_reached: OnReached) -> None:
+        """Call `on_reached` once, at once if `revision` is reached already. `until`: by the clock `now`."""
         if revision <= self._reached:
-            told(True)
+            on_reached(True)
             return
         waiting = self._waiting
-        entry = (revision, until, self.now(), told)
+        entry = (revision, until, self.now(), on_reached)
         if not waiting or revision >= waiting[-1][0]:
             waiting.append(entry)
         else:
@@ -62,11 +62,11 @@ class Waiting:
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def told(in_time: bool) -> None:
+        def on_reached(in_time: bool) -> None:
             if not future.done():
                 future.set_result(in_time)
 
-        self.when(revision, self.now() + timeout_s, told)
+        self.when(revision, self.now() + timeout_s, on_reached)
         return await future
 
     def wake(self) -> None:
@@ -76,9 +76,9 @@ class Waiting:
         reached = bisect_right(self._waiting, self._reached, key=_REVISION)
         now, waited, observe = self.now(), self._waiting[:reached], self.waits.observe
         del self._waiting[:reached]
-        for _, _, began, told in waited:
+        for _, _, began, on_reached in waited:
             observe(now - began)
-            told(True)
+            on_reached(True)
 
     def _sweep(self) -> None:
         self.wake()
@@ -87,8 +87,8 @@ class Waiting:
         if late:
             self._waiting = [each for each in self._waiting if each[1] > now]
             self.late += len(late)
-            for _, _, _, told in late:
-                told(False)
+            for _, _, _, on_reached in late:
+                on_reached(False)
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
 
 

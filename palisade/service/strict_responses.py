@@ -19,7 +19,7 @@ from palisade.metastore.requests import Put, Range, prefix_end
 from palisade.metastore.result_codec import revision_of
 from palisade.raftgroup.proposals import Applied
 from palisade.service.own_lease import OwnLease
-from palisade.service.release_waiters import ReleaseWaiters, Told
+from palisade.service.release_waiters import OnReached, ReleaseWaiters
 from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleasePending, ReservedKey
 
@@ -84,11 +84,11 @@ class StrictResponses:
             return False
         return applied.here or ((holder := self.lease.holder) is not None and holder.serves)
 
-    def when_applied(self, applied: Applied, until: float, told: Told) -> None:
-        self.released.applied.when(last_revision(applied), until, told)
+    def when_applied(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.applied.when(last_revision(applied), until, on_reached)
 
-    def when_released(self, applied: Applied, until: float, told: Told) -> None:
-        self.released.when(last_revision(applied), until, told)
+    def when_released(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.when(last_revision(applied), until, on_reached)
 
     def as_it_stands(self, applied: Applied) -> Applied | ReleasePending:
         """The outcome of one write at its deadline: pending unless it is released or was refused."""

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from palisade.service.authorization.authorizer import Authenticated, Authorizer, claimed_identity
 from palisade.service.authorization.callers import Access, AuthenticatedCaller
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
 
@@ -28,7 +28,7 @@ _CALLER = "palisade.caller"
 
 def caller_of(request: web.Request) -> Caller:
     """The caller of a request that has passed `AuthorizationGate`."""
-    found: Caller = request.get(_CALLER, EVERYBODY)
+    found: Caller = request.get(_CALLER, UNRESTRICTED)
     return found
 
 
@@ -67,7 +67,7 @@ class AnyClient:
     header = None
 
     def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
-        plan.call(body, reply, EVERYBODY)
+        plan.call(body, reply, UNRESTRICTED)
 
 
 ANY_CLIENT = AnyClient()

@@ -26,7 +26,7 @@ from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import LeaseKeepAlive
 from palisade.metastore.results import LeaseResult
 from palisade.service.authorization.needs import needs_of
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 
 MESSAGE_BYTES_MAX = 1024 * 1024
@@ -76,7 +76,7 @@ class EtcdStreams:
     async def _keep_alive(self, lease_id: int) -> bytes:
         """`still` has just authorized it, by the rights as they are now."""
         try:
-            result = await self._service.write(LeaseKeepAlive(lease_id), caller=EVERYBODY)
+            result = await self._service.write(LeaseKeepAlive(lease_id), caller=UNRESTRICTED)
         except LeaseNotFound:
             result = LeaseResult(self._service.store.revision, lease_id, 0)
         header = self._api.header.text(result.revision, self._api.term)

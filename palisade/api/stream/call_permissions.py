@@ -37,6 +37,11 @@ async def catalog_object(arguments: Sequence[Any], _: Lookups) -> Needs:
     return needs_of_object(arguments[0], arguments[1])
 
 
+async def key_range(arguments: Sequence[Any], _: Lookups) -> Needs:
+    """A call whose first arguments are the range that is read."""
+    return (reading(_typed(arguments[0], bytes), _typed(arguments[1], bytes)),)
+
+
 async def procedure(arguments: Sequence[Any], look: Lookups) -> Needs:
     return needs_of_operation(*await look.procedure(_typed(arguments[0], str)))
 
@@ -65,6 +70,11 @@ CALL_RULES: dict[str, Access | Reads] = {
     "catalog_do": catalog_do,
     "catalog_objects": catalog_objects,
     "catalog_object": catalog_object,
+    "scan_count": key_range,
+    "scan_rows": key_range,
+    "scan_changes": key_range,
+    "pin": key_range,
+    "unpin": key_range,
     "procedure": procedure,
     "procedure_cancel": procedure,
     "procedures": Access.ADMINS,

@@ -8,6 +8,7 @@ from typing import Any
 from palisade.api.cluster_view import listed_members, status_view
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
+from palisade.api.stream.scan_calls import ScanCalls
 from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import Txn
@@ -40,6 +41,7 @@ class Calls:
             "member_remove": self._member_remove,
             "transfer": self._transfer,
             **CatalogCalls(services).by_name(),
+            **ScanCalls(services.key_values).by_name(),
             "fencing": self._fencing,
             "regions": self._book.view,
             "region_set": self._region_set,
