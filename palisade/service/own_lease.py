@@ -1,4 +1,4 @@
-"""The lease of this node as the write and read path sees it: set by the component that holds it, read for every
+"""The lease of this node as the write and read path sees it: opened by the component that holds it, read for every
 write."""
 
 from __future__ import annotations
@@ -26,4 +26,8 @@ class OwnLease:
     __slots__ = ("holder",)
 
     def __init__(self, holder: LeaseHolder | None = None) -> None:
+        self.holder = holder
+
+    def opened(self, holder: LeaseHolder) -> None:
+        """The vault of this node is open."""
         self.holder = holder
