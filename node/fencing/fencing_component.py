@@ -19,9 +19,8 @@ from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
 from palisade.service.fenced_reads import Ask, FencedReads
-from palisade.service.own_lease import OwnLease
 from palisade.service.ports import GroupFace
-from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters
 from palisade.vault.vault import Vault
 from palisade.wire.credentials import NodeProof
 
