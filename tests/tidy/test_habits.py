@@ -62,7 +62,7 @@ def test_production_checks_raise_and_never_assert(production: list[Source]) -> N
 WIRED_FROM_OUTSIDE = {
     "raftgroup/library.py": "replaces parts of PySyncObj",
     "vault/incoming_difference.py": "the mark of the vault is its state",
-    "palisade/segments/retention_worker.py": "not linear yet",
+    "palisade/segments/": "not linear yet",
 }
 
 
@@ -71,7 +71,7 @@ def test_constructors_set_no_attribute_of_another_object(production: list[Source
     found = {
         f"{source.path}:{assigned.lineno}"
         for source in production
-        if source.path not in WIRED_FROM_OUTSIDE
+        if not source.path.startswith(tuple(WIRED_FROM_OUTSIDE))
         for function in ast.walk(source.tree)
         if isinstance(function, ast.FunctionDef) and function.name == "__init__"
         for assigned in ast.walk(function)
