@@ -34,7 +34,8 @@ def query() -> None:
 @client_options
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval: ask a broker for the segments, then the nodes that have them."""
-    from palisade.client.segment_query import CutSegment, count_rows
+    from palisade.catalog.errors import BadField
+    from palisade.client.segment_query import CutSegment, count_rows, lookup_all
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     async def run(client: Any) -> Counted:
@@ -42,13 +43,13 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
             nodes = Nodes(client, requests)
 
             async def lookup() -> Any:
-                return await client.segments_lookup(data_source, start, end, on_missing="allow")
+                return await lookup_all(client, data_source, start, end)
 
             return await count_rows(lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=asyncio.sleep)
 
     try:
         found = session.call(run)
-    except CutSegment as error:
+    except (BadField, CutSegment) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
     except SegmentsUnavailable as error:
         names = "\n".join(error.missing)
