@@ -24,7 +24,7 @@ OnReached = Callable[[bool], None]
 
 class Waiting:
     """Callbacks that wait until `point` reaches a revision; `point` never goes back. Call `wake` whenever it has moved:
-    `is_reached` and `when` go by its value at the last call."""
+    `is_reached` and `when` use its value at the last call."""
 
     def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
         self._point = point

@@ -1,6 +1,6 @@
 """Which responses wait for a release: the part of fencing that the write and read path knows.
 
-A write or read that touches no strict region costs one look at its key. Any other response waits for the release:
+A write or read that touches no strict region costs one check of its key. Any other response waits for the release:
 after it, no node serves a value that the write has replaced.
 
 A prefix may become strict while a write is under way. The regions at the revision of the write count. So it is decided
