@@ -68,6 +68,7 @@ class Replica:
         self._send = send
         self._commit_target = 0
         self._led_term = -1
+        self.elections_won = self.snapshots_installed = 0
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
         self._decoded = DecodedBatches()
@@ -252,6 +253,7 @@ class Replica:
             self._journal.reset(index, term)
             self._memberships.reset(membership)
         self.engine.restore(index)
+        self.snapshots_installed += 1
         self._decoded.clear()
         self.proposed.forget_to(index)
         self._commit_target = max(self._commit_target, index)
@@ -308,6 +310,7 @@ class Replica:
 
     def _begin_to_lead(self) -> None:
         self._led_term = self.engine.term
+        self.elections_won += 1
         self._ready_to_lead = False
         self._lease_until = 0.0
         self.lease.begin_term()

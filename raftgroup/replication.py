@@ -8,7 +8,7 @@ the follower requests an index that the log no longer has.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +59,9 @@ class Replication:
         self._followers: dict[str, _Follower] = {}
         self._heartbeat_due = 0.0
         self._notice_due: float | None = None
+        self.append_retries: Counter[str] = Counter()
+        """By member: how often it lacked entries that had been sent."""
+        self.snapshots_sent: Counter[str] = Counter()
 
     def begin_term(self) -> None:
         self._followers.clear()
@@ -134,11 +137,13 @@ class Replication:
             return
         follower.forget()
         follower.resent_at = self._clock.now()
+        self.append_retries[member] += 1
         self._engine.set_next_index(member, next_index)
         self.send_to(member)
 
     def snapshot_sent(self, member: str, index: int) -> None:
         """The follower has installed a snapshot that ends at `index`."""
+        self.snapshots_sent[member] += 1
         self._follower(member).forget()
         self._follower(member).wants_snapshot = False
         self._engine.set_next_index(member, index + 1)

@@ -74,6 +74,7 @@ class Voting:
         self._took_part_in = -1
         self._asked = False
         self._attempts = 0
+        self.elections_started = 0
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             MessageKind.PRE_VOTE: self._on_pre_vote,
             MessageKind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
@@ -121,6 +122,7 @@ class Voting:
             return
         if self._takes_part_anew():
             self._asked = False
+            self.elections_started += 1
         if not self._asked:
             self._asked = self._outbox.term_is_durable
             self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
