@@ -108,7 +108,7 @@ class MetaStore:
         self._changes.keys, self._changes.runs = [], []
         if keys:
             if self.watches.by_key or self.watches.by_range:
-                self.watches.tell(keys, before)
+                self.watches.notify(keys, before)
             changes = AppliedEntry(before, state.revision, state.chain, keys, runs)
             for listener in self._listeners:
                 listener.applied(changes)
@@ -150,7 +150,7 @@ class MetaStore:
         self._compactor.load()
         self._results.load()
         self.system.load()
-        self.watches.tell_all(before)
+        self.watches.notify_all(before)
         for listener in self._listeners:
             listener.reloaded()
 

@@ -30,7 +30,7 @@ from palisade.cli.recovery import recovery
 from palisade.cli.region import region
 from palisade.cli.restore import recover_quorum, restore
 from palisade.cli.scenario import scenario
-from palisade.cli.segments import segments
+from palisade.cli.segment_records import segments
 from palisade.cli.status import status
 from palisade.cli.topology import topology
 from palisade.cli.txn import txn

@@ -128,7 +128,7 @@ async def test_announced_gigabytes_after_the_greeting_are_not_waited_for(ground:
 
 
 async def test_whole_frames_that_make_no_sense_are_answered_or_refused(ground: Ground, rounds: Rounds) -> None:
-    """With a right checksum. Nobody is told that the node has a fault, and its log has none."""
+    """With a right checksum. No response blames the node, and its log has no error."""
     async with watched(ground.member, ground.member, unchanged=False):
         for dice in rounds:
             await asyncio.gather(*(converse(ground.member.stream, frames_of(dice), dice) for _ in range(BESIDE)))

@@ -61,15 +61,15 @@ def is_silent(node: Actor) -> bool:
 
 async def join_rejected(stage: Stage) -> None:
     cluster = await stage.cluster(options=("--join-token", TOKEN))
-    door = cluster["n1"].http
+    seed = cluster["n1"].http
     member = cluster.follower("f1", "--join-token", TOKEN)
     await member.start()
     await stage.caught_up(member, await cluster.latest())
     before = await names_in(cluster)
     strangers = {
-        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=door),
-        "tag": cluster.follower("f3", "--join-token", TOKEN, join=door),
-        "name": cluster.follower("f1", "--join-token", TOKEN, join=door, folder="second"),
+        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=seed),
+        "tag": cluster.follower("f3", "--join-token", TOKEN, join=seed),
+        "name": cluster.follower("f1", "--join-token", TOKEN, join=seed, folder="second"),
     }
     tag = strangers["tag"].arguments
     tag[tag.index("--cluster") + 1] = "bazaar"

@@ -84,7 +84,7 @@ async def test_malformed_stream_call_of_a_known_user_is_refused(
 ) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:
         connection.send(kind, body)
-        answered, told = await connection.frame()
-        assert answered == FrameKind.FAILURES, told
-        assert told[1][0] != "internal"
+        answered, answer = await connection.frame()
+        assert answered == FrameKind.FAILURES, answer
+        assert answer[1][0] != "internal"
     assert "failed" not in caplog.text

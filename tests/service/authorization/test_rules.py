@@ -19,7 +19,7 @@ from palisade.api.stream.calls import Calls
 from palisade.catalog.kinds.all import KINDS
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from tests.support.permission_world import AS_NODE, Users, as_user
 from tests.support.segment_names import name
 
@@ -166,8 +166,8 @@ async def lease(users: Users) -> None:
     """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
-    await users.service.write(LeaseGrant(6_000_000, 77), caller=EVERYBODY)
-    await users.service.write(Put(b"/a/leased", b"", 77), caller=EVERYBODY)
+    await users.service.write(LeaseGrant(6_000_000, 77), caller=UNRESTRICTED)
+    await users.service.write(Put(b"/a/leased", b"", 77), caller=UNRESTRICTED)
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)

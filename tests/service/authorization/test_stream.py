@@ -17,7 +17,7 @@ from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
@@ -198,10 +198,10 @@ async def test_token_that_runs_out_ends_its_watch(
     async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
         first = asyncio.ensure_future(anext(changes))
         await until(lambda: service.metrics.watchers)
-        await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
         assert (await first).events[0].kv.value == b"seen"
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         with pytest.raises(Unauthenticated):
             await anext(changes)
 
@@ -223,10 +223,10 @@ async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: 
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
             await until(lambda: service.metrics.watchers)
-            await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
             assert (await first).events[0].kv.value == b"seen"
             await users.regrant("alice")
-            await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
             with pytest.raises(PermissionDenied):
                 await anext(changes)
         with pytest.raises(PermissionDenied):
@@ -323,7 +323,7 @@ async def test_planted_connection_without_authorization_is_found(
     """Planted: writes are not authorized."""
     from palisade.api.stream.session_auth import SessionAuth
 
-    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
+    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: UNRESTRICTED)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")
 
