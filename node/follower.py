@@ -110,6 +110,7 @@ class FollowerNode:
                     fenced=self.fencing.reads,
                     authorizer=self.authorizer,
                     cluster_id=lambda: self.keeper.cluster_id,
+                    broker=self.broker,
                 ),
             )
         )

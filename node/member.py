@@ -16,6 +16,7 @@ from dataclasses import replace
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.api.http.server import HttpServer
+from palisade.api.segment_service import OwnSegmentStore
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
 from palisade.base.connection_limit import ConnectionLimit
@@ -42,6 +43,7 @@ from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
+from palisade.segments.coordinator import SegmentCoordinator
 from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
@@ -185,7 +187,12 @@ class Node:
             fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
+            broker=self.broker,
         )
+
+    def _coordinator(self) -> SegmentCoordinator:
+        store = OwnSegmentStore(self.key_values)
+        return SegmentCoordinator(self.broker, store, lambda: self.group.leads, self._clock.now)
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
@@ -231,6 +238,7 @@ class Node:
             Part("store", Background(lambda: self._disk.run(self._clock.now))),
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("coordinator", Background(self._coordinator().run), ("group", "vault")),
             Part("procedures", Background(self.catalog.runner.run), ("group",)),
             Part("addresses", Background(lambda: announce_addresses(config.own_node(), self.group)), ("group",)),
             Part("vault", self.keeper, ("group",)),

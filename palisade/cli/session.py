@@ -54,6 +54,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     from palisade.wire.auth_errors import AuthorizationError
     from palisade.wire.error_codes import WrongPort, refusal_of
     from palisade.wire.fencing_errors import ReleaseError, ReleasePending
+    from palisade.wire.segment_errors import SegmentError
 
     if isinstance(error, ReleaseError):
         done = isinstance(error, ReleasePending)
@@ -67,6 +68,8 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
+    if isinstance(error, SegmentError):
+        return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
     if isinstance(error, AuthorizationError):
         row = refusal_of(error)
         text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)

@@ -46,6 +46,9 @@ CALL_KINDS: dict[str, CallKind] = {
     "scan_changes": READ,
     "pin": REPEATABLE_CHANGE,
     "unpin": REPEATABLE_CHANGE,
+    "segments_lookup": READ,
+    "segments_list": READ,
+    "segment": READ,
     "catalog_do": REPEATABLE_CHANGE,
     "procedure_cancel": CHANGE,
     "member_add": CHANGE,
@@ -56,4 +59,6 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_change": CHANGE,
     "region_delete": CHANGE,
     "segments_txn": CHANGE,
+    "segments_announce": REPEATABLE_CHANGE,
+    "segments_lease": CHANGE,
 }

@@ -181,6 +181,10 @@ class SegmentBroker(Component):
             )
         return feed.view.settled, feed.view.states(data_source)
 
+    async def view(self) -> BrokerView:
+        """As of now, for the coordinator. Raises BrokerNotSynced, VaultError."""
+        return (await self._current()).view
+
     async def _current(self) -> ViewFeed:
         """The view as of now, or one of the cluster's rows."""
         reads = self._reads()

@@ -18,5 +18,6 @@ def test_calls_that_change_without_an_id_are_not_repeatable() -> None:
     assert [name for name, kind in CALL_KINDS.items() if kind.writes] == [
         "pin", "unpin", "catalog_do", "procedure_cancel", "member_add", "member_promote", "member_remove", "transfer",
         "region_set", "region_change", "region_delete", "segments_txn",
+        "segments_announce", "segments_lease",
     ]  # fmt: skip
     assert CallKind.READ.repeatable

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from palisade.api.http.callers import ANY_CLIENT, HttpCallers, HttpClient
+from palisade.api.http.callers import ANY_CLIENT, HttpCallers, HttpClient, without_authorization
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
@@ -29,7 +29,6 @@ from palisade.api.http.request_head import (
     RequestPlan,
     make_head,
     make_plan,
-    without_authorization,
 )
 from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from palisade.api.permission_lookups import Lookups
+from palisade.catalog.segment import RECORDS
 from palisade.metastore.command_codec import decode_command
+from palisade.metastore.requests import prefix_end
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.needs import EVERYTHING, Needs, needs_of, reading
 from palisade.service.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
@@ -51,6 +53,13 @@ async def segments_txn(arguments: Sequence[Any], look: Lookups) -> Needs:
     return needs_of(request, look.lease_keys)
 
 
+async def segments_of(arguments: Sequence[Any], _: Lookups) -> Needs:
+    """The records of the data source, which a name of a segment begins with; without one, all records."""
+    source = _typed(arguments[0], str).split("/")[0]
+    start = RECORDS + f"{source}/".encode("utf-8", "replace") if source else RECORDS
+    return (reading(start, prefix_end(start)),)
+
+
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.60} is not of type {kind.__name__}")
@@ -86,7 +95,16 @@ CALL_RULES: dict[str, Access | Reads] = {
     "region_change": Access.ADMINS,
     "region_delete": Access.ADMINS,
     "segments_txn": segments_txn,
+    "segments_announce": Access.NODES,
+    "segments_lease": Access.NODES,
+    "segments_lookup": segments_of,
+    "segments_list": segments_of,
+    "segment": segments_of,
 }
+
+
+def is_for_nodes(name: Any) -> bool:
+    return type(name) is str and CALL_RULES.get(name) is Access.NODES
 
 
 async def needs_of_call(name: Any, arguments: Any, look: Lookups) -> Needs:
