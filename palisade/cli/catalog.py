@@ -216,7 +216,7 @@ for each in KINDS.values():
 
 @catalog.command("list")
 @click.argument("collection", type=click.Choice(
-    ["databases", "tables", "devices", "templates", "template-paths", "views", "ttl", "users", "roles"]
+    ["databases", "tables", "devices", "templates", "template-paths", "views", "resources", "ttl", "users", "roles"]
 ))  # fmt: skip
 @click.option("--below", default="", metavar="PATH", help="Only objects at this path and below it.")
 @client_options
