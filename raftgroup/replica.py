@@ -85,18 +85,17 @@ class Replica:
         self._log_limit = LogLimit()
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
         self.outbox = Outbox(journal, send)
+        self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
         self.voting = Voting(
             identity,
             self,
+            self.engine,
             journal=journal,
             clock=clock,
             timing=timing,
             send=send,
             outbox=self.outbox,
-            follow_term=self._follow_term,
         )
-        self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
-        self.voting.engine = self.engine
         self.replication = Replication(self.engine, journal, clock, timing, send)
         self._replies = AppendReplies(
             self.engine,
@@ -104,7 +103,7 @@ class Replica:
             lease=self.lease,
             replication=self.replication,
             is_known=self.is_known,
-            follow_term=self._follow_term,
+            follow_term=self.follow_term,
         )
         self.engine.restore(machine.applied[0])
         read_memberships(journal, self._memberships)
@@ -299,7 +298,7 @@ class Replica:
         """On a leader whose hand-over failed: without a lease it could no longer serve fenced reads."""
         if self.engine.leads and self.engine.term == self._led_term and self.lease.is_surrendered:
             log.warning("no node took over from %s in term %d: resigning", self._own_id, self.engine.term)
-            self._follow_term(self.engine.term + 1)
+            self.follow_term(self.engine.term + 1)
 
     def send_appends(self) -> None:
         if self.engine.term != self._led_term:
@@ -434,7 +433,7 @@ class Replica:
 
     # Leaders.
 
-    def _follow_term(self, term: int) -> None:
+    def follow_term(self, term: int) -> None:
         self._ready_to_lead = False
         self.engine.adopt_term(term)
 

@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import GrantVerdict
@@ -37,6 +36,8 @@ from palisade.fencing.messages import (
 )
 from palisade.fencing.stage_chain import Mark, Odd
 from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.vault_gate import VaultGate
+from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_commands import Prefixes
 from palisade.vault.fence_page import FenceState
 from palisade.vault.vault import Vault
@@ -52,16 +53,9 @@ BEHIND_S = 0.1
 Send = Callable[[FromHolder], None]
 
 
-class GateFace(Protocol):
-    """Of this node's vault (`node.fencing.vault_gate`)."""
-
-    busy: bool
-
-    def wake(self) -> None: ...
-
-
 class LeaseClient:
-    """`node` and `vault_id` identify it. `on_released`: called with RR, each time that it has grown."""
+    """`node` and `vault_id` identify it. `on_released`: called with RR, each time that it has grown. `log`: of a member
+    of the group; None on a follower."""
 
     def __init__(
         self,
@@ -71,12 +65,13 @@ class LeaseClient:
         timing: FenceTiming,
         now: Callable[[], float],
         on_released: Callable[[int], None],
+        log: StrictLog | None = None,
     ) -> None:
         self.vault = vault
         self._node, self._vault_id = node, vault_id
         self._timing, self._now, self._on_released = timing, now, on_released
         self.core = Holder(HolderId(node, vault_id, 0), timing, now())
-        self.gate: GateFace | None = None
+        self.gate = VaultGate(self, log)
         self.caught_up = False
         """The recovery of the vault has ended, and it follows the cluster."""
         self.incarnation = 0
@@ -175,8 +170,7 @@ class LeaseClient:
         self._notify_readers()
 
     def _open_gate(self) -> None:
-        if self.gate is not None:
-            self.gate.wake()
+        self.gate.wake()
 
     # The connection to the leader
 
@@ -353,12 +347,7 @@ class LeaseClient:
 
     def _activate(self, now: float) -> None:
         """A batch that is entering the vault was admitted while the node did not serve: it must be applied first."""
-        if (
-            self.listening
-            or not self.caught_up
-            or self.vault.staging.leaping
-            or (self.gate is not None and self.gate.busy)
-        ):
+        if self.listening or not self.caught_up or self.vault.staging.leaping or self.gate.busy:
             return
         if self.core.activate(now, self.vault.revision) is None:
             log.info("%s serves fenced reads, term %d, RR %d", self._node, self.core.term, self.core.released)

@@ -35,7 +35,7 @@ NO_STREAM = "A node that is not a member has no stream: palisade status, topolog
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed command. `code` is stable; `retry` tells whether the same command may succeed later."""
+    """A failed command. `code` is stable; `retry`: the same command may succeed later."""
 
     exit_code: int
     code: str

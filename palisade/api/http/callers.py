@@ -7,6 +7,7 @@ loop; if they have to be fetched, only this request waits.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
@@ -20,6 +21,8 @@ from palisade.wire.credentials import from_header
 if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 _CALLER = "palisade.caller"
 
 
@@ -31,6 +34,20 @@ def caller_of(request: web.Request) -> Caller:
 
 def set_caller(request: web.Request, caller: Caller) -> None:
     request[_CALLER] = caller
+
+
+def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
+    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
+    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
+    before."""
+    at = head.find(AUTHORIZATION)
+    if at < 0:
+        return head, None
+    end = head.find(b"\r\n", at + 2)
+    value = head[at + len(AUTHORIZATION) : end]
+    if value != known and PLAIN_VALUE.fullmatch(value) is None:
+        return head, None
+    return head[:at] + head[end:], value
 
 
 class HttpClient(Protocol):

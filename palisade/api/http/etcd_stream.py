@@ -13,10 +13,10 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http import etcd_encode as encode
 from palisade.api.http.etcd_api import EtcdApi, refused
-from palisade.api.http.etcd_decode import decode_lease_id, decode_watch
+from palisade.api.http.etcd_leases import decode_lease_id, lease_fields
 from palisade.api.http.etcd_watch import WatchStream
+from palisade.api.http.etcd_watch_messages import decode_watch, result_line
 from palisade.api.http.json_objects import ObjectCutter
 from palisade.api.http.open_streams import endless
 from palisade.api.http.protobuf_json import BadJson, read_text, read_value
@@ -80,7 +80,7 @@ class EtcdStreams:
         except LeaseNotFound:
             result = LeaseResult(self._service.store.revision, lease_id, 0)
         header = self._api.header.text(result.revision, self._api.term)
-        return encode.result_line(encode.lease_fields(result, header))
+        return result_line(lease_fields(result, header))
 
 
 class EtcdLines:

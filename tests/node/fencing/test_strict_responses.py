@@ -21,13 +21,11 @@ from palisade.metastore.result_codec import EACH, PUT, refusal
 from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.proposals import Applied
 from palisade.service.callers import UNRESTRICTED
-from palisade.service.own_lease import OwnLease
 from palisade.service.pending_frame import PendingFrame
 from palisade.service.pending_write import Outcome, PendingWrite
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters, StrictResponses
 from palisade.service.write_checks import CheckedWrite, WriteChecks
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from palisade.wire.fencing_errors import ReleasePending

@@ -14,9 +14,8 @@ import pytest
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictBatch, StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import ReleaseWaiters, StrictResponses
 from palisade.vault.pending import StagedChange
 from palisade.vault.staging import VaultStaging
 from tests.support.wired_walk import walk
