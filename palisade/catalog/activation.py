@@ -25,7 +25,10 @@ from dataclasses import dataclass, replace
 from palisade.catalog.errors import BadField, NotAllowed
 from palisade.catalog.row_format import a_choice, a_count, a_name, from_bytes, to_bytes
 
-ROOT = b"palisade/activation/"
+ROOT = b"activation/record/"
+"""Outside of the keys that only nodes may write: the copies of a role write their record, with rights on these keys."""
+LOCKS = b"activation/lock/"
+FORMAT = 1
 SEQUENCE_MAX = (1 << 63) - 2
 
 
@@ -51,15 +54,20 @@ class ActivationRecord:
 
     def to_bytes(self) -> bytes:
         fields = {"role": self.role, "sequence": self.sequence, "state": self.state.value, "owner": self.owner}
-        return to_bytes({**fields, "served": self.served, "epoch": self.epoch})
+        return to_bytes({"format": FORMAT, **fields, "served": self.served, "epoch": self.epoch})
 
     @staticmethod
     def from_bytes(key: bytes, packed: bytes) -> ActivationRecord:
-        """Raises DamagedRow."""
+        """Raises DamagedRow, and NotAllowed for a record of a newer format."""
         return from_bytes(key, packed, _read_record)
 
 
 def _read_record(value: dict[str, object]) -> ActivationRecord:
+    if a_count(value.get("format", FORMAT), "format") > FORMAT:
+        raise NotAllowed(
+            f"the activation record of role {value.get('role')} has format {value['format']}, this version reads "
+            f"{FORMAT}: install a newer version"
+        )
     record = ActivationRecord(
         a_name(value["role"], "role"),
         a_count(value["sequence"], "sequence"),
@@ -76,6 +84,11 @@ def _read_record(value: dict[str, object]) -> ActivationRecord:
 
 def record_key(role: str) -> bytes:
     return ROOT + role.encode()
+
+
+def lock_name(role: str) -> bytes:
+    """The name of the lock whose holder may be active (`client/claims.py`)."""
+    return LOCKS + role.encode()
 
 
 @dataclass(frozen=True, slots=True)
