@@ -102,7 +102,7 @@ class Active:
         self._closing = True
         for _, future in self._waiting:
             if not future.done():
-                future.set_exception(AppendUnknown("the active copy lost its role before the entries were acknowledged"))
+                future.set_exception(AppendUnknown("the active copy lost its role before it acknowledged"))
         for _, _, future in self._queue:
             if not future.done():
                 future.set_exception(NotActive("the active copy lost its role; nothing was appended"))

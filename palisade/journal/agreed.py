@@ -59,9 +59,7 @@ class Holder:
 class RoleRecord:
     """Of one role and one copy. `ttl_s`: of the lease of its lock."""
 
-    def __init__(
-        self, store: RoleStore, role: str, own: Holder, ttl_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: RoleStore, role: str, own: Holder, ttl_s: int, clock: Callable[[], float]) -> None:
         self._store = store
         self._role = role
         self._own = own
@@ -72,7 +70,7 @@ class RoleRecord:
     def campaign(self) -> Leadership:
         """A place in the queue of the lock."""
         name, announced = lock_name(self._role), self._own.to_bytes()
-        return Leadership(self._store, name, announced, ttl_s=self.ttl_s, clock=self._clock)  # type: ignore[arg-type]
+        return Leadership(self._store, name, announced, ttl_s=self.ttl_s, clock=self._clock)
 
     async def read(self) -> Agreed:
         """Raises DamagedRow, NotAllowed, and the errors of the store."""

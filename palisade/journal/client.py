@@ -189,8 +189,7 @@ class _Connection:
             return await answer
         finally:
             self._waiting.pop(number, None)
-            if self.ended and not self._waiting:
-                self.close()
+            self._close_if_retired()
 
     def close(self) -> None:
         self._end()
@@ -199,7 +198,10 @@ class _Connection:
     def retire(self) -> None:
         """No new requests; ends once those in flight have."""
         self.ended = True
-        if not self._waiting:
+        self._close_if_retired()
+
+    def _close_if_retired(self) -> None:
+        if self.ended and not self._waiting:
             self.close()
 
     async def _receive(self) -> None:

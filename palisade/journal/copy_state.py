@@ -25,7 +25,7 @@ class CopyOptions:
     own: Holder
     primary: bool
     allow_failback: bool = False
-    ttl_s: float = 1.0
+    ttl_s: int = 1
     replica_timeout_s: float = 1.0
 
 

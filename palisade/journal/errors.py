@@ -67,3 +67,9 @@ class ReplicaRefused(JournalError):
 
     code = "journal-replica-refused"
     retry = True
+
+
+class PortUnusable(JournalError):
+    """The address can't be listened on. Nothing was started."""
+
+    code = "journal-port-unusable"

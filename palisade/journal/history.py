@@ -33,9 +33,7 @@ def extended(runs: list[Run], block: Block) -> None:
         runs.append(run)
 
 
-def common_end(
-    own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable[[int], int | None]
-) -> Position:
+def common_end(own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable[[int], int | None]) -> Position:
     """Where their journal ends to agree with the own one, as far as this side can know.
 
     The own chain at the returned number has to be compared by the other side. `own_chain_at`: None if no block ends

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from palisade.catalog.activation import ReplicaEvent
 from palisade.journal.acknowledgement import Acknowledgement
-from palisade.journal.blocks import Position
 from palisade.journal.channel import Channel
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
@@ -74,8 +73,8 @@ class ReplicaSession:
             return None
         kind, body = message
         if kind != Kind.MATCHED or body[0] not in (0, common.last):
-            raise ReplicaRefused(f"replica {self.name} answered message {kind} to the common position; it is attached again")
-        return Position().last if body[0] == 0 else common.last
+            raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
+        return int(body[0])
 
     async def _next(self) -> tuple[int, Any] | None:
         """None once the connection ended or the replica was silent for too long."""

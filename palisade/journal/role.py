@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from palisade.base.errors import PalisadeError
 from palisade.catalog.activation import Claim, Decision, Stop, decide
 from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost

@@ -63,7 +63,7 @@ def test_seed_scenario_2_backup_does_not_take_over_after_a_glitch(world: Journal
 
 
 def test_seed_scenario_3_lucky_live_raises_its_sequence_and_the_backup_gives_up(world: JournalWorld) -> None:
-    """The connection breaks at the moment when the sequence was sent to a replica that is not in sync yet. The live copy
+    """The connection breaks when the sequence was sent to a replica that is not in sync yet. The live copy
     reaches the store, raises its sequence and serves on; the backup, which has adopted the sent one, must not start."""
     world.start("a")
     world.until_active("a")

@@ -7,6 +7,7 @@ from tests.support.journal_world import NAMES, JournalWorld
 STEPS = 25
 STEP_S = 0.7
 QUIET_S = 60.0
+ACTIONS = ("kill", "kill process", "pause", "cut pair", "cut pair", "cut store", "cut client", "slow store")
 
 
 def walk(seed: int) -> JournalWorld:
@@ -36,7 +37,7 @@ def disturb(world: JournalWorld) -> None:
     name = random.choice(NAMES)
     place = world.places[name]
     assert place.process is not None
-    action = random.choice(("kill", "kill process", "pause", "cut pair", "cut pair", "cut store", "cut client", "revoke"))
+    action = random.choice(ACTIONS)
     if action in ("kill", "kill process"):
         world.kill(name, power=action == "kill")
         if random.random() < 0.6:
@@ -47,14 +48,15 @@ def disturb(world: JournalWorld) -> None:
         world.network.cuts.add(frozenset(NAMES))
     elif action == "cut store" and place.store is not None:
         place.store.cut_off = True
+    elif action == "slow store":
+        world.slow = True
     elif action == "cut client":
         world.network.cuts.add(frozenset(("x", name)))
-    elif action == "revoke":
-        world.revoke_lock()
 
 
 def heal(world: JournalWorld) -> None:
     world.network.heal()
+    world.slow = False
     for name, place in world.places.items():
         assert place.process is not None
         place.process.resume()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from palisade.base.errors import PalisadeError
 from palisade.base.frames import Encoder, FrameParser
 from palisade.journal.active import Active
 from palisade.journal.agreed import Holder, RoleRecord
@@ -25,8 +26,8 @@ from palisade.journal.errors import AppendUnknown, JournalError
 from palisade.journal.log import JournalLog
 from palisade.journal.role import RoleRunner
 from palisade.journal.service import JournalService
-from palisade.metastore.command_codec import encode_command
-from palisade.metastore.requests import LeaseRevoke, Range
+from palisade.metastore.requests import Command, Range, Txn
+from palisade.service.callers import EVERYBODY
 from tests.support.claims_world import ClaimsWorld, SimulatedStore
 from tests.support.simulation import Process
 
@@ -230,13 +231,42 @@ class Dialler:
         return near
 
 
+SLOW_WRITE = 0.3
+SLOW_WRITE_S = 4.0
+
+
 class RoleStoreOf(SimulatedStore):
-    """The store's client of one copy; `status` has the generation."""
+    """The store's client of one copy. Some writes of the record arrive late, even if their sender is dead by then."""
+
+    def __init__(self, world: JournalWorld, process: Process) -> None:
+        super().__init__(world.service)
+        self._world = world
+        self._process = process
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         assert name == "status"
         await self._answer()
         return {"generation": 1}
+
+    async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
+        simulation = self._process.simulation
+        if not isinstance(request, Txn) or not self._world.slow or simulation.random.random() > SLOW_WRITE:
+            return await super()._write(request, timeout_s)
+        done: asyncio.Future[Any] = self._process.loop.create_future()
+        late = self._late(request, done)
+        simulation.after(
+            simulation.random.random() * SLOW_WRITE_S, lambda: self._world.store_process.start(late) and None
+        )
+        return await done
+
+    async def _late(self, request: Command, done: asyncio.Future[Any]) -> None:
+        try:
+            result = await self._service.write(request, timeout_s=5.0, caller=EVERYBODY)
+        except PalisadeError as error:
+            refusal = error
+            self._process.call(lambda: done.done() or done.set_exception(refusal))
+        else:
+            self._process.call(lambda: done.done() or done.set_result(result))
 
 
 @dataclass(slots=True)
@@ -267,19 +297,20 @@ class JournalWorld(ClaimsWorld):
         self.places = {name: Place(name, SimDisk(self.simulation.random), name == "a") for name in NAMES}
         self.acknowledged: dict[int, bytes] = {}
         self.unknown = 0
+        self.slow = False
+        """Whether writes of the record may arrive late."""
+        self.service = self._service
+        self.store_process = self.simulation.process("store")
         self.activations: list[str] = []
         self.violations: list[str] = []
         self.lives = 0
         self.simulation.after_turn = lambda _process: self._check_actives()
 
-    def copy_store(self) -> RoleStoreOf:
-        return RoleStoreOf(self._service)
-
     def start(self, name: str) -> Place:
         place, self.lives = self.places[name], self.lives + 1
         process = self.simulation.process(name, offset_s=1000.0 * self.lives)
         options = CopyOptions(ROLE, Holder(name, name), place.primary, self.allow_failback, TTL_S)
-        place.store = self.copy_store()
+        place.store = RoleStoreOf(self, process)
         place.process, place.failure = process, None
 
         async def live() -> None:
@@ -340,7 +371,7 @@ class JournalWorld(ClaimsWorld):
     def note(self, first: int, contents: tuple[bytes, ...]) -> None:
         for number, content in enumerate(contents, first):
             if self.acknowledged.get(number, content) != content:
-                self.violations.append(f"entry {number} was acknowledged twice: {self.acknowledged[number]!r}, {content!r}")
+                self.violations.append(f"entry {number} was acknowledged twice")
             self.acknowledged[number] = content
 
     def load(self, name: str = "load", pause_s: float = 0.03) -> Process:
@@ -384,13 +415,6 @@ class JournalWorld(ClaimsWorld):
         assert place is not None
         there = self.entries(place.name)
         return [number for number, content in self.acknowledged.items() if there.get(number) != content]
-
-    def revoke_lock(self) -> None:
-        """An operator revokes the lease of the lock's holder."""
-        kvs = self.group.store.range(Range(b"activation/lock/", b"activation/lock0")).kvs
-        if kvs:
-            oldest = min(kvs, key=lambda each: each.create_revision)
-            self.group.apply([encode_command(LeaseRevoke(oldest.lease))])
 
     def record(self) -> bytes | None:
         kvs = self.group.store.range(Range(b"activation/record/orders")).kvs
