@@ -149,6 +149,7 @@ class JournalClient:
     async def _connected(self) -> _Connection:
         async with self._connecting:
             if self._connection is None or self._connection.ended:
+                self._connection = None
                 address = self._hint or self._addresses[self._next_address % len(self._addresses)]
                 self._connection = await self._connect(address)
             return self._connection

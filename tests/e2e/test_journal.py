@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
 from tests.support.journal_processes import ROLE, Pair
-from tests.support.processes import Cluster, until
+from tests.support.processes import Cluster, palisade, until
 
 pytestmark = pytest.mark.e2e
 FAILOVER_S = 10.0
@@ -81,11 +82,10 @@ async def test_commands_of_the_document_work_as_typed(pair: Pair) -> None:
     expected = {"append": "2 entries\t1 to 2\n", "read": "1\torder 1\n2\torder 2\n"}
     assert len(typed) == 3
     for line in typed:
-        name, *words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
-        arguments = [word for word in words if not word.startswith(("--role", "--copies"))]
-        code, out, err = await pair.command(name, *arguments)
+        words = shlex.split(line.replace("127.0.0.1:7901,127.0.0.1:7902", ",".join(pair.addresses)))
+        code, out, err = await palisade("journal", *words)
         assert code == 0, err
-        assert expected.get(name, out) == out
+        assert expected.get(words[0], out) == out
     code, out, _ = await pair.command("read", "--json", "--from=2")
     assert json.loads(out) == {"number": 2, "content": "order 2"}
 

@@ -86,6 +86,15 @@ def test_seed_scenario_3_lucky_live_raises_its_sequence_and_the_backup_gives_up(
     assert world.lost() == []
 
 
+def test_client_moves_to_the_other_copy_after_its_connection_ended(world: JournalWorld) -> None:
+    pair_in_sync(world)
+    process, client = world.client(timeout_s=8.0)
+    first = world.simulation.run(process, client.append(b"one"))
+    world.kill("a")
+    world.simulation.run_for(0.1)
+    assert world.simulation.run(process, client.append(b"two")) == first + 1
+
+
 def test_journal_fails_over_within_3_s(world: JournalWorld) -> None:
     pair_in_sync(world)
     world.append(b"one")
