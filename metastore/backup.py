@@ -32,7 +32,8 @@ from palisade.metastore.state import StoreState
 from palisade.metastore.store_errors import BackupInvalid
 
 MAGIC = b"palisade-backup\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: rows of leases in milliseconds; rows of format 1 are read as well."""
 HASH_BYTES = 32
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 """Far larger than a piece with the largest configurable value."""

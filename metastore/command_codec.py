@@ -57,6 +57,8 @@ EVICT_RESULTS, DISARM_ALARM, TICK, PIN, UNPIN = 11, 12, 13, 14, 15
 FOUND_CLUSTER, BEGIN_GENERATION, SYSTEM_WRITE = 16, 17, 18
 PUT_SERIES = 19
 """`put_series.py`: many plain puts as one command."""
+LEASE_GRANT_MS = 20
+"""LEASE_GRANT has the ttl in whole seconds. It is not written any more, and may be in the log of an earlier version."""
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
@@ -119,7 +121,7 @@ ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Range: range_fields,
     Txn: txn_fields,
     Compact: lambda r: (COMPACT, r.revision),
-    LeaseGrant: lambda r: (LEASE_GRANT, r.ttl_s, r.id),
+    LeaseGrant: lambda r: (LEASE_GRANT_MS, r.ttl_ms, r.id),
     LeaseRevoke: lambda r: (LEASE_REVOKE, r.id),
     LeaseKeepAlive: lambda r: (LEASE_KEEP_ALIVE, r.id),
     LeaseExpire: lambda r: (LEASE_EXPIRE, r.ids),
@@ -235,6 +237,11 @@ def decode_pin(fields: Fields) -> Pin:
     return Pin(a_text(name), an_int(revision), an_int(ttl_ms))
 
 
+def decode_grant_in_s(fields: Fields) -> LeaseGrant:
+    ttl_s, lease = map(an_int, fixed(fields, 2))
+    return LeaseGrant(ttl_s * 1000, lease)
+
+
 def decode_system_write(fields: Fields) -> SystemWrite:
     expected, records = (tuple(fixed(an_array(each), 2) for each in an_array(part)) for part in fixed(fields, 2))
     return SystemWrite(
@@ -249,7 +256,8 @@ DECODERS: dict[int, Callable[[Fields], Any]] = {
     DELETE_RANGE: decode_delete_range,
     RANGE: decode_range,
     COMPACT: lambda fields: Compact(*map(an_int, fixed(fields, 1))),
-    LEASE_GRANT: lambda fields: LeaseGrant(*map(an_int, fixed(fields, 2))),
+    LEASE_GRANT: decode_grant_in_s,
+    LEASE_GRANT_MS: lambda fields: LeaseGrant(*map(an_int, fixed(fields, 2))),
     LEASE_REVOKE: lambda fields: LeaseRevoke(*map(an_int, fixed(fields, 1))),
     LEASE_KEEP_ALIVE: lambda fields: LeaseKeepAlive(*map(an_int, fixed(fields, 1))),
     LEASE_EXPIRE: lambda fields: LeaseExpire(tuple(map(an_int, an_array(fixed(fields, 1)[0])))),

@@ -85,14 +85,14 @@ class Control:
 
     def _grant(self, request: LeaseGrant) -> LeaseResult:
         require_room(self._state, self._limits)
-        self._leases.check_grant(request.id, request.ttl_s, self._limits)
+        self._leases.check_grant(request.id, request.ttl_ms, self._limits)
         lease = request.id or self._leases.choose_id()
-        self._leases.grant(lease, request.ttl_s)
-        return LeaseResult(self._state.revision, lease, request.ttl_s)
+        self._leases.grant(lease, request.ttl_ms)
+        return LeaseResult(self._state.revision, lease, request.ttl_ms)
 
     def _keep_alive(self, request: LeaseKeepAlive) -> LeaseResult:
-        ttl_s = self._leases.keep_alive(request.id)
-        return LeaseResult(self._state.revision, request.id, ttl_s)
+        ttl_ms = self._leases.keep_alive(request.id)
+        return LeaseResult(self._state.revision, request.id, ttl_ms)
 
     def _revoke(self, request: LeaseRevoke) -> LeaseResult:
         self._leases.require(request.id)

@@ -15,6 +15,9 @@ from palisade.metastore.state import StoreState
 
 DISARM_PERCENT = 95
 """The alarm is cleared below this part of the quota, so that it does not flap."""
+STAMP_ERROR_MS = 1
+"""The stamp of a grant is rounded down to a millisecond, so a whole ttl has passed only one later: a holder that counts
+from the moment at which it sent its renewal must never count longer than the leader."""
 
 
 def due_commands(
@@ -28,7 +31,7 @@ def due_commands(
 ) -> list[Command]:
     """`clock_ms`: the replicated clock that the leader would stamp now."""
     due: list[Command] = []
-    expired = leases.run_out(clock_ms, retention.expired_leases_max)
+    expired = leases.run_out(clock_ms - STAMP_ERROR_MS, retention.expired_leases_max)
     if expired:
         due.append(LeaseExpire(expired))
     target = compactor.due(clock_ms, retention)

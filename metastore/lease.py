@@ -11,20 +11,39 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
 from struct import Struct
 
-from palisade.metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid
+from palisade.metastore.errors import LeaseExists, LeaseNotFound, LeaseTtlInvalid, StoreCorrupt
 from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import key_hash
 from palisade.metastore.state import StoreState
 
 LEASE_ID = Struct(">Q")
-LEASE_VALUE = Struct(">QQ")
 LEASE_ID_MAX = (1 << 63) - 1
 LEASE_COST_BYTES = 64
 
+_ROW = Struct(">BQQ")
+_ROW_IN_MS = 2
+_ROW_IN_S = Struct(">QQ")
+"""Rows of store format 2: the ttl in whole seconds. A store may hold both forms; a renewal writes the current one."""
+
+
+def lease_row(ttl_ms: int, deadline_ms: int) -> bytes:
+    return _ROW.pack(_ROW_IN_MS, ttl_ms, deadline_ms)
+
+
+def read_lease_row(row: bytes) -> tuple[int, int]:
+    """(ttl in ms, deadline in ms) of a row of any format. Raises StoreCorrupt."""
+    if len(row) == _ROW_IN_S.size:
+        ttl_s, deadline_ms = _ROW_IN_S.unpack(row)
+        return ttl_s * 1000, deadline_ms
+    if len(row) != _ROW.size or row[0] != _ROW_IN_MS:
+        raise StoreCorrupt(f"the row of a lease is malformed: {row[:32].hex()}. Restore a backup, or reset this node")
+    _, ttl_ms, deadline_ms = _ROW.unpack(row)
+    return ttl_ms, deadline_ms
+
 
 class LeaseBook:
-    """Every lease by id: (granted ttl in seconds, deadline in ms of the replicated clock).
+    """Every lease by id: (granted ttl in ms, deadline in ms of the replicated clock).
 
     The heap has one entry per lease, corrected when it reaches the top, so a keep-alive does not touch it.
     """
@@ -41,7 +60,7 @@ class LeaseBook:
     def load(self) -> None:
         self._book.clear()
         for key, value in self._tables.scan(Table.LEASE, b"", None):
-            self._book[LEASE_ID.unpack(key)[0]] = LEASE_VALUE.unpack(value)
+            self._book[LEASE_ID.unpack(key)[0]] = read_lease_row(value)
         self._heap = [(deadline, lease) for lease, (_, deadline) in self._book.items()]
         heapify(self._heap)
 
@@ -55,19 +74,20 @@ class LeaseBook:
         return tuple(sorted(self._book))
 
     def require(self, lease: int) -> tuple[int, int]:
-        """(granted ttl in s, deadline in ms). Raises LeaseNotFound."""
+        """(granted ttl in ms, deadline in ms). Raises LeaseNotFound."""
         found = self._book.get(lease)
         if found is None:
             raise LeaseNotFound(f"lease {lease} does not exist: it was revoked, has run out, or was never granted")
         return found
 
-    def remaining_s(self, lease: int) -> int:
-        """Whole seconds left at the last applied stamp; 0 for an expired lease."""
-        return max(0, self.require(lease)[1] - self._state.clock_ms) // 1000
+    def remaining_ms(self, lease: int) -> int:
+        """At the last applied stamp; 0 for an expired lease."""
+        return max(0, self.require(lease)[1] - self._state.clock_ms)
 
-    def check_grant(self, lease: int, ttl_s: int, limits: Limits) -> None:
-        if not 1 <= ttl_s <= limits.lease_ttl_s_max:
-            raise LeaseTtlInvalid(f"a lease lives 1 to {limits.lease_ttl_s_max} seconds, not {ttl_s}")
+    def check_grant(self, lease: int, ttl_ms: int, limits: Limits) -> None:
+        if not limits.lease_ttl_ms_min <= ttl_ms <= limits.lease_ttl_ms_max:
+            least, most = limits.lease_ttl_ms_min / 1000, limits.lease_ttl_ms_max // 1000
+            raise LeaseTtlInvalid(f"a lease lives {least:g} to {most} seconds, not {ttl_ms / 1000:.12g}")
         if lease in self._book:
             raise LeaseExists(f"lease {lease} exists already: choose another id, or 0 to let the store choose")
 
@@ -80,23 +100,23 @@ class LeaseBook:
             if lease and lease not in self._book:
                 return lease
 
-    def grant(self, lease: int, ttl_s: int) -> None:
-        self._store(lease, ttl_s)
+    def grant(self, lease: int, ttl_ms: int) -> None:
+        self._store(lease, ttl_ms)
         heappush(self._heap, (self._book[lease][1], lease))
         self._state.size += LEASE_COST_BYTES
 
     def keep_alive(self, lease: int) -> int:
         """Restore the full ttl. Raises LeaseNotFound, also for an expired lease that is not removed yet."""
-        ttl_s, deadline = self.require(lease)
+        ttl_ms, deadline = self.require(lease)
         if deadline <= self._state.clock_ms:
             raise LeaseNotFound(f"lease {lease} has run out and is being removed: grant a new one")
-        self._store(lease, ttl_s)
-        return ttl_s
+        self._store(lease, ttl_ms)
+        return ttl_ms
 
-    def _store(self, lease: int, ttl_s: int) -> None:
-        deadline = self._state.clock_ms + ttl_s * 1000
-        self._book[lease] = (ttl_s, deadline)
-        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), LEASE_VALUE.pack(ttl_s, deadline))
+    def _store(self, lease: int, ttl_ms: int) -> None:
+        deadline = self._state.clock_ms + ttl_ms
+        self._book[lease] = (ttl_ms, deadline)
+        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), lease_row(ttl_ms, deadline))
 
     def remove(self, lease: int) -> None:
         """Its keys must be detached first."""

@@ -22,7 +22,10 @@ class Limits:
     txn_depth_max: int = 16
     quota_bytes: int = 8 * GIB
     """Of the logical size: the content of the retained revisions, not the size of the files."""
-    lease_ttl_s_max: int = 9_000_000_000
+    lease_ttl_ms_min: int = 100
+    """The interval at which a leader looks for expired leases: a shorter lease would live up to twice its time. A lease
+    never ends early, however short it is (`state.py`)."""
+    lease_ttl_ms_max: int = 9_000_000_000_000
     client_bytes_max: int = 128
     client_results_max: int = 4096
     """How far below its newest sequence a client may still retry (M3)."""

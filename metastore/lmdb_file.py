@@ -24,7 +24,9 @@ from palisade.metastore.ordered_map import PEEK_BYTES, Table, in_bounds
 from palisade.metastore.record_check import CHECKSUMS, REMEDY
 from palisade.metastore.store_errors import StoreFailed
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""3: rows of leases in milliseconds. A store of format 2 is read, and has format 3 from its next commit on."""
+FORMAT_VERSION_MIN = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
 SMALL_ROWS_MAX = PEEK_BYTES // 2048
@@ -48,7 +50,7 @@ class LmdbFile:
         try:
             self._about, self._tables = self._open_tables()
             self.reader: Any = self.env.begin()
-            self.name = self._check_format(self._read_about(_FORMAT))
+            self._format, self.name = self._check_format(self._read_about(_FORMAT))
         except lmdb.Error as error:
             self.env.close()
             raise self.failure(error) from error
@@ -146,7 +148,10 @@ class LmdbFile:
 
     def begin(self) -> Any:
         """A write transaction; it must end in the thread in which it began."""
-        return self.env.begin(write=True)
+        txn = self.env.begin(write=True)
+        if self._format != FORMAT_VERSION:
+            self._write_about(txn, _FORMAT, [FORMAT_NAME, FORMAT_VERSION, self.name])
+        return txn
 
     def put_items(
         self, txn: Any, table: Table, items: Iterable[tuple[bytes, bytes | None]], append: bool = False
@@ -170,6 +175,8 @@ class LmdbFile:
         """Read the latest commit."""
         self.reader.abort()
         self.reader = self.env.begin()
+        if self._format != FORMAT_VERSION:
+            self._format, _ = self._check_format(self._read_about(_FORMAT))
 
     def grow(self) -> None:
         """Double the map; the file occupies only the used part. Ends every read transaction of this process."""
@@ -234,14 +241,14 @@ class LmdbFile:
 
     def _open_tables(self) -> tuple[Any, list[Any]]:
         if self.env.stat()["entries"] == 0:
-            self._format()
+            self._create()
         try:
             about = self.env.open_db(_ABOUT, create=False)
             return about, [self.env.open_db(table.name.encode(), create=False) for table in Table]
         except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
             raise self._foreign() from error
 
-    def _format(self) -> None:
+    def _create(self) -> None:
         with self.env.begin(write=True) as txn:
             self._about = self.env.open_db(_ABOUT, txn=txn)
             for table in Table:
@@ -258,15 +265,15 @@ class LmdbFile:
     def _write_about(self, txn: Any, key: bytes, about: Sequence[Any]) -> None:
         txn.put(key, CHECKSUMS.seal(Table.META, key, msgpack.packb(about)), db=self._about)
 
-    def _check_format(self, about: list[Any] | None) -> str:
+    def _check_format(self, about: list[Any] | None) -> tuple[int, str]:
         if about is None or about[0] != FORMAT_NAME:
             raise self._foreign()
-        if about[1] != FORMAT_VERSION:
+        if not FORMAT_VERSION_MIN <= about[1] <= FORMAT_VERSION:
             raise StoreCorrupt(
                 f"the store in {self.directory} has format {about[1]}, and this program knows {FORMAT_VERSION}: "
                 f"start it with the {'newer' if about[1] > FORMAT_VERSION else 'older'} program that wrote it"
             )
-        return str(about[2])
+        return int(about[1]), str(about[2])
 
     def _foreign(self) -> StoreCorrupt:
         return StoreCorrupt(

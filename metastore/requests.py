@@ -122,10 +122,20 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """`id` 0 lets the store choose one. `ttl_s` in seconds, at least 1."""
+    """`id` 0 lets the store choose one. `Limits` has the shortest and the longest `ttl_ms`."""
 
-    ttl_s: int
+    ttl_ms: int
     id: int = 0
+
+
+def ttl_ms_of(ttl_s: float) -> int:
+    """The `ttl_ms` for a time in seconds. One that no lease can have stays out of range. Raises ValueError for NaN."""
+    if ttl_s != ttl_s:
+        raise ValueError("the time of a lease is a number of seconds, not NaN")
+    return round(max(-TTL_S_BOUND, min(ttl_s, TTL_S_BOUND)) * 1000)
+
+
+TTL_S_BOUND = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ The same backup produces the same bytes on every machine: so a group may be rest
 
 from __future__ import annotations
 
-from palisade.metastore.lease import LEASE_VALUE
+from palisade.metastore.lease import lease_row, read_lease_row
 from palisade.metastore.lineage import LINEAGE_KEY, Lineage, encode_lineage
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.state import StoreState
@@ -26,6 +26,6 @@ def begin_restored(tables: OrderedMap, generation: int) -> Lineage:
     lineage = Lineage(state.lineage.cluster_id, generation)
     tables.put(Table.META, LINEAGE_KEY, encode_lineage(lineage))
     for lease, packed in list(tables.scan(Table.LEASE, b"", None)):
-        ttl_s, _ = LEASE_VALUE.unpack(packed)
-        tables.put(Table.LEASE, lease, LEASE_VALUE.pack(ttl_s, state.clock_ms + ttl_s * 1000))
+        ttl_ms, _ = read_lease_row(packed)
+        tables.put(Table.LEASE, lease, lease_row(ttl_ms, state.clock_ms + ttl_ms))
     return lineage

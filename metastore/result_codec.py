@@ -27,6 +27,8 @@ from palisade.metastore.results import (
 REFUSED, PUT, DELETE_RANGE, RANGE, TXN, COMPACT, LEASE, DONE, PIN = range(9)
 SERIES, EACH = 9, 10
 """The results of a series of puts (`put_series.py`)."""
+LEASE_MS = 11
+"""LEASE has the ttl in whole seconds. It is not written any more, and may be among the stored results of retries."""
 
 Wire = tuple[Any, ...]
 Numbered = Sequence[Any]
@@ -52,7 +54,7 @@ ENCODERS: dict[type, Callable[[Any], Wire]] = {
     RangeResult: lambda r: (RANGE, r.revision, kvs(r.kvs), r.more, r.count),
     TxnResult: lambda r: (TXN, r.revision, r.succeeded, tuple(map(encode_result, r.results))),
     CompactResult: lambda r: (COMPACT, r.revision, r.minimal_revision),
-    LeaseResult: lambda r: (LEASE, r.revision, r.id, r.ttl_s),
+    LeaseResult: lambda r: (LEASE_MS, r.revision, r.id, r.ttl_ms),
     DoneResult: lambda r: (DONE, r.revision, r.count),
     PinResult: lambda r: (PIN, r.revision, r.minimal_revision, r.remaining_ms),
 }
@@ -84,7 +86,8 @@ DECODERS: dict[int, Callable[..., Result]] = {
     RANGE: lambda revision, pairs, more, count: RangeResult(revision, kvs_from(pairs), more, count),
     TXN: lambda revision, succeeded, results: TxnResult(revision, succeeded, tuple(map(decode_result, results))),
     COMPACT: CompactResult,
-    LEASE: LeaseResult,
+    LEASE: lambda revision, id_, ttl_s: LeaseResult(revision, id_, ttl_s * 1000),
+    LEASE_MS: LeaseResult,
     DONE: DoneResult,
     PIN: PinResult,
 }

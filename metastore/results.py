@@ -69,20 +69,33 @@ class CompactResult:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """Of grant, keep-alive and revoke. `ttl_s` is the remaining time in whole seconds; 0 for a revoked lease."""
+    """Of grant, keep-alive and revoke. `ttl_ms` is the full time of the lease; 0 for a revoked one."""
 
     revision: int
     id: int
-    ttl_s: int
+    ttl_ms: int
+
+    @property
+    def ttl_s(self) -> float:
+        return self.ttl_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseInfo:
     revision: int
     id: int
-    ttl_s: int
-    granted_ttl_s: int
+    ttl_ms: int
+    """The remaining time."""
+    granted_ttl_ms: int
     keys: tuple[bytes, ...]
+
+    @property
+    def ttl_s(self) -> float:
+        return self.ttl_ms / 1000
+
+    @property
+    def granted_ttl_s(self) -> float:
+        return self.granted_ttl_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from palisade.base.errors import ConfigError
 from palisade.base.identifier import check_id
 from palisade.fencing.timing import FenceTiming as Fences
 from palisade.fencing.timing import remainder_s
+from palisade.topology.node_finder import NodeFinder
 from palisade.topology.own_node import OwnNode
 
 GIB = 1 << 30
@@ -183,16 +184,16 @@ class NodeConfig:
     `follow`: no member of the Raft group; it does not listen on `peer` and `stream`.
     `standalone`: it listens on `http` only and contacts no node; options that name other nodes are ignored.
     `scenarios`: run scenarios on request over HTTP even if that listens beyond loopback.
-    `partitions`: store copies of the partitions that are assigned to this node, fetched from other nodes or, if none
-    has them, from `partitions_origin` (None: the installed data set). A member's vault then applies every single
+    `segments`: store copies of the segments that are assigned to this node, fetched from other nodes or, if none
+    has them, from `segments_origin` (None: the installed data set). A member's vault then applies every single
     revision.
-    `partitions_look_s`: interval between checks for partitions past their TTL. `partitions_trash_s`: how long those
+    `segments_look_s`: interval between checks for segments past their TTL. `segments_trash_s`: how long those
     stay in the trash at least before they are deleted.
     `authorization` "auto": on if a client port listens beyond loopback. `root_password_file`: creates the user root in
     a cluster that has no users.
     `metrics_token`: with authorization, permits `GET /metrics` to a scraper, and nothing else.
     `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
-    rule.
+    rule. `seeds_from`: sources of more seeds, asked again and again.
     """
 
     id: str
@@ -205,15 +206,16 @@ class NodeConfig:
     join: Address | None = None
     swim: Address | None = None
     seeds: tuple[Address, ...] = ()
+    seeds_from: tuple[NodeFinder, ...] = ()
     join_token: str | None = field(default=None, repr=False)
     metrics_token: str | None = field(default=None, repr=False)
     follow: bool = False
     standalone: bool = False
     scenarios: bool = False
-    partitions: bool = False
-    partitions_origin: Path | None = None
-    partitions_look_s: float = 10.0
-    partitions_trash_s: float = 600.0
+    segments: bool = False
+    segments_origin: Path | None = None
+    segments_look_s: float = 10.0
+    segments_trash_s: float = 600.0
     catch_up_difference: int = 100
     advertise_host: str | None = None
     insecure_listen: bool = False
@@ -275,6 +277,7 @@ class NodeConfig:
             swim_listening=self.swim_listening(),
             swim_address=self.swim_advertised(),
             seeds=self.swim_seeds(),
+            finders=self.seeds_from,
             join=self.join,
         )
 
@@ -326,15 +329,15 @@ class NodeConfig:
 
     def _check_membership(self) -> None:
         _between("catch-up-difference", self.catch_up_difference, 0, 10**12)
-        _between("partitions-look-s", self.partitions_look_s, 0.1, 86_400)
-        _between("partitions-trash-s", self.partitions_trash_s, 0, 10**9)
+        _between("segments-look-s", self.segments_look_s, 0.1, 86_400)
+        _between("segments-trash-s", self.segments_trash_s, 0, 10**9)
         if self.follow and self.initial_cluster:
             raise ConfigError(
                 "follow: a follower is no founding member; omit initial-cluster, and name nodes of the "
                 "cluster with --seeds or --join"
             )
-        if self.follow and not (self.seeds or self.join or self.standalone):
-            raise ConfigError("follow: no node of the cluster is named; give --seeds or --join")
+        if self.follow and not (self.seeds or self.seeds_from or self.join or self.standalone):
+            raise ConfigError("follow: no node of the cluster is named; give --seeds, --seeds-from or --join")
         if self.initial_cluster and self.join:
             raise ConfigError(
                 f"join: {self.join} and initial-cluster exclude each other; give join to join a running cluster, "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from palisade.base.errors import ConfigError
 from palisade.node.config import NodeConfig
-from palisade.node.options import OPTIONS, Given, node_config
+from palisade.node.options import OLD_NAMES, OPTIONS, Given, node_config, variable_of
 
 
 def load_node_config(
@@ -25,11 +25,9 @@ def load_node_config(
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     """Other variables (PALISADE_ENDPOINTS and the like) are ignored."""
-    return {
-        option.name: Given(environ[option.variable], option.variable)
-        for option in OPTIONS
-        if environ.get(option.variable)
-    }
+    known = {variable_of(old): name for old, name in OLD_NAMES.items()}
+    known |= {option.variable: option.name for option in OPTIONS}
+    return {name: Given(environ[variable], variable) for variable, name in known.items() if environ.get(variable)}
 
 
 def from_file(path: Path) -> dict[str, Given]:
@@ -42,4 +40,5 @@ def from_file(path: Path) -> dict[str, Given]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
-    return {name.replace("_", "-"): Given(value, f"{path}") for name, value in content.items()}
+    found = {name.replace("_", "-"): Given(value, f"{path}") for name, value in content.items()}
+    return {OLD_NAMES.get(name, name): given for name, given in found.items()}

@@ -23,7 +23,7 @@ from palisade.node.fencing.view import fencing_view
 from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_partitions
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
@@ -60,11 +60,12 @@ class FollowerNode:
         self._unlock = machine.lock()
         self._clock = machine.clock
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
-        self._door = machine.door(self._members)
+        self._registrar = machine.registrar(self._members)
         self._source = machine.source(self._members)
-        on_vault, self.partitions = with_partitions(config, physical.records, on_vault or OnVault())
+        on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.reads)
         member = TopologyMember(
-            lambda: self._door,
+            lambda: self._registrar,
             JoinCandidate(
                 config.id,
                 NodeRole.FOLLOWER,
@@ -80,7 +81,7 @@ class FollowerNode:
         home = machine.vault()
         node = HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config))
         self.fencing = FencingComponent(
-            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._door.ask)
+            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._registrar.ask)
         )
         self.keeper = VaultComponent(
             home,
@@ -91,10 +92,10 @@ class FollowerNode:
             Difference(config.catch_up_difference),
             local=local_configuration(config),
         )
-        logical = LogicalCopy(self._door.nodes, machine.clock.now)
+        logical = LogicalCopy(self._registrar.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
-        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
+        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._registrar.ask)))
         self._http = machine.http(
             lambda: FollowerServer(
                 config,
@@ -103,12 +104,13 @@ class FollowerNode:
                     self.keeper,
                     host,
                     self._members,
-                    partitions=self.partitions.holder,
+                    segments=self.segments.holder,
                     fencing_view=self._fencing_view,
                     fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
                     fenced=self.fencing.reads,
                     authorizer=self.authorizer,
                     cluster_id=lambda: self.keeper.cluster_id,
+                    broker=self.broker,
                 ),
             )
         )
@@ -156,9 +158,9 @@ class FollowerNode:
         """Safe to call in any state. A new folder of a node that no cluster has admitted is free again afterwards."""
         with contextlib.suppress(ComponentFailed):
             await self._life.stop()
-        await self._door.close()
+        await self._registrar.close()
         await self._source.close()
-        await self.partitions.close()
+        await self.segments.close()
         self._unlock()
         if self._is_new and self._rejected:
             self._machine.release()

@@ -12,20 +12,23 @@ from prometheus_client.core import Metric
 from palisade.api.fencing_status_line import short_view
 from palisade.api.http.health import Health
 from palisade.api.http.openapi_document import DocumentKind
-from palisade.api.http.partition_families import partition_families
 from palisade.api.http.scenario_host import ScenarioHost
+from palisade.api.http.segment_families import segment_families
 from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionReads, View
 from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_login import SignInRoute
-from palisade.api.http.v1_partitions import PartitionRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
+from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.api.http.v1_segments import SegmentLookupRoutes
 from palisade.api.http.vault_metrics import VaultExposition
 from palisade.api.http.vault_server import VaultServer
+from palisade.api.segment_service import SegmentLookups
 from palisade.node.config import NodeConfig
 from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryFace
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.broker import SegmentBroker
+from palisade.segments.holder import SegmentHolder
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.regions import FencedRegions
@@ -38,21 +41,22 @@ class FollowerServices:
     """The parts from which the server of a follower serves, as `NodeServices` of a member: built once, immutable.
 
     `vault`: the progress of its recoveries. `members`: HTTP addresses of members that serve the other paths.
-    `partitions`: None if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
+    `segments`: None if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
     JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
-    `cluster_id`: of the vault, empty while it has none.
+    `cluster_id`: of the vault, empty while it has none. `broker`: answers lookups of segments.
     """
 
     topology: Topology
     vault: RecoveryFace
     scenarios: ScenarioHost
     members: Callable[[], Sequence[str]]
-    partitions: PartitionHolder | None = None
+    segments: SegmentHolder | None = None
     fencing_view: View | None = None
     fencing_families: Callable[[], Iterable[Metric]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
     cluster_id: Callable[[], str] = str
+    broker: SegmentBroker | None = None
 
 
 class FollowerServer:
@@ -61,14 +65,14 @@ class FollowerServer:
     def __init__(self, config: NodeConfig, services: FollowerServices) -> None:
         self._topology = topology = services.topology
         self._scenarios = services.scenarios
-        face, partitions, fencing = services.vault, services.partitions, services.fencing_view
+        face, segments, fencing = services.vault, services.segments, services.fencing_view
         fenced_routes = FencedRoutes(services.fenced)
 
         def reasons() -> list[str]:
             return not_active(topology)
 
         def more() -> list[Metric]:
-            return [*services.fencing_families(), *partition_families(partitions)]
+            return [*services.fencing_families(), *segment_families(segments)]
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(
@@ -78,7 +82,8 @@ class FollowerServer:
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
-                *PartitionRoutes(config.id, partitions).routes(),
+                *SegmentCopyRoutes(config.id, segments).routes(),
+                *SegmentLookupRoutes(SegmentLookups(services.broker)).routes(),
                 *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),
                 *fenced_routes.routes(),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.api.http.server import HttpServer
+from palisade.api.segment_service import OwnSegmentStore
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
 from palisade.base.connection_limit import ConnectionLimit
@@ -31,7 +32,7 @@ from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
-from palisade.node.segments_wiring import with_partitions
+from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
@@ -42,6 +43,7 @@ from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
+from palisade.segments.coordinator import SegmentCoordinator
 from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
@@ -99,7 +101,8 @@ class Node:
         )
         self._root_password = password_in(config.root_password_file) if config.root_password_file else None
         self.topology = self._make_topology()
-        on_vault, self.partitions = with_partitions(config, self.topology.physical.records, OnVault())
+        on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
+        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
@@ -114,7 +117,7 @@ class Node:
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.lease_endpoint)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -126,7 +129,7 @@ class Node:
             self.config.id,
             room=room,
             scenarios=scenarios,
-            partitions=self.partitions.holder,
+            segments=self.segments.holder,
         )
 
     def _make_group(self) -> Group:
@@ -184,16 +187,21 @@ class Node:
             fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
+            broker=self.broker,
         )
+
+    def _coordinator(self) -> SegmentCoordinator:
+        store = OwnSegmentStore(self.key_values)
+        return SegmentCoordinator(self.broker, store, lambda: self.group.leads, self._clock.now)
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
         physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
-        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
+        self._remote = self._machine.registrar(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
-            self._door,
+            self._registrar_now,
             JoinCandidate(
                 config.id,
                 NodeRole.VOTER,
@@ -208,7 +216,7 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
-    def _door(self) -> RegistrarPort:
+    def _registrar_now(self) -> RegistrarPort:
         """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and
         added to the group afterwards."""
         member = self.group.members.get(self.config.id)
@@ -230,6 +238,7 @@ class Node:
             Part("store", Background(lambda: self._disk.run(self._clock.now))),
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("coordinator", Background(self._coordinator().run), ("group", "vault")),
             Part("procedures", Background(self.catalog.runner.run), ("group",)),
             Part("addresses", Background(lambda: announce_addresses(config.own_node(), self.group)), ("group",)),
             Part("vault", self.keeper, ("group",)),
@@ -291,7 +300,7 @@ class Node:
         await self._remote.close()
         if self.services.authorizer is not None:
             self.services.authorizer.close()
-        await self.partitions.close()
+        await self.segments.close()
         self._disk.close()
         self._journal.close()
 

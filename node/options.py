@@ -25,6 +25,7 @@ from palisade.node.config import (
     StoreLimits,
     TimingConfig,
 )
+from palisade.topology.node_finder import NodeFinder, finder_of
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TRUE = {"1", "true", "yes", "on"}
@@ -63,7 +64,11 @@ class Option:
 
     @property
     def variable(self) -> str:
-        return "PALISADE_" + self.name.upper().replace("-", "_")
+        return variable_of(self.name)
+
+
+def variable_of(name: str) -> str:
+    return "PALISADE_" + name.upper().replace("-", "_")
 
 
 def read_int(text: str) -> int:
@@ -119,6 +124,10 @@ def _read_member(text: str) -> InitialMember:
     return InitialMember(name, *addresses)
 
 
+def read_finders(text: str) -> tuple[NodeFinder, ...]:
+    return tuple(finder_of(part.strip()) for part in text.split(",") if part.strip())
+
+
 OPTIONS = (
     Option("id", "id", str, "Name of this node, unique in the cluster."),
     Option("data-dir", "data_dir", Path, "Folder of this node's data; created if missing."),
@@ -130,15 +139,21 @@ OPTIONS = (
     Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to join."),
     Option("swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."),
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
+    Option(
+        "seeds-from",
+        "seeds_from",
+        read_finders,
+        "Where to find more seeds: dns:HOST:PORT, file:PATH, call:MODULE:FUNCTION,...",
+    ),
     Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),
     Option("metrics-token", "metrics_token", str, "Token that permits GET /metrics only; best PALISADE_METRICS_TOKEN."),
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
-    Option("partitions", "partitions", read_flag, "Keep copies of the partitions assigned to this node.", flag=True),
-    Option("partitions-origin", "partitions_origin", Path, "Folder of the data set; the installed one if not given."),
-    Option("partitions-look-s", "partitions_look_s", read_float, "Time between checks for partitions past their TTL."),
-    Option("partitions-trash-s", "partitions_trash_s", read_float, "Time in the trash before a partition is deleted."),
+    Option("segments", "segments", read_flag, "Store copies of the segments assigned to this node.", flag=True),
+    Option("segments-origin", "segments_origin", Path, "Folder of the data set; the installed one if not given."),
+    Option("segments-look-s", "segments_look_s", read_float, "Time between checks for segments past their TTL."),
+    Option("segments-trash-s", "segments_trash_s", read_float, "Time in the trash before a segment is deleted."),
     Option("catch-up-difference", "catch_up_difference", read_int, "LM - LV at which a node has caught up."),
     Option("advertise-host", "advertise_host", str, "Host by which other machines reach this node."),
     Option("insecure-listen", "insecure_listen", read_flag, "Listen beyond loopback without TLS.", flag=True),
@@ -190,6 +205,8 @@ OPTIONS = (
     Option("quota-bytes", "quota_bytes", read_bytes, "Size of the store at which writes are refused.", StoreLimits),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
+OLD_NAMES = {f"partitions{rest}": f"segments{rest}" for rest in ("", "-origin", "-look-s", "-trash-s")}
+"""Of earlier versions, in the environment and the configuration file; accepted until version 0.3."""
 GROUPS: dict[type, str] = {
     TimingConfig: "timing",
     FenceTimes: "fencing",

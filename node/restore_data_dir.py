@@ -23,6 +23,7 @@ from palisade.node.data_dir_marker import FolderError
 from palisade.node.fencing.inherited_leases import waiting_for_former
 from palisade.raftgroup.journal_identity import keep_restored, open_storage
 from palisade.raftgroup.ports import Journal, Random
+from palisade.topology.restored_nodes import without_addresses
 
 GENERATION_MAX = 2**53
 """The largest generation that every JSON reader represents exactly."""
@@ -67,6 +68,8 @@ async def restore_store(
     begin_restored(store, generation)
     records = SystemRecords(store, StoreState(store))
     records.write(waiting_for_former(records, generation))
+    for write in without_addresses(records):
+        records.write(write)
     await store.flush()
     return Restored(header, end, generation)
 

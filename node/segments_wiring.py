@@ -1,32 +1,37 @@
-"""Connects the partition component of a node to its vault, if the node is configured to store partitions."""
+"""Connects the segment component of a node to its vault, if the node is configured to store segments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from palisade.node.authorization import headers_of
+from palisade.node.authorization import headers_of, proof_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
+from palisade.segments.announcement_client import AnnouncementClient
+from palisade.segments.announcer import Announcer
+from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
-from palisade.segments.holder import PartitionHolder
-from palisade.segments.partition_store import Shelf
-from palisade.segments.peers import PartitionPeers
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.peers import SegmentPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
+from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
+from palisade.service.fenced_reads import FencedReads
 from palisade.topology.seed_discovery import http_of_others
 from palisade.topology.swim.record import Record
+from palisade.vault.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class Segments:
     """`holder` None: the node stores none, and no listener follows its vault for them."""
 
-    holder: PartitionHolder | None = None
-    peers: PartitionPeers | None = None
+    holder: SegmentHolder | None = None
+    peers: SegmentPeers | None = None
     origin: DatasetSource | None = None
 
     async def close(self) -> None:
@@ -36,21 +41,36 @@ class Partitions:
             await self.peers.close()
 
 
-def with_partitions(
+def with_segments(
     config: NodeConfig, records: Callable[[], Iterable[Record]], on_vault: OnVault
-) -> tuple[OnVault, Partitions]:
+) -> tuple[OnVault, Segments]:
     """`records`: of the physical topology."""
-    if not config.partitions:
-        return on_vault, Partitions()
-    peers, origin = PartitionPeers(headers_of(config)), DatasetSource(config.partitions_origin)
-    holder = PartitionHolder(
+    if not config.segments:
+        return on_vault, Segments()
+    peers, origin = SegmentPeers(headers_of(config)), DatasetSource(config.segments_origin)
+    holder = SegmentHolder(
         config.id,
-        Shelf(FolderDisk(config.data_dir / "partitions")),
+        Shelf(FolderDisk(config.data_dir / "segments")),
         Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin),
         on_vault.components.listeners,
     )
-    pace = Pace(config.partitions_look_s, config.partitions_trash_s)
+    pace = Pace(config.segments_look_s, config.segments_trash_s)
     retention = RetentionWorker(holder, on_vault.components.listeners, system_clocks, FencedRules.over, pace)
-    with_holder = on_vault.and_also(Part("partitions", holder), holder.on)
-    with_both = with_holder.and_also(Part("retention", retention, ("partitions",)), holder.on)
-    return with_both, Partitions(holder, peers, origin)
+    with_holder = on_vault.and_also(Part("segments", holder), holder.on)
+    with_both = with_holder.and_also(Part("retention", retention, ("segments",)), holder.on)
+    store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
+    announcer = Announcer(holder, store, on_vault.components.listeners)
+    return with_both.and_also(Part("announcer", announcer, ("segments",)), holder.on), Segments(holder, peers, origin)
+
+
+def streams_in(records: Iterable[Record]) -> list[str]:
+    """The addresses of the live members."""
+    return [address for record in records if record.is_live and (address := record.tag("stream"))]
+
+
+def with_broker(
+    on_vault: OnVault, vault: Callable[[], Vault], reads: Callable[[], FencedReads]
+) -> tuple[OnVault, SegmentBroker]:
+    """Every node has one. It needs no single revisions, so a member's vault still follows the flushes of its store."""
+    broker = SegmentBroker(on_vault.components.listeners, vault, reads)
+    return on_vault.and_also(Part("segments broker", broker)), broker

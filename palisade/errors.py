@@ -80,9 +80,9 @@ from palisade.wire.auth_errors import (
     Unauthenticated,
     WrongPassword,
 )
-from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster
+from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster, WrongPort
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
-from palisade.wire.segment_errors import NoSuchPartition
+from palisade.wire.segment_errors import NoSuchSegment
 
 __all__ = [
     "AlreadyThere",
@@ -117,8 +117,8 @@ __all__ = [
     "MetastoreError",
     "NoCredentials",
     "NoMember",
-    "NoSuchPartition",
     "NoSuchProcedure",
+    "NoSuchSegment",
     "NodeFailed",
     "NotAcquired",
     "NotAllowed",
@@ -158,4 +158,5 @@ __all__ = [
     "VaultUnusable",
     "WithoutCluster",
     "WrongPassword",
+    "WrongPort",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from palisade.base.errors import PalisadeError
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 GROUP_KINDS = 16
 """Kinds below this one belong to the transport."""
 

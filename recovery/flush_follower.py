@@ -3,15 +3,17 @@
 A member applies every revision anyway; applying each one again to its vault would double the cost of a write on every
 member. A flush of the store contains the row of every key that has changed since the previous flush. With these rows,
 and the digests of the store when the flush began, the vault moves from any revision in between to that of the flush in
-one commit: a *leap*. A leap does not report single revisions. If a component listens, or if only a few revisions are
-missing, the vault applies them one by one, as on other nodes (`follower.py`).
+one commit: a *leap*. A leap does not report single revisions; listeners of a prefix receive its changed keys as one
+difference. If a component needs every revision, or if only a few are missing, the vault applies them one by one, as on
+other nodes (`follower.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from palisade.base.digest import Sums
 from palisade.base.long_keys import stored_key
@@ -49,6 +51,9 @@ class FlushBatch:
     sums: Sums
     keys: Sequence[bytes]
     rows: Rows
+
+
+Leaping = Callable[[FlushBatch, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 class FlushFollower(AppliedRevisions):
@@ -95,8 +100,10 @@ class FlushFollower(AppliedRevisions):
         listens: Callable[[], bool],
         pause: Pause,
         gate: ApplyGate | None = None,
+        leaping: Leaping | None = None,
     ) -> None:
-        """For ever, as `Follower.follow`. `listens`: whether a component needs every single revision.
+        """For ever, as `Follower.follow`. `listens`: whether a component needs every single revision. `leaping`
+        executes a leap and notifies the listeners of prefixes.
 
         `pause` only yields to other tasks: a leap that takes too long falls behind the flushes. A leap that the gate
         does not admit is not joined with the next one, because it would have to wait longer.
@@ -116,7 +123,8 @@ class FlushFollower(AppliedRevisions):
                 self._check(vault)
                 if gate.enter_leap(held.position.revision):
                     try:
-                        await take(held, vault, pause)
+                        taking = partial(take, held, vault, pause)
+                        await (taking() if leaping is None else leaping(held, taking))
                     finally:
                         gate.leave()
                 else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,17 +17,17 @@ from palisade.raftgroup.ports import Clock
 from palisade.recovery.apply_gate import ApplyGate, OpenGate
 from palisade.recovery.catchup import Difference
 from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
-from palisade.recovery.flush_follower import FlushFollower
+from palisade.recovery.flush_follower import FlushBatch, FlushFollower, body_of
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from palisade.recovery.ports import ClusterSource, NoResources, Resources
 from palisade.recovery.progress_log import ProgressLog
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryProgress, RecoveryReport
 from palisade.recovery.vault_configuration import changes
 from palisade.recovery.vault_storage import VaultHome
-from palisade.vault.change import Revision, VaultEvent, events_of
+from palisade.vault.change import Revision, VaultEvent, events_below, item_of
 from palisade.vault.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class ComponentPort:
     """The listeners of a recovery: the inner lifecycle and its components.
 
-    `telling` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
+    `notifying` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
     to be followed by another one in this process, interrupts no notification: otherwise some listeners would receive
     that revision twice.
     """
@@ -45,7 +45,7 @@ class ComponentPort:
         self._inner = inner
         self._vault = vault
         self.started = False
-        self.telling = asyncio.Lock()
+        self.notifying = asyncio.Lock()
 
     async def start(self) -> None:
         if not self.started:
@@ -55,12 +55,28 @@ class ComponentPort:
 
     async def revision(self, revision: Revision) -> None:
         listeners = self._inner.listeners
-        async with self.telling:
-            await listeners.tell(Told(revision.number, events_of(revision) if listeners else ()))
+        async with self.notifying:
+            events = events_below(revision, listeners.prefixes) if listeners else ()
+            await listeners.notify(Notification(revision.number, events))
+
+    async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
+        """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
+        there as one difference."""
+        listeners = self._inner.listeners
+        async with self.notifying:
+            await take()
+            if listeners:
+                await listeners.notify(Notification(leap.position.revision, events_of_leap(leap, listeners.prefixes)))
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
-        async with self.telling:
-            await self._inner.listeners.tell(Told(revision, events, last))
+        async with self.notifying:
+            await self._inner.listeners.notify(Notification(revision, events, last))
+
+
+def events_of_leap(leap: FlushBatch, prefixes: tuple[bytes, ...]) -> list[VaultEvent]:
+    end = leap.position.revision
+    bodies = ((key, body_of(leap.rows[key])) for key in leap.keys if key.startswith(prefixes))
+    return [VaultEvent(key, end, None if body is None else item_of(body)) for key, body in bodies]
 
 
 PAUSE_S_MAX = 0.05
@@ -124,10 +140,10 @@ class OnVault:
     pin_life_s_max: float = PIN_LIFE_S_MAX
     fence: VaultFence = field(default_factory=NoFence)
 
-    def and_also(self, part: Part, resources: Callable[[Vault], Resources]) -> OnVault:
-        """Adds a component, on the same listeners, that owns the node's resources beside its vault."""
+    def and_also(self, part: Part, resources: Callable[[Vault], Resources] | None = None) -> OnVault:
+        """Adds a component, on the same listeners. `resources`: of one that owns resources beside the vault."""
         components = Lifecycle([*self.components.parts, part], self.components.listeners)
-        return replace(self, components=components, resources=resources)
+        return replace(self, components=components, resources=resources or self.resources)
 
 
 class VaultComponent(Component):
@@ -223,17 +239,17 @@ class VaultComponent(Component):
             pin_life_s_max=self._on_vault.pin_life_s_max,
             batches_per_commit=BATCHES_PER_COMMIT if beside is None else 1,
         )
-        telling = ProgressLog(self._clock.now)
+        progress_log = ProgressLog(self._clock.now)
 
         def recovers(begins: bool) -> None:
             self._fence.recovering(begins)
-            telling.began(begins)
+            progress_log.began(begins)
 
         return Follower(
             world,
             settings,
             on_recovering=recovers,
-            on_progress=telling.went_on,
+            on_progress=progress_log.went_on,
             on_report=self._home.keep,
         )
 
@@ -252,7 +268,7 @@ class VaultComponent(Component):
         follower = self._follower
         if follower is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
-        async with self._port.telling:
+        async with self._port.notifying:
             await self._stop_following()
         report = await follower.recover(running=self._port.started)
         log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
@@ -267,11 +283,12 @@ class VaultComponent(Component):
         if self._beside is None:
             await follower.follow()
         else:
-            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate)
+            leaping = self._port.leap
+            await self._beside.follow(follower, self.vault, self._clock, self._listens, _others, self._gate, leaping)
 
     def _listens(self) -> bool:
         """Whether a component needs every single revision."""
-        return bool(self._inner.listeners)
+        return self._inner.listeners.each_revision
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -64,6 +64,12 @@ def events_of(revision: Revision) -> list[VaultEvent]:
     return found
 
 
+def events_below(revision: Revision, prefixes: tuple[bytes, ...]) -> list[VaultEvent]:
+    """The events of a revision whose keys begin with one of the prefixes."""
+    bodies = [body for body in revision.bodies if key_of(body).startswith(prefixes)]
+    return events_of(revision._replace(bodies=bodies)) if bodies else []
+
+
 def key_of(body: bytes) -> bytes:
     return body[HEADER_BYTES : HEADER_BYTES + int.from_bytes(body[KEY_BYTES_AT : KEY_BYTES_AT + 2], "big")]
 

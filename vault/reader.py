@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
@@ -112,7 +112,7 @@ class VaultReader:
         changed: Changed | None = None,
         clock_ns: Callable[[], int] | None = None,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> VaultReader:
+    ) -> Self:
         """Reads the vault that this process has open itself, by the same rules; close it before the vault.
 
         `changed`: waits until the writer of the fence page has changed it; without it the page is polled. `clock_ns`,
@@ -192,11 +192,6 @@ class VaultReader:
             snapshot = None
         found = self._look_one(key)
         return found if isinstance(found, ShownPage) else None
-
-    def state(self) -> object | None:
-        """While it is the same object, `at_once` shows the same rows; None: check `fence` first, or it is fenced."""
-        hot = self._hot
-        return hot if hot[1] and hot[2][SEQUENCE_WORD] == hot[0] and hot[6]() < hot[1] else None
 
     def range(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """Every key with start <= key < end (None: to the last), in order; `limit` 0: all.
@@ -323,7 +318,7 @@ class VaultReader:
             if not isinstance(opened, Opened):
                 return opened
             try:
-                return self._told(opened, collect(opened, limit))
+                return self._unless_unreleased(opened, collect(opened, limit))
             except self._errors as error:
                 self._require_source().mend(error)
                 return Unreachable(f"reading it failed: {error}")
@@ -333,14 +328,14 @@ class VaultReader:
     def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
         def look(applied: int) -> Opened | Unreleased | Unapplied | Unreachable:
             opened = self._look_range(start, end, applied)
-            return self._told(opened, opened) if isinstance(opened, Opened) else opened
+            return self._unless_unreleased(opened, opened) if isinstance(opened, Opened) else opened
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
     def _look_range(self, start: bytes, end: bytes | None, applied: int) -> Opened | Unapplied | Unreachable:
         return self._look(lambda snapshot, released: open_range(snapshot, start, end, released, applied))
 
-    def _told(self, opened: Opened, found: T) -> T | Unreleased:
+    def _unless_unreleased(self, opened: Opened, found: T) -> T | Unreleased:
         return Unreleased(opened.needs, found) if opened.needs else found
 
     def which(self) -> int:

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from palisade.base.long_keys import in_order, stored_end, stored_key, stored_start
-from palisade.vault.change import Item, item_of, with_key
+from palisade.vault.change import Item, VaultEvent, item_of, with_key
 from palisade.vault.pending import body_of, revision_of
 from palisade.vault.position import unpack_position
 from palisade.vault.record_check import CHECKSUMS
@@ -143,6 +143,30 @@ class Opened:
     revision: int
     items: Iterator[Item]
     needs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentChanges:
+    """Of a strict range: its state as of `revision` is that of `lv` and then `events`, which come later."""
+
+    lv: int
+    revision: int
+    events: tuple[VaultEvent, ...]
+    needs: int
+    """It may be shown once RR has reached this revision (0: now)."""
+
+
+def recent_changes(snapshot: VaultSnapshot, start: bytes, end: bytes | None, released: int) -> RecentChanges:
+    """Only for a range in which all keys are strict, and short enough to be stored as they are."""
+    lv = snapshot.lv
+    found = [
+        VaultEvent(stored, revision_of(row), None if (body := body_of(row)) is None else item_of(body))
+        for stored, row in snapshot.scan(VaultTable.PENDING, stored_start(start), stored_end(end))
+    ]
+    revisions = [event.mod_revision for event in found]
+    needs = max((revision for revision in revisions if revision > released), default=0)
+    events = tuple(event for event in found if event.mod_revision > lv)
+    return RecentChanges(lv, max([lv, released, *revisions]), events, needs)
 
 
 def open_range(

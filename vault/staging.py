@@ -7,7 +7,7 @@ moves LV past it, once its revision is released. So no reader misses both the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from palisade.vault.change import item_of
 from palisade.vault.errors import VaultUngated
@@ -15,6 +15,26 @@ from palisade.vault.fence_page import FencePage, FenceState
 from palisade.vault.pending import PendingKeys, Row, check_staged, pack_all, revision_of
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions, either
 from palisade.vault.tables import Backend, VaultTable
+
+
+class RowsWatch:
+    """Whether rows below `prefix` may have changed: `state` stays the same object while no reader that may trust the
+    vault can see another row there than before.
+
+    It changes with the commit that stages or applies a change, before STAGED is sent. A release needs no new state:
+    until then the row could not be read at all.
+    """
+
+    __slots__ = ("_prefix", "state")
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self.state = object()
+
+    def changed(self, stored: Iterable[bytes] | None) -> None:
+        """A commit changed the rows of these stored keys; None: perhaps of all keys."""
+        if stored is None or any(key.startswith(self._prefix) for key in stored):
+            self.state = object()
 
 
 class VaultStaging:
@@ -34,6 +54,7 @@ class VaultStaging:
         self._regions_known = False
         self._leaping = False
         self._after_leap: list[Callable[[], None]] = []
+        self._watches: list[RowsWatch] = []
         if page is not None:
             page.opened(lv, len(self.pending), whole=whole)
 
@@ -55,6 +76,7 @@ class VaultStaging:
             self._backend.commit({VaultTable.PENDING: pack_all(new)}, cleared=(VaultTable.PENDING,) if anew else ())
         known.add(new)
         self.pending = known
+        self._changed(None if anew else new)
         changes = [row for row in rows if row[1].startswith(REGIONS_PREFIX)]
         self._region_changes = changes if anew else [*self._region_changes, *changes]
         self.committed()
@@ -83,20 +105,32 @@ class VaultStaging:
             )
         return dict.fromkeys(self.pending.upto(min(lv, self.released)))
 
-    def moved(self, lv: int, superseded: dict[bytes, None]) -> None:
-        """Call after that commit."""
+    def moved(self, lv: int, superseded: dict[bytes, None], entries: Collection[bytes] | None = None) -> None:
+        """Call after that commit. `entries`: the stored keys of the entries in it; None: perhaps all."""
         self._lv = lv
         self._regions_known = False
         self.pending.remove(superseded)
         bound = min(lv, self.released)
         self._region_changes = [row for row in self._region_changes if row[0] > bound]
+        self._changed(None if entries is None else (*entries, *superseded))
         self.committed()
 
     def committed(self, *, whole: bool = True) -> None:
         """Call after a commit that readers can see."""
         self._regions_known = self._regions_known and whole
+        if not whole:
+            self._changed(None)
         if self._page is not None:
             self._page.committed(self._lv, len(self.pending), whole=whole)
+
+    def watch(self, prefix: bytes) -> RowsWatch:
+        """`prefix`: shorter than the keys that are stored whole (`base/long_keys.py`)."""
+        self._watches.append(RowsWatch(prefix))
+        return self._watches[-1]
+
+    def _changed(self, stored: Collection[bytes] | None) -> None:
+        for watch in self._watches:
+            watch.changed(stored)
 
     def between_revisions(self) -> None:
         """The next commit leaves the vault between two revisions: it must not be trusted from now on."""

@@ -19,9 +19,8 @@ from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
 from palisade.service.fenced_reads import Ask, FencedReads
-from palisade.service.own_lease import OwnLease
 from palisade.service.ports import GroupFace
-from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters
 from palisade.vault.vault import Vault
 from palisade.wire.credentials import NodeProof
 
@@ -89,14 +88,13 @@ class FencingComponent(Component):
 
     def opened(self, vault: Vault) -> VaultGate:
         member = self._member
-        on_released = member.released.release if member is not None else _ignore
-        self.holder = LeaseClient(self.node, self._node.vault_id(), vault, self.timing, self._clock.now, on_released)
+        on_released, log = (member.released.release, member.released.log) if member is not None else (_ignore, None)
+        vault_id, now = self._node.vault_id(), self._clock.now
+        self.holder = LeaseClient(self.node, vault_id, vault, self.timing, now, on_released, log)
         if member is not None:
-            member.lease.holder = self.holder
+            member.lease.opened(self.holder)
         self.reads.open(vault, self.holder.changed, self._clock.now)
-        gate = VaultGate(self.holder, member.released.log if member is not None else None)
-        self.holder.gate = gate
-        return gate
+        return self.holder.gate
 
     def recovering(self, begins: bool) -> None:
         if self.holder is not None:

@@ -20,11 +20,9 @@ from palisade.raftgroup.ports import Clock
 from palisade.service.callers import THIS_NODE
 from palisade.service.cluster_fallback import asks_own_cluster
 from palisade.service.key_values import KeyValues
-from palisade.service.own_lease import OwnLease
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import OWN_KEYS, StrictResponses
+from palisade.service.strict_responses import OWN_KEYS, OwnLease, ReleaseWaiters, StrictResponses
 
 LOOK_S = 0.5
 
@@ -99,7 +97,7 @@ class MemberFencing:
             ),
             on_failed=group.fail,
         )
-        self.door = LeaseEndpoint(self.grantor)
+        self.lease_endpoint = LeaseEndpoint(self.grantor)
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
         self.part = FencingComponent(
             node,

@@ -57,24 +57,24 @@ class Bell:
     """A pipe: `ring`, from any thread, makes its `fileno` readable until `hush`."""
 
     def __init__(self) -> None:
-        self._hears, self._rings = os.pipe()
-        os.set_blocking(self._hears, False)
-        os.set_blocking(self._rings, False)
+        self._wakeup_read, self._wakeup_write = os.pipe()
+        os.set_blocking(self._wakeup_read, False)
+        os.set_blocking(self._wakeup_write, False)
 
     def fileno(self) -> int:
-        return self._hears
+        return self._wakeup_read
 
     def ring(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._rings, b"!")
+            os.write(self._wakeup_write, b"!")
 
     def hush(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._hears, 4096)
+            os.read(self._wakeup_read, 4096)
 
     def close(self) -> None:
-        os.close(self._hears)
-        os.close(self._rings)
+        os.close(self._wakeup_read)
+        os.close(self._wakeup_write)
 
 
 class CommitTask:

@@ -13,6 +13,7 @@ from typing import Any
 
 from palisade.base.frames import encode
 
+CODE = "wrong-port"
 _METHOD = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|PRI) ")
 _TLS_HANDSHAKE = b"\x16\x03"
 _STREAM_REFUSED, _PEER_REFUSE = 3, 2
@@ -35,7 +36,7 @@ _WORDS = {
     Spoken.PEER: "the protocol between members",
     Spoken.TLS: "TLS",
 }
-_PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer"}
+_PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer", "swim": "SWIM"}
 
 
 def spoken(first: bytes) -> Spoken | None:
@@ -51,12 +52,13 @@ def spoken(first: bytes) -> Spoken | None:
 
 
 def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
-    """For a client that speaks that to the port `here`. `ports`: name -> 'host:port' of this node."""
+    """For a client that speaks that to the port `here`: http, stream, peer or swim (UDP). `ports`: name -> 'host:port'
+    of this node."""
     begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
     if what is Spoken.TLS:
         return f"{begin}: this port has no TLS, connect without it"
     use = ports.get(what.value)
-    return f"{begin}: use the {_PORTS[what.value]} port{f' {use}' if use else ''}"
+    return f"{begin}: use the {_PORTS[what.value]} port {use or 'of a member'}"
 
 
 def refusal(what: Spoken, text: str) -> bytes:
@@ -64,7 +66,7 @@ def refusal(what: Spoken, text: str) -> bytes:
     if what in (Spoken.HTTP, Spoken.TLS):
         status = "421 Misdirected Request" if what is Spoken.HTTP else "400 Bad Request"
         problem: dict[str, Any] = {"type": "about:blank", "title": "Wrong port", "status": int(status[:3])}
-        problem |= {"code": "wrong-port", "detail": text}
+        problem |= {"code": CODE, "detail": text}
         body = json.dumps({**problem, "retry": False}).encode() + b"\n"
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n"
@@ -72,5 +74,5 @@ def refusal(what: Spoken, text: str) -> bytes:
         )
         return head.encode() + body
     if what is Spoken.STREAM:
-        return encode(_STREAM_REFUSED, {"reason": text})
+        return encode(_STREAM_REFUSED, {"reason": text, "code": CODE})
     return encode(_PEER_REFUSE, text)

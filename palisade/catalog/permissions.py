@@ -181,11 +181,11 @@ class Permissions:
             False, f"user {user} has no {wanted.value} on {key.decode('utf-8', 'backslashreplace')[:100]!r}"
         )
 
-    def writable(self, user: str) -> tuple[bytes, ...]:
-        """The prefixes of the keys outside of `PALISADE` that `user` may write: `may` as one comparison."""
+    def prefixes(self, user: str, privilege: Privilege) -> tuple[bytes, ...]:
+        """The prefixes of the keys outside of `PALISADE` that `user` may read or write: `may` as one comparison."""
         found = self._subjects.get(f"user:{user}")
         subjects = () if found is None else (found, *self._roles(found))
-        wanted = (Privilege.WRITE.value, Privilege.ADMIN.value)
+        wanted = (privilege.value, Privilege.ADMIN.value)
         grants = (grant for subject in subjects for grant in subject.grants if grant.privilege in wanted)
         return tuple(dict.fromkeys(grant.prefix.encode("utf-8", "surrogatepass") for grant in grants))
 

@@ -2,6 +2,7 @@
 
     palisade/segments/records/<data source>/<start>/<end>/<version>/<partition>      the coordinator's record
     palisade/segments/manifests/<data source>                                        what is visible (`publication.py`)
+    palisade/segments/assigned/<node>/<data source>/<start>/...                      the node stores it
     palisade/segments/announced/<node>/<data source>/<start>/...                     leased: the node serves it
 
 Times are UTC with milliseconds, such as 2013-03-01T00:00:00.000Z, so keys are in the order of time. Versions and
@@ -21,6 +22,7 @@ from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timelin
 
 ROOT = b"palisade/segments/"
 RECORDS = ROOT + b"records/"
+ASSIGNED = ROOT + b"assigned/"
 ANNOUNCED = ROOT + b"announced/"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 VERSION_DIGITS, PARTITION_DIGITS = 16, 5
@@ -63,6 +65,18 @@ def time_ms(text: str) -> int:
         return (datetime.fromisoformat(text) - EPOCH) // MILLISECOND
     except ValueError:
         raise BadField(f"interval: {shown(text)} is no time such as 2013-03-01T00:00:00.000Z") from None
+
+
+def moment_ms(text: str) -> int:
+    """As `time_ms`, and also a day such as 2013-03-01, or a time without milliseconds or zone: UTC. Raises BadField."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        raise BadField(
+            f"time: {shown(text)} is no day such as 2013-03-01 and no time such as 2013-03-01T06:00Z"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // MILLISECOND
 
 
 def parse_segment(text: str) -> Segment:
@@ -124,7 +138,9 @@ class SegmentRecord:
         if not 0 <= self.replicas <= REPLICAS_MAX:
             raise BadField(f"replicas: {self.replicas} is not a number from 0 to {REPLICAS_MAX}")
         if self.loaded and not (self.used and self.replicas):
-            raise NotAllowed(f"segment {self.segment}: unused, or without replicas, it can't be loaded")
+            raise NotAllowed(
+                f"segment {self.segment}: unused, or without replicas, it can't be loaded: see palisade segments show"
+            )
 
     def state(self) -> ServingState:
         if self.replicas == 0:
@@ -141,6 +157,10 @@ class SegmentRecord:
 
     def marked_unused(self) -> SegmentRecord:
         return replace(self, used=False, loaded=False)
+
+    def not_loaded(self) -> SegmentRecord:
+        """No query counts on it until a data node has announced it again."""
+        return replace(self, loaded=False)
 
     def marked_loaded(self) -> SegmentRecord:
         """The transaction must compare that an announcement exists. Raises NotAllowed."""

@@ -122,6 +122,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
     """
     from palisade.client.refused_addresses import NothingListens
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+    from palisade.wire.error_codes import WrongPort
 
     began = time.monotonic()
     until, begun_by = began + wait_s, began + session.deadline_s
@@ -131,7 +132,8 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
         return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
 
     def may_begin(error: Exception) -> bool:
-        return not isinstance(error, NothingListens) and left() > 0 and time.monotonic() + RETRY_S < begun_by
+        useless = isinstance(error, NothingListens | WrongPort)
+        return not useless and left() > 0 and time.monotonic() + RETRY_S < begun_by
 
     async def run(client: Any) -> dict[str, Any]:
         view: dict[str, Any] | None = None

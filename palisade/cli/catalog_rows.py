@@ -75,8 +75,8 @@ def procedure_lines(view: Shape) -> list[str]:
     lines = [f"procedure {view['id']}: {view['kind']} {view['state']}"]
     lines += [f"  {name}: {value}" for name, value in view["request"].items()]
     for each in view["steps"]:
-        told = f": {each['text']}" if each["text"] else ""
-        lines.append(f"  {time_of(each['at_ms'])} {each['node']} revision {each['revision']} {each['step']}{told}")
+        text = f": {each['text']}" if each["text"] else ""
+        lines.append(f"  {time_of(each['at_ms'])} {each['node']} revision {each['revision']} {each['step']}{text}")
     if waits_for(view):
         lines.append(f"  waits for {waits_for(view)}")
     return lines

@@ -63,9 +63,11 @@ def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
 
 
 async def cluster_at_stream(endpoint: str) -> str:
-    """The cluster ID of the node; empty if it does not name one. Raises OSError."""
+    """The cluster ID of the node; empty if it does not name one. Raises OSError, WrongPort."""
     from palisade.base.frames import FrameError, FrameParser, encode
     from palisade.base.version import VERSION
+    from palisade.client.connection import SPEAKS_HTTP, is_http, refusal_in
+    from palisade.wire.error_codes import WrongPort
     from palisade.wire.stream_frames import PROTOCOL, FrameKind
 
     host, _, port = endpoint.rpartition(":")
@@ -77,8 +79,13 @@ async def cluster_at_stream(endpoint: str) -> str:
         while data := await reader.read(READ_BYTES):
             for kind, body in parser.feed(data):
                 found = body.get("cluster_id") if kind == FrameKind.WELCOME and isinstance(body, dict) else None
+                error = refusal_in(body)[1] if kind == FrameKind.REFUSED else None
+                if isinstance(error, WrongPort):
+                    raise WrongPort(f"{endpoint}: {error}")
                 return str(found or "")
-    except FrameError:
+    except FrameError as error:
+        if is_http(error):
+            raise WrongPort(f"{endpoint}: {SPEAKS_HTTP}") from None
         return ""
     finally:
         writer.close()

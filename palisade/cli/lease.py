@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from palisade.cli.options import client_options, read_lease
+from palisade.cli.options import client_options, read_lease, read_time
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
 from palisade.metastore.results import LeaseResult
@@ -20,12 +20,12 @@ def lease() -> None:
 
 
 @lease.command()
-@click.argument("ttl_s", metavar="SECONDS", type=click.IntRange(1))
+@click.argument("ttl_s", metavar="SECONDS", type=read_time)
 @click.option(
     "--id", "lease_id", type=read_lease, metavar="ID", help="Number of the lease.  [default: chosen by the store]"
 )
 @client_options
-def grant(session: CliSession, ttl_s: int, lease_id: int | None) -> None:
+def grant(session: CliSession, ttl_s: float, lease_id: int | None) -> None:
     """Grant a lease that expires after SECONDS without a keep-alive, and print its number.
 
     \b
@@ -46,10 +46,10 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
     async def renew(client: Any) -> None:
         while True:
             result: LeaseResult = await client.lease_keep_alive(lease_id)
-            session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s} s")
+            session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s:g} s")
             if once:
                 return
-            await asyncio.sleep(max(0.2, result.ttl_s / 3))
+            await asyncio.sleep(result.ttl_s / 3)
 
     session.call(renew)
 
@@ -69,7 +69,7 @@ def revoke(session: CliSession, lease_id: int) -> None:
 def timetolive(session: CliSession, lease_id: int) -> None:
     """The remaining time of a lease, and the keys that are attached to it."""
     info = session.call(lambda client: client.lease_info(lease_id))
-    lines = [f"lease {info.id}: {info.ttl_s} s left of {info.granted_ttl_s} s, {len(info.keys)} key(s)"]
+    lines = [f"lease {info.id}: {info.ttl_s:.12g} s left of {info.granted_ttl_s:g} s, {len(info.keys)} key(s)"]
     session.answer(shapes.lease_info_shape(info), "\n".join(lines + [readable(key) for key in info.keys]))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palisade.catalog.demo.entries import ROOT
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
 from palisade.cli.session import REFUSED, CliSession, Failure
@@ -39,21 +38,24 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     An interrupted load can be repeated; of the demo catalog, only missing entries are written.
     """
     from palisade.catalog.demo.flights import DataSetError
-    from palisade.client.bulk_load import load_entries, read_demo
+    from palisade.client.bulk_load import load_catalog, load_entries, read_demo
 
     try:
-        entries = read_demo(data) if what == DEMO else read_entries(lines_of(what))
+        catalog = read_demo(data) if what == DEMO else None
+        entries = read_entries(lines_of(what)) if catalog is None else []
     except (DataSetError, LineError, OSError) as error:
         session.fail(Failure(REFUSED, "bad-input", f"{what}: {error}; nothing was written", False))
-    prefix = ROOT.encode() if what == DEMO else None
 
     async def run(client: Any) -> LoadReport:
         with progress_bar(what) as show:
-            return await load_entries(client, entries, show, prefix)
+            if catalog is not None:
+                return await load_catalog(client, catalog, show)
+            return await load_entries(client, entries, show)
 
     report = session.call(run, notice=False)
-    shape = {"entries": report.entries, "written": report.written}
-    session.answer(shape, f"{report.entries} entries, {report.written} of them written")
+    shape = {"entries": report.entries, "written": report.written, "published": report.published}
+    segments = f"; {report.published} segments published" if what == DEMO else ""
+    session.answer(shape, f"{report.entries} entries, {report.written} of them written{segments}")
 
 
 def lines_of(path: str) -> Sequence[bytes]:

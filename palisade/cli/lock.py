@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palisade.cli.options import client_options, read_bytes
+from palisade.cli.options import client_options, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
 from palisade.wire import json_results as shapes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from palisade.metastore.results import KeyValue
 
 ttl_option = click.option(
-    "--ttl", "ttl_s", type=click.IntRange(1), default=10, show_default=True, metavar="SECONDS",
+    "--ttl", "ttl_s", type=read_time, default="10", show_default=True, metavar="SECONDS",
     help="When the holder dies, the next one takes over after this time.",
 )  # fmt: skip
 wait_option = click.option(
@@ -33,7 +33,7 @@ wait_option = click.option(
 @ttl_option
 @wait_option
 @client_options
-def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: int, wait_s: float | None) -> None:
+def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: float, wait_s: float | None) -> None:
     """Run COMMAND while holding the lock NAME, and exit with its code; without COMMAND hold it until Ctrl-C.
 
     COMMAND gets PALISADE_LOCK_KEY and PALISADE_LOCK_TOKEN, the fencing token. If the lock is lost, COMMAND gets
@@ -59,7 +59,7 @@ def elect(
     value: bytes | None,
     command: tuple[str, ...],
     listen: bool,
-    ttl_s: int,
+    ttl_s: float,
     wait_s: float | None,
 ) -> None:
     """Campaign for the leadership NAME with VALUE; run COMMAND while leading, or lead until Ctrl-C.

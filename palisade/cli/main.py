@@ -27,11 +27,11 @@ from palisade.cli.ls import ls
 from palisade.cli.man import man
 from palisade.cli.member import member
 from palisade.cli.node_command import node
-from palisade.cli.partitions import partitions
 from palisade.cli.recovery import recovery
 from palisade.cli.region import region
 from palisade.cli.restore import recover_quorum, restore
 from palisade.cli.scenario import scenario
+from palisade.cli.segment_records import segments
 from palisade.cli.status import status
 from palisade.cli.topology import topology
 from palisade.cli.txn import txn
@@ -61,7 +61,7 @@ for command in (
     put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
-    login, user, role, catalog, partitions, journal, scenario,
+    login, user, role, catalog, segments, journal, scenario,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)

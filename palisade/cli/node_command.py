@@ -123,7 +123,7 @@ def watch(parent_pipe: int) -> None:
 
 
 def run(settings: Any, make: Any = None) -> None:
-    """Run the node; returns when it was told to stop. Raises what stops it. `make`: another one than `make_node`."""
+    """Run the node until a requested stop. Raises the error that ends it. `make`: replaces `make_node`."""
     import uvloop
 
     from palisade.cli.scenarios.all import SCENARIOS

@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 UNTIL = "0.3"
-COMMANDS = {("lease", "ttl"): ("lease", "timetolive"), ("delete",): ("del",)}
+COMMANDS = {
+    ("lease", "ttl"): ("lease", "timetolive"),
+    ("delete",): ("del",),
+    ("partitions", "assign"): ("segments", "assign"),
+    ("partitions", "list"): ("segments", "nodes"),
+}
 """Words at the beginning of a command line, and the words of today."""
-OPTIONS = {"--deadline": ("--timeout", None), "--from-revision": ("--start-revision", "watch")}
+OPTIONS = {
+    "--deadline": ("--timeout", None),
+    "--from-revision": ("--start-revision", "watch"),
+    "--partitions": ("--segments", "node"),
+    "--partitions-origin": ("--segments-origin", "node"),
+    "--partitions-look-s": ("--segments-look-s", "node"),
+    "--partitions-trash-s": ("--segments-trash-s", "node"),
+}
 """Option -> (option of today, the only command that had it; None: all of them)."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,18 @@ def read_lease(text: str) -> int:
     if not 0 < number < 1 << 63:
         raise click.BadParameter(f"{text} is out of range; see 'palisade lease list'")
     return number
+
+
+def read_time(text: str) -> float:
+    """Seconds, from '10', '1.5', '1.5s' or '500ms'."""
+    number, unit = (text[:-2], 1000) if text.endswith("ms") else (text.removesuffix("s"), 1)
+    try:
+        time_s = float(number) / unit
+    except ValueError:
+        time_s = math.nan
+    if not 0 < time_s < math.inf:
+        raise click.BadParameter(f"{text!r} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms")
+    return time_s
 
 
 at_option = click.option(

@@ -52,19 +52,24 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
     from palisade.wire.auth_errors import AuthorizationError
-    from palisade.wire.error_codes import refusal_of
+    from palisade.wire.error_codes import WrongPort, refusal_of
     from palisade.wire.fencing_errors import ReleaseError, ReleasePending
+    from palisade.wire.segment_errors import SegmentError
 
     if isinstance(error, ReleaseError):
         done = isinstance(error, ReleasePending)
         return Failure(UNKNOWN if done else UNAVAILABLE, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, OutcomeUnknown):
         return Failure(UNKNOWN, refusal_of(error).code, str(error), False)
+    if isinstance(error, WrongPort):
+        return Failure(REFUSED, error.code, f"{error}; correct {source or '--endpoints'}", False)
     if isinstance(error, Unavailable | NodeFailed):
         text = f"{error}; 'palisade status' shows which nodes answer, 'palisade up' starts some"
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
+    if isinstance(error, SegmentError):
+        return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
     if isinstance(error, AuthorizationError):
         row = refusal_of(error)
         text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from palisade.catalog.demo.entries import DONE_KEY, ROOT, CatalogEntry, demo_entries, done_entry
+from palisade.catalog.demo.entries import DONE_KEY, ROOT, CatalogEntry, DemoCatalog, demo_catalog, done_entry
 from palisade.catalog.demo.flights import find_data, read_rows, source_name
+from palisade.catalog.segment import SegmentRecord
+from palisade.client.publishing import PublishingStore, publish
 from palisade.metastore.results import RangeResult
 
 Progress = Callable[[int, int], None]
@@ -23,7 +25,9 @@ Progress = Callable[[int, int], None]
 class BulkStore(Protocol):
     """The part of `client.Client` that loading needs."""
 
-    async def range(self, key: bytes, range_end: bytes = b"", *, prefix: bool = False) -> RangeResult: ...
+    async def range(
+        self, key: bytes, range_end: bytes = b"", *, prefix: bool = False, revision: int = 0
+    ) -> RangeResult: ...
     async def put_many(
         self, items: Iterable[tuple[bytes, bytes]], *, progress: Callable[[int], None] | None = None
     ) -> int: ...
@@ -31,25 +35,39 @@ class BulkStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """`entries` exist now; `written` of them were missing or had another value before."""
+    """`entries` exist now; `written` of them were missing or had another value before. `published`: segments."""
 
     entries: int
     written: int
+    published: int = 0
 
 
-def read_demo(folder: Path | None = None) -> list[CatalogEntry]:
+class DemoStore(BulkStore, PublishingStore, Protocol):
+    """What loading the demo catalog needs."""
+
+
+def read_demo(folder: Path | None = None) -> DemoCatalog:
     """The whole demo catalog; the entry that marks it as complete comes last. Raises DataSetError."""
     source = source_name()
-    entries = list(demo_entries(partial(read_rows, find_data(folder)), source))
-    return [*entries, done_entry(len(entries), source)]
+    found = demo_catalog(partial(read_rows, find_data(folder)), source)
+    found.entries.append(done_entry(len(found.entries), source))
+    return found
 
 
-async def load_demo(store: BulkStore, read: Callable[[], list[CatalogEntry]], progress: Progress) -> LoadReport | None:
+async def load_demo(store: DemoStore, read: Callable[[], DemoCatalog], progress: Progress) -> LoadReport | None:
     """Complete the demo catalog; None if it is marked as complete. Raises the errors of the store and of `read`."""
     if (await store.range(DONE_KEY)).kvs:
         return None
-    entries = await asyncio.to_thread(read)
-    return await load_entries(store, entries, progress, ROOT.encode())
+    return await load_catalog(store, await asyncio.to_thread(read), progress)
+
+
+async def load_catalog(store: DemoStore, found: DemoCatalog, progress: Progress) -> LoadReport:
+    """Publishes the segments, then writes the entries. Raises the errors of the store and of `publish`."""
+    by_source: dict[str, list[SegmentRecord]] = {}
+    for record in found.segments:
+        by_source.setdefault(record.segment.data_source, []).append(record)
+    published = sum([await publish(store, name, records) for name, records in by_source.items()])
+    return replace(await load_entries(store, found.entries, progress, ROOT.encode()), published=published)
 
 
 async def load_entries(

@@ -13,7 +13,7 @@ from palisade.metastore.errors import RequestTooLarge
 from palisade.metastore.put_series import SERIES_PUTS_MAX, encode_series
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.credentials import Credentials, to_hello
-from palisade.wire.error_codes import error_of
+from palisade.wire.error_codes import WrongPort, error_of
 from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
 GATHERED_BYTES_MAX = 256 * 1024
@@ -63,6 +63,8 @@ class ClientConnection(asyncio.Protocol):
         self._next_number = self._next_sequence = -1
         self._flushing = False
         self.closed: asyncio.Future[str] = loop.create_future()
+        self.unanswered_not_executed = False
+        """Announced by the node: no request without an answer was or will be executed over this connection."""
         self.last_heard = loop.time()
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
@@ -100,12 +102,16 @@ class ClientConnection(asyncio.Protocol):
                 if kind == FrameKind.WELCOME:
                     self._welcomed(body)
                 elif kind == FrameKind.REFUSED:
+                    self.unanswered_not_executed = type(body) is dict and body.get("unanswered_not_executed") is True
                     self._end(*refusal_in(body))
                     self.abort()
                 else:
                     self._on_frame(kind, body)
         except FrameError as error:
-            self._end(SPEAKS_HTTP if is_http(error) else f"the node sent an invalid frame: {error}")
+            if is_http(error):
+                self._end(SPEAKS_HTTP, WrongPort(SPEAKS_HTTP))
+            else:
+                self._end(f"the node sent an invalid frame: {error}")
             self.abort()
 
     def _welcomed(self, body: dict[str, Any]) -> None:

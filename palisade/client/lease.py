@@ -22,7 +22,7 @@ from palisade.raftgroup.errors import RaftError
 RENEWALS = 3
 """How often a lease is renewed within its time."""
 RETRY_S = 0.2
-"""Pause before a failed renewal is repeated."""
+"""Longest pause before a failed renewal is repeated; half of the time between two renewals of a short lease."""
 REVOKE_S = 2.0
 """How long `close` waits for the revocation. If it fails, the lease expires by itself."""
 _system_clock = SystemClock()
@@ -39,7 +39,7 @@ class LeaseLost(PalisadeError):
 class LeaseStore(Protocol):
     """The part of `client.store_api.StoreApi` that a lease uses."""
 
-    async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult: ...  # noqa: A002
+    async def lease_grant(self, ttl_s: float, id: int = 0) -> LeaseResult: ...  # noqa: A002
     async def lease_keep_alive(self, lease: int) -> LeaseResult: ...
     async def lease_revoke(self, lease: int) -> LeaseResult: ...
 
@@ -53,7 +53,7 @@ class Lease:
     `clock`: seconds; must not stop while the machine is suspended.
     """
 
-    def __init__(self, store: LeaseStore, ttl_s: int, *, clock: Callable[[], float] = _system_clock.now) -> None:
+    def __init__(self, store: LeaseStore, ttl_s: float, *, clock: Callable[[], float] = _system_clock.now) -> None:
         self._store = store
         self._ttl_s = ttl_s
         self._clock = clock
@@ -149,7 +149,8 @@ class Lease:
                 self._renewed(asked, await self._store.lease_keep_alive(self._id))
         except (RaftError, OSError, TimeoutError) as error:
             self._trouble = str(error) or "no response"
-            self._renew_at = min(self._clock() + RETRY_S, self._deadline)
+            pause_s = min(RETRY_S, self._ttl_s / RENEWALS / 2)
+            self._renew_at = min(self._clock() + pause_s, self._deadline)
         except PalisadeError as error:
             self._lose(LeaseLost(f"lease {self._id} is lost: {error}"))
 
@@ -159,7 +160,7 @@ class Lease:
         self._trouble = "the holder was paused"
 
     def _expired(self) -> LeaseLost:
-        return LeaseLost(f"lease {self._id} of {self._ttl_s} s was not renewed in time ({self._trouble})")
+        return LeaseLost(f"lease {self._id} of {self._ttl_s:g} s was not renewed in time ({self._trouble})")
 
     def _lose(self, loss: LeaseLost) -> None:
         self._loss = loss

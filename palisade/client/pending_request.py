@@ -18,8 +18,8 @@ class Slot(Protocol):
 class Operation:
     """`repeatable`: sending it twice is harmless (a read, or a write with a request id).
 
-    `sent`: the latest attempt is in flight, or ended without a definite result. `unsure`: an earlier attempt ended so;
-    only a result of the store tells what became of it, a refusal of the latest attempt does not. `content` is the
+    `sent`: the latest attempt is in flight, or its connection broke. `unsure`: an earlier attempt ended without a
+    definite result; only a result of the store settles it, a refusal of the latest attempt does not. `content` is the
     content of its frame besides the number; of a plain put (request id, key, value).
     """
 

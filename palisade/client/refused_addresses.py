@@ -1,4 +1,4 @@
-"""Whether every known address of a cluster refuses connections: no node listens then, and waiting is useless. Pure."""
+"""Whether waiting for a node is useless: every known address refuses connections, or is no stream port. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from palisade.base.network_reason import reason_of
 from palisade.raftgroup.errors import Unavailable
+from palisade.wire.error_codes import WrongPort
 
 
 class NothingListens(Unavailable):
@@ -13,20 +14,27 @@ class NothingListens(Unavailable):
 
 
 class RefusedAddresses:
-    """Those that have refused since one of them answered otherwise."""
+    """Those that have refused since one of them answered otherwise. `may_begin`: a node may begin to listen at an
+    address that refuses connections, so only wrong ports end the wait."""
 
-    def __init__(self) -> None:
-        self._refused: set[str] = set()
+    def __init__(self, *, may_begin: bool) -> None:
+        self._may_begin = may_begin
+        self._refused: dict[str, WrongPort | None] = {}
 
     def answered(self) -> None:
         self._refused.clear()
 
-    def failed(self, address: str, error: BaseException, known: Collection[str]) -> NothingListens | None:
+    def failed(self, address: str, error: BaseException, known: Collection[str]) -> Unavailable | None:
         """`error`: of a connection to `address`. Returns the error once all `known` addresses have refused."""
-        if reason_of(error) != "connection refused":
+        if isinstance(error, WrongPort):
+            self._refused[address] = error
+        elif reason_of(error) == "connection refused" and not self._may_begin:
+            self._refused[address] = None
+        else:
             self._refused.clear()
+        if not self._refused.keys() >= set(known):
             return None
-        self._refused.add(address)
-        if not self._refused.issuperset(known):
-            return None
+        wrong = [f"{each}: {self._refused[each]}" for each in known if self._refused[each] is not None]
+        if wrong:
+            return WrongPort(f"{'; '.join(wrong)}. Nothing was done")
         return NothingListens(f"connections are refused at {', '.join(known)}: no node listens there; nothing was done")

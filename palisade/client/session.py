@@ -26,7 +26,7 @@ from palisade.metastore.requests import WatchRequest
 from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 from palisade.wire.auth_errors import PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials
-from palisade.wire.error_codes import error_of
+from palisade.wire.error_codes import WrongPort, error_of
 from palisade.wire.fencing_errors import ReleasePending
 from palisade.wire.stream_frames import FrameKind
 
@@ -56,9 +56,8 @@ class StreamSession:
         self, route: Endpoints, timeout_s: float, shown: Credentials | None = None, *, wait_for_nodes: bool = True
     ) -> None:
         """`shown`: who asks, to nodes that want to know. `wait_for_nodes` False: requests end at once when every known
-        address refuses connections."""
-        self._wait_for_nodes = wait_for_nodes
-        self._refused_at = RefusedAddresses()
+        address refuses connections; they always do where every address is a wrong port."""
+        self._refused_at = RefusedAddresses(may_begin=wait_for_nodes)
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
@@ -213,7 +212,7 @@ class StreamSession:
             self._refused(operation, error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
-            operation.sent = not nothing_done
+            operation.sent, operation.unsure = False, operation.unsure or not nothing_done
             self._loop.call_later(RETRY_S, self._again, number)
         else:
             self._refused(operation, error)
@@ -288,11 +287,13 @@ class StreamSession:
             except FAILURES as error:
                 self._trouble = f"{self._route.current()}: {reason_of(error)}"
                 nothing = self._refused_at.failed(self._route.current(), error, self._route.known)
-                if nothing is not None and not self._wait_for_nodes:
+                if isinstance(nothing, WrongPort):
+                    self._end_all(nothing)
+                elif nothing is not None:
                     self._fail_pending(nothing)
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
-                    self._unauthenticated(error)
+                    self._end_all(error)
                     while not self._wanted:  # noqa: ASYNC110
                         await asyncio.sleep(SWEEP_S)
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
@@ -306,14 +307,14 @@ class StreamSession:
                 found = self._found
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
-            self._lost(link.closed.result())
+            self._lost(link)
 
     @property
     def _wanted(self) -> bool:
         """Whether anything is pending. If not, refused credentials are not sent again."""
         return bool(self._pending) or any(not watch.ended for watch in self._watches.values())
 
-    def _unauthenticated(self, error: Unauthenticated) -> None:
+    def _end_all(self, error: Exception) -> None:
         """End everything that is pending. A write that was in flight may have been applied."""
         self._fail_pending(error)
         for watch in list(self._watches.values()):
@@ -376,7 +377,7 @@ class StreamSession:
             self._resume(link)
             return link
         if link.closed.done():
-            self._lost(link.closed.result())
+            self._lost(link)
         link.close()
         link, self._found = better[0], self._as_announced(better[1])
         self._begin(link)
@@ -417,11 +418,13 @@ class StreamSession:
             return f"{self._found.member} knows no leader, and no other node that knows one has been found"
         return None
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, link: ClientConnection) -> None:
         self._link = self._found = None
-        self._trouble = f"{self._route.current()}: {reason}"
+        self._trouble = f"{self._route.current()}: {link.closed.result()}"
         self._route.advance()
         for operation in list(self._pending.values()):
+            if link.unanswered_not_executed:
+                operation.sent = False
             if operation.sent and not operation.repeatable:
                 self._give_up(operation, "the connection broke")
         self._admit_more()

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from palisade.base.content import Content, as_bytes
-from palisade.client.catalog_api import CatalogApi
 from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
+from palisade.client.scan_api import ScanApi
+from palisade.client.segments_api import SegmentsApi
 from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
@@ -32,6 +33,7 @@ from palisade.metastore.requests import (
     Put,
     Range,
     WatchRequest,
+    ttl_ms_of,
 )
 from palisade.metastore.results import (
     CompactResult,
@@ -46,7 +48,7 @@ from palisade.metastore.results import (
 )
 
 
-class StoreApi(CatalogApi):
+class StoreApi(ScanApi, SegmentsApi):
     """`timeout_s` of a call: its deadline; None for the default of the store."""
 
     @abstractmethod
@@ -174,12 +176,12 @@ class StoreApi(CatalogApi):
 
     # Leases.
 
-    async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult:  # noqa: A002
-        """A lease that expires `ttl_s` seconds after its last keep-alive; its keys are deleted with it.
+    async def lease_grant(self, ttl_s: float, id: int = 0) -> LeaseResult:  # noqa: A002
+        """A lease that expires `ttl_s` seconds (0.1 or more) after its last keep-alive; its keys are deleted with it.
 
         `lease` keeps one alive by itself.
         """
-        result: LeaseResult = await self._write(LeaseGrant(ttl_s, id))
+        result: LeaseResult = await self._write(LeaseGrant(ttl_ms_of(ttl_s), id))
         return result
 
     async def lease_keep_alive(self, lease: int) -> LeaseResult:
@@ -191,19 +193,19 @@ class StoreApi(CatalogApi):
         return result
 
     async def lease_info(self, lease: int) -> LeaseInfo:
-        revision, id_, ttl_s, granted_ttl_s, keys = await self._call("lease_info", lease)
-        return LeaseInfo(revision, id_, ttl_s, granted_ttl_s, tuple(keys))
+        revision, id_, ttl_ms, granted_ttl_ms, keys = await self._call("lease_info", lease)
+        return LeaseInfo(revision, id_, ttl_ms, granted_ttl_ms, tuple(keys))
 
     async def leases(self) -> tuple[int, ...]:
         return tuple(await self._call("leases"))
 
-    def lease(self, ttl_s: int) -> Lease:
+    def lease(self, ttl_s: float) -> Lease:
         """A lease that renews itself: `async with store.lease(10) as lease: await store.put(k, v, lease=lease.id)`."""
         return Lease(self, ttl_s)
 
     # Locks and elections (docs/locks.md).
 
-    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> Lock:
+    def lock(self, name: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None) -> Lock:
         """A lock that at most one claimant holds: `async with store.lock("/locks/compaction") as lock: ...`.
 
         `ttl_s`: when its holder dies, the lock is free after this time. `timeout_s`: how long to wait for it; 0 does
@@ -212,7 +214,7 @@ class StoreApi(CatalogApi):
         return Lock(self, name, ttl_s=ttl_s, timeout_s=timeout_s)
 
     def campaign(
-        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+        self, name: Content, value: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None
     ) -> Leadership:
         """A candidacy for the leadership `name`, as `lock`; the leader announces `value`, for example its address."""
         return Leadership(self, name, value, ttl_s=ttl_s, timeout_s=timeout_s)

@@ -178,19 +178,19 @@ class SyncClient:
     leases = blocking(Client.leases)
 
     @documented_as(Client.lease)
-    def lease(self, ttl_s: int) -> SyncLease:
+    def lease(self, ttl_s: float) -> SyncLease:
         return SyncLease(self._client.lease(ttl_s), self._running())
 
     # Locks and elections (docs/locks.md).
 
     @documented_as(Client.lock)
-    def lock(self, name: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None) -> SyncClaim[Lock]:
+    def lock(self, name: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None) -> SyncClaim[Lock]:
         claim = self._client.lock(name, ttl_s=ttl_s, timeout_s=timeout_s)
         return SyncClaim(claim, self._running())
 
     @documented_as(Client.campaign)
     def campaign(
-        self, name: Content, value: Content, *, ttl_s: int = TTL_S, timeout_s: float | None = None
+        self, name: Content, value: Content, *, ttl_s: float = TTL_S, timeout_s: float | None = None
     ) -> SyncLeadership:
         claim = self._client.campaign(name, value, ttl_s=ttl_s, timeout_s=timeout_s)
         return SyncLeadership(claim, self._running())
@@ -225,6 +225,14 @@ class SyncClient:
     digest = blocking(Client.digest)
     disarm_alarm = blocking(Client.disarm_alarm)
 
+    # Scans of many rows.
+
+    scan_counts = blocking(Client.scan_counts)
+    scan_rows = blocking(Client.scan_rows)
+    scan_changes = blocking(Client.scan_changes)
+    pin = blocking(Client.pin)
+    unpin = blocking(Client.unpin)
+
     # The catalog.
 
     catalog_do = blocking(Client.catalog_do)
@@ -233,6 +241,19 @@ class SyncClient:
     procedures = blocking(Client.procedures)
     procedure = blocking(Client.procedure)
     procedure_cancel = blocking(Client.procedure_cancel)
+
+    # Segments.
+
+    segments_lookup = blocking(Client.segments_lookup)
+    segments_list = blocking(Client.segments_list)
+    segment = blocking(Client.segment)
+    segments_publish = blocking(Client.segments_publish)
+    segments_mark_unused = blocking(Client.segments_mark_unused)
+    segments_set_replicas = blocking(Client.segments_set_replicas)
+    segments_reset_loaded = blocking(Client.segments_reset_loaded)
+    segments_txn = blocking(Client.segments_txn)
+    segments_announce = blocking(Client.segments_announce)
+    segments_lease = blocking(Client.segments_lease)
 
 
 def connect(

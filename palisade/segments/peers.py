@@ -1,4 +1,4 @@
-"""Other nodes as a source: GET /v1/partitions/<table>/<day> on their HTTP port."""
+"""Other nodes as a source: GET /v1/segments/<segment>/file on their HTTP port."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 import aiohttp
 
 from palisade.base.http_request import HttpRequests, NoAnswer, error_text
-from palisade.segments.names import Wanted, table_and_day
+from palisade.segments.names import Wanted
 from palisade.segments.sources import SourceFailed
 
 TIMEOUT_S, CONNECT_S, SILENT_S = 30.0, 2.0, 5.0
 COOLING_S = 10.0
-"""How long a node that did not answer is skipped, to avoid a timeout for each partition."""
+"""How long a node that did not answer is skipped, to avoid a timeout for each segment."""
 
 
-class PartitionPeers:
+class SegmentPeers:
     """`peer` creates the source for a node; all share one connection pool."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
@@ -47,8 +47,7 @@ class PartitionPeers:
             raise SourceFailed(error_text(error)) from error
 
     async def _download(self, address: str, name: str, wanted: Wanted) -> bytes:
-        table, day = table_and_day(name)
-        path, asked = f"/v1/partitions/{table}/{day}", {"digest": wanted.digest}
+        path, asked = f"/v1/segments/{name}/file", {"digest": wanted.digest}
         async with self._requests.open(address, path, params=asked, allow_redirects=False) as response:
             if response.status == 404:
                 raise SourceFailed("does not have it")
@@ -60,7 +59,7 @@ class PartitionPeers:
 class Peer:
     """A `sources.Source`."""
 
-    def __init__(self, peers: PartitionPeers, node: str, address: str) -> None:
+    def __init__(self, peers: SegmentPeers, node: str, address: str) -> None:
         self._peers, self._node, self._address = peers, node, address
 
     @property

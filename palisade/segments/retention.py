@@ -1,40 +1,38 @@
-"""Decides which local partitions have expired (P6, issue 4, seed 000: TTL). Pure.
+"""Decides which local segments have expired (P6, issue 4, seed 000: TTL). Pure.
 
-A partition holds one day of one table; its age counts from the end of that day (UTC). Its TTL rule is the catalog's
-for the path `demo.<table>`, else for `demo`; without a rule it never expires.
+A segment's age counts from the end of its interval. Its TTL rule is the catalog's for the path `demo.<data source>`,
+else for `demo`; without a rule it never expires.
 
 Guarantees, and why they hold:
 - A clock jump alone deletes nothing. Wall clocks are set in steps, mostly after boot, and a wrong step is corrected
   by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass then
-  takes at most a tenth of the local partitions, the oldest first.
-- A partition is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
+  takes at most a tenth of the local segments, the oldest first.
+- A segment is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
 """
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from palisade.catalog import keys
 from palisade.catalog.ttl import has_expired, places_of, ttl_of
-from palisade.segments.names import table_and_day
-from palisade.wire.segment_errors import PartitionError
+from palisade.segments.names import segment_named
+from palisade.wire.segment_errors import SegmentError
 
 DATABASE = "demo"
-"""The catalog database whose TTL rules apply to the tables of the demo catalog."""
+"""The catalog database whose TTL rules apply to the data sources of the demo catalog."""
 FIRST, END = keys.at(keys.TTL, DATABASE), keys.at(keys.TTL, DATABASE) + b"0"
-"""Every rule for a partition has a key with FIRST <= key < END."""
+"""Every rule for a segment has a key with FIRST <= key < END."""
 SETTLE_S = 300.0
 STEP_S, SLEW = 1.0, 0.001
 """Largest difference between wall clock and boot clock that is not a jump: a constant, and a part per second (NTP slews
 by at most 500 ppm)."""
 SHARE = 10
-DAY_S = 86_400
 
 
-class RulesUnknown(PartitionError):
-    """The rules cannot be read through the fence now, so no partition counts as expired."""
+class RulesUnknown(SegmentError):
+    """The rules cannot be read through the fence now, so no segment counts as expired."""
 
     retry = True
 
@@ -45,14 +43,11 @@ class Rules:
 
     rows: Mapping[bytes, bytes] = field(default_factory=dict)
     _read: dict[str, int | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """Cached TTLs in ms by path: a node has hundreds of partitions of a few tables."""
+    """Cached TTLs in ms by path: a node has hundreds of segments of a few data sources."""
 
     def expires(self, name: str, now_s: float) -> bool:
-        """Whether the partition has expired. `now_s`: wall time since 1970."""
-        ended_s = end_of_day_s(name)
-        if ended_s is None:
-            return False
-        return has_expired(ended_s * 1000, self._ttl_ms(path_of(name)), int(now_s * 1000))
+        """Whether the segment has expired. `now_s`: wall time since 1970."""
+        return has_expired(end_ms(name), self._ttl_ms(path_of(name)), int(now_s * 1000))
 
     def _ttl_ms(self, path: str) -> int | None:
         if path not in self._read:
@@ -60,23 +55,17 @@ class Rules:
         return self._read[path]
 
     def of(self, name: str) -> tuple[bytes | None, ...]:
-        """All rows that can hold the partition's rule."""
+        """All rows that can hold the segment's rule."""
         return tuple(self.rows.get(key) for key in places_of(path_of(name)))
 
 
 def path_of(name: str) -> str:
-    """`flights/2013-01-31` -> `demo.flights`."""
-    return f"{DATABASE}.{table_and_day(name)[0]}"
+    """`flights/...` -> `demo.flights`."""
+    return f"{DATABASE}.{segment_named(name).data_source}"
 
 
-def end_of_day_s(name: str) -> int | None:
-    """None for a day that does not exist, which never expires."""
-    year, month, day = map(int, table_and_day(name)[1].split("-"))
-    try:
-        in_month = calendar.monthrange(year, month)[1]
-        return calendar.timegm((year, month, day, 0, 0, 0)) + DAY_S if day <= in_month else None
-    except ValueError:
-        return None
+def end_ms(name: str) -> int:
+    return segment_named(name).id.interval.end_ms
 
 
 @dataclass(slots=True)
@@ -138,4 +127,4 @@ def choose(
 
 
 def oldest_first(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=lambda name: (table_and_day(name)[1], name)))
+    return tuple(sorted(names, key=lambda name: (end_ms(name), name)))

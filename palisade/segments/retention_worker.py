@@ -1,4 +1,4 @@
-"""Removes the expired partitions of this node, by rules that it reads through the fence (P6, F7, F11).
+"""Removes the expired segments of this node, by rules that it reads through the fence (P6, F7, F11).
 
 Guarantees, and why they hold:
 - While the node is fenced or recovering, or the rules cannot be read, nothing is trashed, purged or restored: a failed
@@ -8,7 +8,7 @@ Guarantees, and why they hold:
   wall time must still be steady. So once `unset ttl` has returned, every node has staged it or is fenced, and the next
   read prevents deletion by the old rule. A pause between that read and the following system call cannot be excluded. It
   can delay a move into the trash, which the next pass undoes; to lose data it would have to hit the single purge call.
-- The holder restores a trashed partition that has not expired any more at its next pass.
+- The holder restores a trashed segment that has not expired any more at its next pass.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 
 from palisade.catalog.keys import TTL
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.fenced_rules import RuleReader, unfenced_rules
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose
 from palisade.vault.errors import VaultError
 from palisade.vault.fence_file import clock_ns
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import PartitionError
+from palisade.wire.segment_errors import SegmentError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Clocks = Callable[[], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`look_s`: interval of the passes. `trash_s`: minimum time of a partition in the trash."""
+    """`look_s`: interval of the passes. `trash_s`: minimum time of a segment in the trash."""
 
     look_s: float = 10.0
     trash_s: float = 600.0
@@ -55,7 +55,7 @@ class RetentionWorker(Component):
 
     def __init__(
         self,
-        holder: PartitionHolder,
+        holder: SegmentHolder,
         listeners: Listeners,
         clocks: Clocks,
         open_rules: Callable[[Vault], RuleReader],
@@ -67,7 +67,7 @@ class RetentionWorker(Component):
         """Why retention does nothing; None if the last pass read the rules and wall time was steady."""
         self.passes = self.refused = 0
         self.failed: dict[str, str] = {}
-        """Error by name of the partitions that could not be moved or removed."""
+        """Error by name of the segments that could not be moved or removed."""
         self.rules: Rules | None = None
         """As read by the last successful pass."""
         self.wall = WallClock()
@@ -87,8 +87,8 @@ class RetentionWorker(Component):
         if self._reader is not None:
             self._reader.close()
 
-    def _on_change(self, told: Told) -> None:
-        if any(event.key.startswith(TTL) for event in told.events):
+    def _on_change(self, notification: Notification) -> None:
+        if any(event.key.startswith(TTL) for event in notification.events):
             self._wakeup.set()
 
     async def run(self) -> None:
@@ -102,7 +102,7 @@ class RetentionWorker(Component):
                 pass
 
     def is_expired(self, name: str) -> bool:
-        """Whether a partition need not be fetched: by the rules of the last pass; before the first pass by the vault's,
+        """Whether a segment need not be fetched: by the rules of the last pass; before the first pass by the vault's,
         unfenced."""
         rules = self.rules
         if rules is None:
@@ -125,7 +125,7 @@ class RetentionWorker(Component):
         counts = self.wall.see(wall_s, boot_s)
         if self.wall.jumps > jumps:
             jumped_s = self.wall.jumped_s
-            log.warning("wall clock jumped: jumped_s=%.1f; no partition expires until it is steady", jumped_s)
+            log.warning("wall clock jumped: jumped_s=%.1f; no segment expires until it is steady", jumped_s)
         try:
             rules = await self._require_reader().look()
         except RulesUnknown as error:
@@ -144,7 +144,7 @@ class RetentionWorker(Component):
         return chosen
 
     def _assigned_here(self) -> list[str]:
-        """Names of the local partitions that are assigned in their version; the holder removes all others."""
+        """Names of the local segments that are assigned in their version; the holder removes all others."""
         held = self.holder.shelf.held
         return [name for name, wanted in self.holder.wanted.items() if held.get(name) == wanted]
 
@@ -162,7 +162,7 @@ class RetentionWorker(Component):
             return
         if trashed or purged:
             left = len(chosen.trash) - trashed
-            text = "expired partitions removed: trashed=%d purged=%d still_to_trash=%d"
+            text = "expired segments removed: trashed=%d purged=%d still_to_trash=%d"
             log.info(text, trashed, purged, left)
 
     async def _some(self, most: int, names: tuple[str, ...], act: Callable[..., Awaitable[bool]], rules: Rules) -> int:
@@ -176,7 +176,7 @@ class RetentionWorker(Component):
                 self.failed.pop(name, None)
             except RulesUnknown:
                 raise
-            except PartitionError as error:
+            except SegmentError as error:
                 self._note_failure(name, str(error))
         return done
 
@@ -186,7 +186,7 @@ class RetentionWorker(Component):
         self.failed[name] = why
 
     def _still(self, name: str, rules: Rules) -> bool:
-        """Whether the partition still has to be removed. Called in the acting thread, directly before the system call.
+        """Whether the segment still has to be removed. Called in the acting thread, directly before the system call.
         Raises RulesUnknown."""
         again = self._require_reader().look_now()
         wall_s, boot_s = self._clocks()
@@ -207,6 +207,6 @@ class RetentionWorker(Component):
         self.trouble = why
 
     def view(self) -> dict[str, Any]:
-        """Shape `retention` of the API's `Partitions`."""
+        """Shape `retention` of the API's `Segments`."""
         why = self.trouble or next(iter(self.failed.values()), None)
         return {"works": self.trouble is None, "why": why, "passes": self.passes, "refused": self.refused}

@@ -1,4 +1,4 @@
-"""Fetches a partition: from other nodes that have it, else from the original data set. No source is trusted.
+"""Fetches a segment: from other nodes that have it, else from the original data set. No source is trusted.
 
 Content is accepted only with the assigned size and digest, so a truncated download or a faulty node costs one attempt
 and never stores wrong data.
@@ -13,10 +13,10 @@ from typing import Protocol
 from palisade.base.errors import PalisadeError
 from palisade.segments.assignment import score
 from palisade.segments.names import Wanted, assignment_key, wanted_of
-from palisade.segments.partition_store import version_of
+from palisade.segments.segment_store import version_of
 from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import BadPartition, NotFetched
+from palisade.wire.segment_errors import BadSegment, NotFetched
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +25,13 @@ STRANGERS_MAX = 3
 
 
 class SourceFailed(PalisadeError):
-    """The source cannot provide the partition. The text is a short reason."""
+    """The source cannot provide the segment. The text is a short reason."""
 
     code = "source-failed"
 
 
-class PartitionSource(Protocol):
-    """A place to fetch partitions from."""
+class SegmentSource(Protocol):
+    """A place to fetch segments from."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ class PartitionSource(Protocol):
         ...
 
 
-async def fetch(name: str, wanted: Wanted, sources: Iterable[PartitionSource]) -> bytes:
+async def fetch(name: str, wanted: Wanted, sources: Iterable[SegmentSource]) -> bytes:
     """From the first source that has it. Raises NotFetched with the reason of each source."""
     reasons = []
     for source in sources:
@@ -49,29 +49,29 @@ async def fetch(name: str, wanted: Wanted, sources: Iterable[PartitionSource]) -
             check(content, wanted)
         except SourceFailed as error:
             reasons.append(f"{source.name}: {error}")
-        except BadPartition as error:
-            log.warning("fetched partition discarded: name=%s source=%s error=%s", name, source.name, error)
+        except BadSegment as error:
+            log.warning("fetched segment discarded: name=%s source=%s error=%s", name, source.name, error)
             reasons.append(f"{source.name}: {error}")
         else:
             return content
     raise NotFetched(
-        f"cannot fetch partition {name} with digest {wanted.digest} ({'; '.join(reasons) or 'no source'}); retrying"
+        f"cannot fetch segment {name} with digest {wanted.digest} ({'; '.join(reasons) or 'no source'}); retrying"
     )
 
 
 def check(content: bytes, wanted: Wanted) -> None:
-    """Raises BadPartition."""
+    """Raises BadSegment."""
     if len(content) != wanted.size_bytes:
         found_size = f"{len(content)} bytes" if len(content) < wanted.size_bytes else "more"
-        raise BadPartition(f"expected {wanted.size_bytes} bytes, got {found_size}")
+        raise BadSegment(f"expected {wanted.size_bytes} bytes, got {found_size}")
     if (found := version_of(content)) != wanted:
-        raise BadPartition(f"wrong digest {found.digest}")
+        raise BadSegment(f"wrong digest {found.digest}")
 
 
 def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:
     """The nodes of `others` to ask, in order: those with the assignment in this version, then a few more.
 
-    Each partition has its own order, which spreads the fetches of a new node over all nodes.
+    Each segment has its own order, which spreads the fetches of a new node over all nodes.
     """
     near = sorted(others, key=lambda node: score(node, name), reverse=True)
     held = [node for node in near if _is_assigned(vault, node, name, wanted)]
@@ -83,22 +83,22 @@ def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
     try:
         item = vault.get(assignment_key(node, name))
         return item is not None and wanted_of(item.value) == wanted
-    except (VaultError, BadPartition):
+    except (VaultError, BadSegment):
         return False
 
 
 class Everywhere:
-    """All sources of partitions. `addresses`: HTTP address by name of the other live nodes."""
+    """All sources of segments. `addresses`: HTTP address by name of the other live nodes."""
 
     def __init__(
         self,
         addresses: Callable[[], Mapping[str, str]],
-        peer: Callable[[str, str], PartitionSource],
-        origin: PartitionSource,
+        peer: Callable[[str, str], SegmentSource],
+        origin: SegmentSource,
     ) -> None:
         self._addresses, self._peer, self._origin = addresses, peer, origin
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]:
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]:
         addresses = self._addresses()
         for node in peers_for(name, wanted, vault, list(addresses)):
             yield self._peer(node, addresses[node])

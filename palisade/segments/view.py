@@ -1,4 +1,4 @@
-"""The partitions of a node as plain values, for the API and the command line. Pure."""
+"""The segments of a node as plain values, for the API and the command line. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from palisade.segments.holder import NO_RETENTION, PartitionHolder
-from palisade.segments.names import table_and_day
+from palisade.segments.holder import NO_RETENTION, SegmentHolder
 
 HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
 STATES = ("missing", "extra", "expired", "trashed", "local")
@@ -17,12 +16,12 @@ UNKNOWN = "?"
 SUMMED = ("local", "missing", "expired", "trashed", "bytes")
 
 
-def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> dict[str, Any]:
-    """Shape `Partitions` of the API, missing ones first. `holder`: None if the node stores no partitions."""
+def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str, Any]:
+    """Shape `SegmentCopies` of the API, missing ones first. `holder`: None if the node stores no segments."""
     if holder is None:
         counts = dict.fromkeys(COUNTS, 0)
-        return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "partitions": []}
-    rows = sorted(_rows(holder), key=lambda row: (STATES.index(row["state"]), row["table"], row["day"]))
+        return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "segments": []}
+    rows = sorted(_rows(holder), key=lambda row: (STATES.index(row["state"]), row["segment"]))
     tally = holder.tally
     return {
         "node": node,
@@ -38,21 +37,21 @@ def partitions_view(node: str, holder: PartitionHolder | None, limit: int) -> di
         "purged": tally.purged,
         "restored": tally.restored,
         "retention": holder.retention_view(),
-        "partitions": list(islice(rows, limit)),
+        "segments": list(islice(rows, limit)),
     }
 
 
-def counts_of(holder: PartitionHolder) -> dict[str, int]:
-    """Number of partitions of this node by state."""
+def counts_of(holder: SegmentHolder) -> dict[str, int]:
+    """Number of segments of this node by state."""
     states = [state_of(name, holder) for name in _names(holder)]
     return {state: states.count(state) for state in STATES}
 
 
-def _names(holder: PartitionHolder) -> set[str]:
+def _names(holder: SegmentHolder) -> set[str]:
     return holder.wanted.keys() | holder.shelf.held.keys() | holder.shelf.trashed.keys()
 
 
-def state_of(name: str, holder: PartitionHolder) -> str:
+def state_of(name: str, holder: SegmentHolder) -> str:
     """'extra': local but not assigned, to be removed. 'expired': past its TTL, and not local."""
     wanted = holder.wanted.get(name)
     if wanted is None:
@@ -64,17 +63,15 @@ def state_of(name: str, holder: PartitionHolder) -> str:
     return "expired" if holder.is_expired(name) else "missing"
 
 
-def _rows(holder: PartitionHolder) -> list[dict[str, Any]]:
+def _rows(holder: SegmentHolder) -> list[dict[str, Any]]:
     return [_row(name, holder) for name in _names(holder)]
 
 
-def _row(name: str, holder: PartitionHolder) -> dict[str, Any]:
+def _row(name: str, holder: SegmentHolder) -> dict[str, Any]:
     shelf = holder.shelf
     known = holder.wanted.get(name) or shelf.held.get(name) or shelf.trashed[name]
-    table, day = table_and_day(name)
     return {
-        "table": table,
-        "day": day,
+        "segment": name,
         "state": state_of(name, holder),
         "digest": known.digest,
         "size_bytes": known.size_bytes,
@@ -83,14 +80,14 @@ def _row(name: str, holder: PartitionHolder) -> dict[str, Any]:
 
 
 def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A node in `palisade partitions list`: its assignments in the metadata store, and its own report.
+    """A node in `palisade segments nodes`: its assignments in the metadata store, and its own report.
 
-    `found`: the node's response to GET /v1/partitions; None if it did not answer.
+    `found`: the node's response to GET /v1/segments/copies; None if it did not answer.
     """
     if found is None:
         return {"node": node, "assigned": assigned, **dict.fromkeys(SUMMED), "error": "no answer"}
-    errors = [row["error"] for row in found["partitions"] if row["error"]]
-    why = "stores no partitions: started without --partitions" if not found["keeps"] and assigned else None
+    errors = [row["error"] for row in found["segments"] if row["error"]]
+    why = "stores no segments: started without --segments" if not found["keeps"] and assigned else None
     expired, trashed = found.get("expired", 0), found.get("trashed", 0)
     return {
         "node": node,

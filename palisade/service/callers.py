@@ -23,6 +23,12 @@ class Caller:
     def require(self, needs: Needs) -> None:
         """Raises the refusal of a caller that lacks one of these rights."""
 
+    def require_read(self, key: bytes) -> None:
+        """As `require`, for the right to read this key."""
+
+    def require_write(self, key: bytes) -> None:
+        """As `require`, for the right to write this key."""
+
     def require_writes(self, keys: Sequence[bytes]) -> None:
         """As `require`, for the right to write each of these keys."""
 
@@ -34,5 +40,5 @@ class ThisNodeCaller(Caller):
     writes_own = True
 
 
-EVERYBODY = Caller()
+UNRESTRICTED = Caller()
 THIS_NODE = ThisNodeCaller()

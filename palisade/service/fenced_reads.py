@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from palisade.catalog.keys import PERMISSIONS
+from palisade.catalog.segment import ROOT as SEGMENTS
 from palisade.vault.errors import Denied, Fenced, Pending, ReadRefused
+from palisade.vault.fence_page import FencePage
+from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.read_drivers import Changed
-from palisade.vault.reader import VaultReader
-from palisade.vault.snapshot_reads import ReadOrigin, Rows, ShownPage
+from palisade.vault.snapshot_reads import ReadOrigin, RecentChanges, Rows, ShownPage
+from palisade.vault.staging import RowsWatch
 from palisade.vault.vault import Vault
 
 Ask = Callable[[bytes, bytes | None, int], Awaitable[Rows]]
@@ -26,19 +30,26 @@ class FencedReads:
 
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
-        self._reader: VaultReader | None = None
+        self._reader: FollowerReader | None = None
+        self.at_once: Callable[[bytes], ShownPage | None] = not_open
+        """That of the reader: None if the read requires waiting or a policy: use `read`. Raises VaultError."""
+        self._served: tuple[RowsWatch, RowsWatch, FencePage, Callable[[], float]] | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
 
     def open(self, vault: Vault, changed: Changed, now: Callable[[], float]) -> None:
         """The vault that is read from now on."""
-        self._reader = VaultReader.over(
+        self._reader = FollowerReader.over(
             vault,
             fetch=lambda key: self._asked(key, key + b"\0", 1),
             fetch_range=self._asked,
             changed=changed,
             clock_ns=lambda: int(now() * 1e9),
         )
+        self.at_once = self._reader.at_once
+        if vault.page is not None:
+            watch = vault.staging.watch
+            self._served = watch(PERMISSIONS), watch(SEGMENTS), vault.page, now
 
     async def _asked(self, start: bytes, end: bytes | None, limit: int) -> Rows:
         if self.ask is None:
@@ -47,23 +58,24 @@ class FencedReads:
 
     def close(self) -> None:
         """Must be called before the vault is closed."""
-        reader, self._reader = self._reader, None
+        reader, self._reader, self._served, self.at_once = self._reader, None, None, not_open
         if reader is not None:
             reader.close()
 
-    def at_once(self, key: bytes) -> ShownPage | None:
-        """None if the read requires waiting or a policy: use `read`. Raises VaultError."""
-        return None if self._reader is None else self._reader.at_once(key)
-
-    def state(self) -> object | None:
-        """As long as it is the same object, `at_once` returns the same rows; None while nothing may be served."""
-        reader = self._reader
-        if reader is None:
+    def permissions_state(self) -> object | None:
+        """As long as it is the same object, `at_once` returns the same rows below PERMISSIONS; None while nothing may
+        be served."""
+        if self._served is None:
             return None
-        found = reader.state()
-        if found is None and reader.fence.deadline_ns:
-            found = reader.state()
-        return found
+        permissions, _, page, now = self._served
+        return permissions.state if now() * 1e9 < page.fence.deadline_ns else None
+
+    def segments_state(self) -> object | None:
+        """As `permissions_state`, for the rows of segments: `recent` returns nothing new while it is the same."""
+        if self._served is None:
+            return None
+        _, segments, page, now = self._served
+        return segments.state if now() * 1e9 < page.fence.deadline_ns else None
 
     async def read(self, key: bytes) -> ShownPage:
         """Raises ReadRefused, VaultError."""
@@ -73,11 +85,16 @@ class FencedReads:
         """The whole range at one revision, with turns for other tasks. Raises ReadRefused, VaultError."""
         return await self._counted(self._open().range_async(start, end, limit))
 
+    async def recent(self, start: bytes, end: bytes | None) -> RecentChanges | Rows:
+        """What LV does not include of a strict range; or the whole range from the cluster, if its policy is to ask.
+        Raises ReadRefused, VaultError."""
+        return await self._open().recent_async(start, end)
+
     async def wait_for(self, revision: int, timeout_s: float) -> int:
         """Waits until LV has reached the revision; returns LV. Raises NotReached."""
         return await self._open().wait_for_async(revision, timeout_s)
 
-    def _open(self) -> VaultReader:
+    def _open(self) -> FollowerReader:
         if self._reader is None:
             self.ended["fenced"] += 1
             raise Fenced("the vault of this node is not open: ask another node, or read linearizably with /v1/kv")
@@ -91,6 +108,10 @@ class FencedReads:
             raise
         self.ended[found.origin.value] += 1
         return found
+
+
+def not_open(_: bytes) -> None:
+    """A read of a vault that is not open."""
 
 
 _ENDS: dict[type[ReadRefused], str] = {Fenced: "fenced", Pending: "pending", Denied: "denied"}

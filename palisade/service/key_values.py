@@ -63,7 +63,7 @@ class KeyValues:
         if not caller.is_limited:
             return
         if type(request) is Put and not request.prev_kv:
-            caller.require_writes((request.key,))
+            caller.require_write(request.key)
         else:
             caller.require(needs_of(request, self.lease_keys))
 

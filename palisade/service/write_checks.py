@@ -127,7 +127,7 @@ class WriteChecks:
         if is_plain(fields, self._limits):
             key = fields[2]
             if caller.is_limited:
-                caller.require_writes((key,))
+                caller.require_write(key)
             if strict is None or not key.startswith(strict.prefixes):
                 return False
             request: Any = Put(key, b"")

@@ -18,7 +18,7 @@ from palisade.vault import errors as vault
 from palisade.wire import auth_errors as authorization
 from palisade.wire import fencing_errors as fencing
 from palisade.wire import scenario_errors as scenarios
-from palisade.wire import segment_errors as partitions
+from palisade.wire import segment_errors
 from palisade.wire import topology_errors as topology
 
 
@@ -82,6 +82,13 @@ class NoMember(PalisadeError):
     retry = False
 
 
+class WrongPort(group.Unavailable):
+    """A stream client has reached another port than a stream. The text names the port to use. Nothing was done."""
+
+    code = "wrong-port"
+    retry = False
+
+
 class ErrorRow(NamedTuple):
     """`etcd` None: the text of the error itself, because etcd has no such error."""
 
@@ -111,11 +118,12 @@ _FUTURE = "etcdserver: mvcc: required revision is a future revision"
 
 SHOWN: dict[type[PalisadeError], ErrorRow] = {
     # Before BadRequest, whose code it shares: on the stream the code means BadRequest.
-    partitions.BadPartition: ErrorRow(400, "Malformed request", _INVALID, None),
+    segment_errors.BadSegment: ErrorRow(400, "Malformed request", _INVALID, None),
     BadRequest: ErrorRow(400, "Malformed request", _INVALID, None),
     PreconditionFailed: ErrorRow(412, "Precondition failed", _INVALID, None),
     WithoutCluster: ErrorRow(503, "This node runs without its cluster", _DOWN, None),
     NoMember: ErrorRow(421, "This node is not a member", Grpc.FAILED_PRECONDITION, None),
+    WrongPort: ErrorRow(421, "Wrong port", _STATE, None),
     authorization.NoCredentials: ErrorRow(401, "Sign-in required", _INVALID, "etcdserver: user name is empty"),
     authorization.WrongPassword: ErrorRow(
         401,
@@ -177,7 +185,11 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     topology.JoinRejected: ErrorRow(403, "The node is rejected", Grpc.FAILED_PRECONDITION, None),
     topology.AlreadyInitialized: ErrorRow(409, "The cluster is already initialized", Grpc.FAILED_PRECONDITION, None),
     topology.JoinLater: ErrorRow(503, "The node cannot join yet", _DOWN, None),
-    partitions.NoSuchPartition: ErrorRow(404, "Partition not on this node", Grpc.NOT_FOUND, None),
+    segment_errors.NoSuchSegment: ErrorRow(404, "Segment not on this node", Grpc.NOT_FOUND, None),
+    segment_errors.SegmentsUnavailable: ErrorRow(503, "Segments have no server", _DOWN, None),
+    segment_errors.BrokerNotSynced: ErrorRow(503, "The segments are not read yet", _DOWN, None),
+    segment_errors.NoSuchDataSource: ErrorRow(404, "No such data source", Grpc.NOT_FOUND, None),
+    segment_errors.PublicationOvertaken: ErrorRow(409, "Another change came first", _STATE, None),
     scenarios.NoSuchScenario: ErrorRow(404, "No such scenario", Grpc.NOT_FOUND, None),
     scenarios.ScenarioRuns: ErrorRow(409, "Another scenario is running", Grpc.FAILED_PRECONDITION, None),
     scenarios.ScenariosOff: ErrorRow(403, "Scenarios are off", Grpc.FAILED_PRECONDITION, None),

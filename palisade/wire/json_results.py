@@ -85,14 +85,19 @@ def compact_shape(result: CompactResult) -> dict[str, Any]:
 
 
 def lease_shape(result: LeaseResult) -> dict[str, Any]:
-    return {"id": str(result.id), "ttl_s": result.ttl_s, "revision": result.revision}
+    return {"id": str(result.id), "ttl_s": seconds(result.ttl_ms), "revision": result.revision}
+
+
+def seconds(time_ms: int) -> int | float:
+    """As a JSON number: without a fraction if it has none."""
+    return time_ms / 1000 if time_ms % 1000 else time_ms // 1000
 
 
 def lease_info_shape(info: LeaseInfo) -> dict[str, Any]:
     return {
         "id": str(info.id),
-        "ttl_s": info.ttl_s,
-        "granted_ttl_s": info.granted_ttl_s,
+        "ttl_s": seconds(info.ttl_ms),
+        "granted_ttl_s": seconds(info.granted_ttl_ms),
         "keys": [text_field("key", key) for key in info.keys],
     }
 

@@ -1,4 +1,4 @@
-"""Errors of partitions, and of segments."""
+"""Errors of segments: of copies on data nodes, of lookups and of publications."""
 
 from __future__ import annotations
 
@@ -10,45 +10,40 @@ MISSING_SHOWN = 5
 """In the text of an error; the error itself has all."""
 
 
-class PartitionError(PalisadeError):
-    """Root of the errors of partitions. `retry`: the same call may succeed later without intervention."""
+class SegmentError(PalisadeError):
+    """Root of the errors of segments. `retry`: the same call may succeed later without intervention."""
 
+    code = "segment-refused"
     retry = False
 
 
-class BadPartition(PartitionError):
-    """An invalid name, assignment or content of a partition."""
+class BadSegment(SegmentError):
+    """An invalid name, assignment or content of a segment."""
 
     code = "bad-request"
 
 
-class NoSuchPartition(PartitionError):
-    """This node does not have the partition in the requested version. Another node may."""
+class NoSuchSegment(SegmentError):
+    """This node does not have the segment with the requested digest. Another node may."""
 
-    code = "no-such-partition"
+    code = "no-such-segment"
     retry = True
 
 
-class FolderUnreadable(PartitionError):
-    """The folder of the partitions cannot be read. The node does not start."""
+class FolderUnreadable(SegmentError):
+    """The folder of the segments cannot be read. The node does not start."""
 
 
-class NotFetched(PartitionError):
-    """No source has the partition in this version, or it cannot be stored. The fetch is retried."""
+class NotFetched(SegmentError):
+    """No source has the segment in this version, or it cannot be stored. The fetch is retried."""
 
     retry = True
 
 
-class NotRemoved(PartitionError):
+class NotRemoved(SegmentError):
     """A file cannot be removed or moved. The operation is retried."""
 
     retry = True
-
-
-class SegmentError(PalisadeError):
-    """Root of the errors of lookups and publications of segments."""
-
-    code = "segment-refused"
 
 
 class SegmentsUnavailable(SegmentError):
@@ -58,6 +53,8 @@ class SegmentsUnavailable(SegmentError):
     retry = True
 
     def __init__(self, missing: Sequence[str]) -> None:
+        if isinstance(missing, str):
+            missing = (missing,)
         shown = ", ".join(missing[:MISSING_SHOWN])
         more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
         super().__init__(
@@ -76,3 +73,16 @@ class BrokerNotSynced(SegmentError):
 
 class NoSuchDataSource(SegmentError):
     code = "no-such-data-source"
+
+
+class PublicationOvertaken(SegmentError):
+    """Other publications of the data source were first, repeatedly. Nothing of this one is visible."""
+
+    code = "publication-overtaken"
+    retry = True
+
+
+class NoMemberKnown(SegmentError):
+    """A data node cannot announce its copies yet."""
+
+    retry = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Incremented when a frame changes its meaning. A node refuses other versions, and names its own."""
 
 FRAME_BYTES_EXTRA = 1024 * 1024
@@ -37,7 +37,8 @@ class FrameKind(enum.IntEnum):
     the connection. After a HELLO with "identify": true, which carries no credentials: {"protocol", "cluster",
     "cluster_id"}, and the node closes."""
     REFUSED = 3
-    """N {"reason": str}: the node closes the connection."""
+    """N {"reason": str, "code": str if known, "unanswered_not_executed": bool}: the node closes the connection.
+    `unanswered_not_executed`: it executes no request of this connection to which it has sent no answer."""
     WRITES = 4
     """C [number, command, ...]: commands in the encoding of `metastore.command_codec`. A series
     (`metastore.put_series`) takes one of consecutive numbers per put, and each put may fail separately. A frame has at

@@ -11,6 +11,8 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.server import HttpServer
+from palisade.api.http.v1_segment_copies import SEGMENT
+from tests.support.segment_names import name
 
 METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
 
@@ -101,8 +103,8 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("DELETE", "/v1/members/{id}", "/v1/members/n2", None),
     ("DELETE", "/v1/members/{id}", "/v1/members/n9", None),
     ("POST", "/v1/leader/transfer", "/v1/leader/transfer", None),
-    ("GET", "/v1/partitions", "/v1/partitions", None),
-    ("GET", "/v1/partitions/{table}/{day}", "/v1/partitions/flights/2013-01-01", None),
+    ("GET", "/v1/segments/copies", "/v1/segments/copies", None),
+    ("GET", f"/v1/segments/{SEGMENT}/file", f"/v1/segments/{name(1)}/file", None),
     ("GET", "/v1/scenarios", "/v1/scenarios", None),
     ("GET", "/v1/scenarios/{name}", "/v1/scenarios/join", None),
     ("POST", "/v1/scenarios/{name}", "/v1/scenarios/join", None),
@@ -151,6 +153,6 @@ async def test_answers_fit_their_schemas(http: ClientSession, document: dict[str
 
 async def test_document_itself_is_of_openapi_3_1(document: dict[str, Any]) -> None:
     assert document["openapi"] == "3.1.0"
-    for name, schema in document["components"]["schemas"].items():
+    for title, schema in document["components"]["schemas"].items():
         jsonschema.Draft202012Validator.check_schema(schema)
-        assert name[0].isupper()
+        assert title[0].isupper()

@@ -13,6 +13,7 @@ from palisade.api.http.server import HttpServer
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import FoundCluster
 from palisade.raftgroup.generations import judge_generation
+from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.service.status import refusals_of, row_of
 from tests.support.fake_group import FakeGroup
 
@@ -305,6 +306,24 @@ async def test_leases_from_grant_to_revoke(http: ClientSession) -> None:
     assert (await problem(http, "GET", "/v1/kv/a"))[0] == 404
 
 
+async def test_lease_has_a_time_in_milliseconds(http: ClientSession) -> None:
+    """Issue 17: the lease of a role has at most 1.5 s. etcd has whole seconds: its API rounds up."""
+    granted = (await ask(http, "POST", "/v1/leases", {"ttl_s": 1.5, "id": 5}))[1]
+    assert granted["ttl_s"] == 1.5
+    assert (await ask(http, "POST", "/v1/leases/5/keep-alive"))[1]["ttl_s"] == 1.5
+    info = (await ask(http, "GET", "/v1/leases/5"))[1]
+    assert (info["granted_ttl_s"], 0 < info["ttl_s"] <= 1.5) == (1.5, True)
+    async with http.post("/v3/lease/timetolive", data=b'{"ID": 5}') as answer:
+        shown = await answer.json(content_type=None)
+    assert (shown["grantedTTL"], shown.get("TTL", "0") in ("0", "1")) == ("2", True)
+    async with http.post("/v3/lease/keepalive", data=b'{"ID": 5}') as answer:
+        assert '"TTL":"2"' in await answer.text()
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": 0.05}))[:2] == (400, "lease-ttl-invalid")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": 1e300}))[:2] == (400, "lease-ttl-invalid")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": "soon"}))[:2] == (400, "bad-request")
+    assert (await problem(http, "POST", "/v1/leases", {"ttl_s": True}))[:2] == (400, "bad-request")
+
+
 async def test_membership_and_leadership(http: ClientSession, group: FakeGroup) -> None:
     member = {"id": "n2", "incarnation": "abc", "addresses": {"peer": "127.0.0.1:7502"}}
     assert (await ask(http, "POST", "/v1/members", member))[0] == 201
@@ -350,3 +369,17 @@ async def test_metrics_include_what_operators_need(http: ClientSession, server: 
     assert values["palisade_write_seconds_count"] == "1.0"
     for name in ("commit_index", "applied_index", "term", "watchers", "leases", "store_bytes", "fsync_seconds_count"):
         assert f"palisade_{name}" in values
+    assert values['palisade_elections_total{outcome="won"}'] == "0.0"
+    assert values["palisade_snapshots_installed_total"] == "0.0"
+
+
+async def test_metrics_have_the_progress_of_each_other_member(http: ClientSession, group: FakeGroup) -> None:
+    """Issue 17 (seed 002): match and next index, retries and snapshots by peer; none of the node itself."""
+    members = [Member(name, MemberRole.VOTER, "x", {}) for name in ("n1", "n2")]
+    group.belongs_to(Membership(tuple(members)))
+    async with http.get("/metrics") as answer:
+        text = await answer.text()
+    for name in ("peer_match_index", "peer_connected", "append_retries_total", "snapshots_sent_total"):
+        assert f'palisade_{name}{{peer="n2"}}' in text
+        assert f'palisade_{name}{{peer="n1"}}' not in text
+    assert "palisade_peer_next_index{" not in text

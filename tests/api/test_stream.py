@@ -100,7 +100,7 @@ async def test_welcome_names_the_cluster_and_its_leader(stream: StreamServer) ->
 async def test_unknown_protocol_is_refused_naming_the_supported_one(stream: StreamServer) -> None:
     async with raw(stream, greet=False) as connection:
         connection.send(FrameKind.HELLO, {"protocol": 99})
-        assert "99 is not supported, this node speaks 2" in await connection.refusal()
+        assert f"99 is not supported, this node speaks {PROTOCOL}" in await connection.refusal()
 
 
 async def test_request_before_hello_is_refused(stream: StreamServer, group: FakeGroup) -> None:
@@ -195,8 +195,8 @@ async def test_bad_command_is_refused_and_the_others_go_on(
     results = answers[FrameKind.RESULTS]
     found = dict(zip(results[::2], results[1::2], strict=True))
     assert found[2][1] == 2
-    told = found[1][1] if code == "future-revision" else answers[FrameKind.FAILURES][1][0]
-    assert told == code
+    shown = found[1][1] if code == "future-revision" else answers[FrameKind.FAILURES][1][0]
+    assert shown == code
     assert group.store.revision == 2
 
 

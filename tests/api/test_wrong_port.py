@@ -12,6 +12,7 @@ from aiohttp import ClientSession
 from palisade.api.http.server import HttpServer
 from palisade.api.stream.server import StreamServer
 from palisade.client import Client, Unavailable
+from palisade.errors import WrongPort
 from tests.support.served_node import client, group, server, service, services, stream
 
 __all__ = ["client", "group", "server", "service", "services", "stream"]
@@ -24,10 +25,37 @@ async def test_http_request_to_the_stream_port_is_answered_with_the_http_port(st
     assert problem["detail"].endswith("use the HTTP API port 127.0.0.1:7401")
 
 
-async def test_stream_client_at_the_http_port_gets_the_stream_port(server: HttpServer) -> None:
-    async with Client([f"127.0.0.1:{server.port}"], timeout_s=0.5) as wrong:
-        with pytest.raises(Unavailable, match=r"use the stream port 127\.0\.0\.1:7601"):
+@pytest.mark.parametrize("wait_for_nodes", [False, True])
+async def test_stream_client_at_the_http_port_fails_at_once_with_the_stream_port(
+    server: HttpServer, wait_for_nodes: bool
+) -> None:
+    """It tried again until its deadline (issue 16)."""
+    address = f"127.0.0.1:{server.port}"
+    async with asyncio.timeout(15), Client(address, timeout_s=60, wait_for_nodes=wait_for_nodes) as wrong:
+        for request in (wrong.get("a"), wrong.put("a", "b")):
+            with pytest.raises(WrongPort, match=rf"^{address}: .*use the stream port 127\.0\.0\.1:7601"):
+                await request
+        async with wrong.watch("a") as changes:
+            with pytest.raises(WrongPort):
+                await anext(changes)
+
+
+async def test_client_uses_the_right_address_beside_a_wrong_port(server: HttpServer, stream: StreamServer) -> None:
+    async with Client([f"127.0.0.1:{server.port}", f"127.0.0.1:{stream.port}"], follow_leader=False) as mixed:
+        await mixed.put("a", "b")
+
+
+async def test_client_at_the_port_of_another_http_server_fails_at_once() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with asyncio.timeout(15), Client(f"127.0.0.1:{port}", timeout_s=60) as wrong:
+        with pytest.raises(WrongPort, match="the client needs the address of a stream"):
             await wrong.get("a")
+    other.close()
 
 
 async def test_tls_client_is_refused_and_logged(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:

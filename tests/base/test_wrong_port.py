@@ -37,7 +37,7 @@ def test_spoken_recognizes_each_protocol_by_its_first_bytes(first: bytes, what: 
 def test_advice_names_the_port_to_use() -> None:
     assert advice(Spoken.HTTP, "stream", PORTS).endswith("use the HTTP API port 127.0.0.1:7401")
     assert advice(Spoken.STREAM, "peer", PORTS).endswith("use the stream port 127.0.0.1:7601")
-    assert advice(Spoken.PEER, "http", {}).endswith("use the peer port")
+    assert advice(Spoken.PEER, "http", {}).endswith("use the peer port of a member")
     assert "has no TLS" in advice(Spoken.TLS, "http", PORTS)
 
 
@@ -45,7 +45,9 @@ def test_refusal_is_in_the_protocol_of_the_client() -> None:
     head, _, body = refusal(Spoken.HTTP, "use that").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 421 ")
     assert json.loads(body)["detail"] == "use that"
-    assert FrameParser().feed(refusal(Spoken.STREAM, "use that")) == [(FrameKind.REFUSED, {"reason": "use that"})]
+    assert FrameParser().feed(refusal(Spoken.STREAM, "use that")) == [
+        (FrameKind.REFUSED, {"reason": "use that", "code": "wrong-port"})
+    ]
     ((kind, said),) = FrameParser().feed(refusal(Spoken.PEER, "use that"))
     assert (kind, read_reason(said)) == (REFUSE, "use that")
     assert refusal(Spoken.TLS, "use that").startswith(b"HTTP/1.1 400 ")

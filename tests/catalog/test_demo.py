@@ -9,17 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from palisade.catalog.demo.entries import DONE_KEY, demo_entries, done_entry
+from palisade.catalog.demo.entries import DONE_KEY, DemoCatalog, demo_catalog, done_entry
 from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, source_name
 from palisade.catalog.demo.tables import FLIGHTS, TABLES, WEATHER
+from tests.support.segment_names import segment
 
 ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, "weather": 26_115}
 
 
 @pytest.fixture(scope="module")
-def entries() -> dict[str, dict]:
-    found = demo_entries(partial(read_rows, find_data()), source_name())
-    return {entry.key.decode(): json.loads(entry.value) for entry in found}
+def catalog() -> DemoCatalog:
+    return demo_catalog(partial(read_rows, find_data()), source_name())
+
+
+@pytest.fixture(scope="module")
+def entries(catalog: DemoCatalog) -> dict[str, dict]:
+    return {entry.key.decode(): json.loads(entry.value) for entry in catalog.entries}
 
 
 def below(entries: dict[str, dict], prefix: str) -> dict[str, dict]:
@@ -40,28 +45,29 @@ def test_every_plane_airport_and_airline_has_a_key(entries: dict[str, dict], tab
     assert len(below(entries, f"/catalog/{table}/")) == ROWS[table]
 
 
-@pytest.mark.parametrize(("table", "days"), [("flights", 365), ("weather", 364)])
-def test_partitions_by_day_hold_every_row(entries: dict[str, dict], table: str, days: int) -> None:
+@pytest.mark.parametrize(
+    ("table", "segments"), [("flights", 365), ("weather", 364), ("planes", 1), ("airports", 1), ("airlines", 1)]
+)
+def test_segments_of_each_table_hold_every_row(catalog: DemoCatalog, table: str, segments: int) -> None:
     """The data set has no weather of New Year's Eve."""
-    partitions = below(entries, f"/catalog/partitions/{table}/")
-    assert len(partitions) == days
-    assert sum(value["rows"] for value in partitions.values()) == ROWS[table]
+    found = [record for record in catalog.segments if record.segment.data_source == table]
+    assert len({record.segment for record in found}) == segments
+    assert sum(record.rows for record in found) == ROWS[table]
 
 
 def test_entry_matches_the_file(entries: dict[str, dict]) -> None:
     assert entries["/catalog/airlines/UA"] == {"carrier": "UA", "name": "United Air Lines Inc."}
     assert entries["/catalog/airports/JFK"]["name"] == "John F Kennedy Intl"
     assert entries["/catalog/planes/N10156"]["speed"] is None
-    assert entries["/catalog/partitions/flights/2013-01-01"]["rows"] == 842
 
 
 @pytest.mark.parametrize("table", [FLIGHTS, WEATHER])
-def test_partition_digest_covers_its_rows(entries: dict[str, dict], table) -> None:
+def test_segment_digest_covers_its_rows(catalog: DemoCatalog, table) -> None:
     year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
     rows = [row for row in read_rows(find_data(), table) if (row[year], row[month], row[day]) == ("2013", "2", "3")]
     digest = hashlib.sha256("".join("\x1f".join(row) + "\x1e" for row in rows).encode()).hexdigest()
-    partition = entries[f"/catalog/partitions/{table.name}/2013-02-03"]
-    assert (partition["rows"], partition["digest"]) == (len(rows), f"sha256:{digest}")
+    record = next(each for each in catalog.segments if each.segment == segment(3, table.name, month=2))
+    assert (record.rows, record.digest) == (len(rows), f"sha256:{digest}")
 
 
 def test_every_value_has_the_type_of_its_column() -> None:
@@ -70,12 +76,10 @@ def test_every_value_has_the_type_of_its_column() -> None:
             table.record(row)
 
 
-def test_the_same_input_gives_the_same_bytes() -> None:
-    first, second = (
-        hashlib.sha256(b"".join(key + value for key, value in demo_entries(partial(read_rows, find_data()), "s")))
-        for _ in range(2)
-    )
-    assert first.digest() == second.digest()
+def test_the_same_input_gives_the_same_bytes(catalog: DemoCatalog) -> None:
+    again = demo_catalog(partial(read_rows, find_data()), source_name())
+    assert again.entries == catalog.entries
+    assert [each.to_bytes() for each in again.segments] == [each.to_bytes() for each in catalog.segments]
 
 
 def test_the_mark_of_completeness_lies_beside_the_tables(entries: dict[str, dict]) -> None:

@@ -74,7 +74,7 @@ def test_access_without_a_grant_is_denied(
     [b"", b"/config/ops/x", b"/config/ops/", b"/config/ops", b"/config/mode", b"palisade", b"palisade.data/x", b"\xff"],
 )
 def test_writable_prefixes_decide_as_may_does(user: str, key: bytes) -> None:
-    assert key.startswith(ALL.writable(user)) is ALL.may(user, WRITE, key).allowed
+    assert key.startswith(ALL.prefixes(user, WRITE)) is ALL.may(user, WRITE, key).allowed
 
 
 def test_last_prefix_covers_ranges_to_the_end_of_the_key_space() -> None:

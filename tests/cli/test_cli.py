@@ -146,6 +146,20 @@ def test_leases_from_grant_to_revoke(run: Run) -> None:
     assert (gone.exit_code, json.loads(gone.stderr)["error"]["code"]) == (1, "lease-not-found")
 
 
+@pytest.mark.parametrize(("typed", "ttl_s"), [("1.5", 1.5), ("1.5s", 1.5), ("500ms", 0.5), ("2s", 2)])
+def test_lease_grant_takes_fractions_of_a_second(run: Run, typed: str, ttl_s: float) -> None:
+    granted = printed(run("lease", "grant", typed, "--json"))
+    assert granted["ttl_s"] == ttl_s
+    assert run("lease", "keep-alive", granted["id"], "--once").stdout == f"lease {granted['id']}: {ttl_s:g} s\n"
+
+
+@pytest.mark.parametrize("typed", ["0", "-1s", "soon", "1m", "nan", "inf"])
+def test_lease_time_that_is_none_is_refused(run: Run, typed: str) -> None:
+    refused = run("lease", "grant", "--", typed)
+    assert refused.exit_code == 2
+    assert "is not a time" in refused.stderr
+
+
 def test_read_below_the_compacted_revision_is_refused(run: Run) -> None:
     first = printed(run("put", "/a", "1", "--json"))["revision"]
     last = printed(run("put", "/a", "2", "--json"))["revision"]

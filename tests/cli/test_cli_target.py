@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,3 +167,25 @@ def test_bare_token_is_sent_as_it_is(node: CliNode, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     result = invoke("put", "/a", "x", "--endpoints", node.endpoint, "--token-file", str(tmp_path / "token"))
     assert result.exit_code == 0
+
+
+# Wrong ports.
+
+
+@pytest.mark.parametrize("with_token", [False, True])
+@pytest.mark.parametrize(
+    "command", [["put", "/a", "x"], ["watch", "/a"], ["member", "list"], ["catalog", "create-database", "d"]]
+)
+def test_command_at_the_http_port_fails_at_once_and_names_the_stream_port(
+    node: CliNode, tmp_path: Path, command: list[str], with_token: bool
+) -> None:
+    """It tried again until its deadline (issue 16)."""
+    signed = ["--token-file", stored(tmp_path, "id-1")] if with_token else []
+    began = time.monotonic()
+    result = invoke(*command, "--endpoints", node.http, "--timeout", "60", "--json", *signed)
+    assert time.monotonic() - began < 15
+    assert result.exit_code == 1, result.output
+    error = json.loads(result.stderr)["error"]
+    assert (error["code"], error["retry"]) == ("wrong-port", False)
+    assert f"{node.http}: this is the HTTP API port" in error["message"]
+    assert "use the stream port 127.0.0.1:" in error["message"]

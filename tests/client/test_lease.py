@@ -10,6 +10,7 @@ import pytest
 
 from palisade.client.lease import Lease, LeaseLost
 from palisade.metastore.errors import LeaseNotFound
+from palisade.metastore.requests import ttl_ms_of
 from palisade.metastore.results import LeaseResult
 from tests.support.claims_world import ClaimsWorld
 
@@ -162,6 +163,41 @@ def test_cancellation_from_outside_is_not_taken_for_a_loss(world: ClaimsWorld) -
     assert world.group.store.leases() == ()
 
 
+@pytest.mark.parametrize("ttl_s", [0.2, 0.5, 1.5])
+def test_short_lease_is_kept_through_one_failed_renewal(world: ClaimsWorld, ttl_s: float) -> None:
+    """Planted (a pause of RETRY_S): a lease of 0.2 s is lost by one failed renewal."""
+    holder = world.process("p1")
+    store = FailsOnce(holder.process.now)
+    lease = Lease(store, ttl_s, clock=holder.process.now)
+    holder.run(lease.start())
+    for _ in range(500):
+        world.simulation.run_for(ttl_s / 50)
+        assert lease.valid
+    assert store.failed == 1
+
+
+class FailsOnce:
+    """Its second renewal fails."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.renewals = self.failed = self.ttl_ms = 0
+
+    async def lease_grant(self, ttl_s: float, id: int = 0) -> LeaseResult:  # noqa: A002
+        self.ttl_ms = ttl_ms_of(ttl_s)
+        return LeaseResult(2, 7, self.ttl_ms)
+
+    async def lease_keep_alive(self, lease: int) -> LeaseResult:
+        self.renewals += 1
+        if self.renewals == 2:
+            self.failed += 1
+            raise OSError("the connection was reset")
+        return LeaseResult(2, 7, self.ttl_ms)
+
+    async def lease_revoke(self, lease: int) -> LeaseResult:
+        raise LeaseNotFound("gone")
+
+
 class SlowStore:
     """A renewal is applied `delay_s` after it was sent."""
 
@@ -169,15 +205,15 @@ class SlowStore:
         self.now, self.delay_s = now, delay_s
         self.expires = 0.0
 
-    async def lease_grant(self, ttl_s: int, id: int = 0) -> LeaseResult:  # noqa: A002
+    async def lease_grant(self, ttl_s: float, id: int = 0) -> LeaseResult:  # noqa: A002
         self.expires = self.now() + ttl_s
         await asyncio.sleep(self.delay_s)
-        return LeaseResult(2, 7, ttl_s)
+        return LeaseResult(2, 7, ttl_ms_of(ttl_s))
 
     async def lease_keep_alive(self, lease: int) -> LeaseResult:
         self.expires = self.now() + 3
         await asyncio.sleep(self.delay_s)
-        return LeaseResult(2, 7, 3)
+        return LeaseResult(2, 7, 3_000)
 
     async def lease_revoke(self, lease: int) -> LeaseResult:
         raise LeaseNotFound("gone")

@@ -1,4 +1,4 @@
-"""Partitions past their TTL on real nodes: removed everywhere, restored, kept while the node is fenced (issue 4,
+"""Segments past their TTL on real nodes: removed everywhere, restored, kept while the node is fenced (issue 4,
 P6)."""
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from typing import Any
 
 import pytest
 
-from palisade.segments.partition_store import file_of
-from palisade.segments.retention import end_of_day_s
-from tests.e2e.test_partitions import DAYS, contents, run, write_catalog, write_origin
+from palisade.segments.retention import end_ms
+from palisade.segments.segment_store import file_of
+from tests.e2e.test_segment_copies import DAYS, contents, run, write_catalog, write_origin
 from tests.support.fencing_cluster import lease, serving
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
+from tests.support.segment_names import name
 
 pytestmark = pytest.mark.e2e
 
 DAY_MS = 86_400_000
-OPTIONS = ("partitions_origin", "partitions_look_s", "partitions_trash_s")
-FIRST_DAY = "flights/2013-01-01"
+OPTIONS = ("segments_origin", "segments_look_s", "segments_trash_s")
+FIRST_DAY = name(1)
 RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    """Below the folder of its partitions, including the trash; read again if a file is moved meanwhile."""
-    folder = node.data_dir / "partitions"
+    """Below the folder of its segments, including the trash; read again if a file is moved meanwhile."""
+    folder = node.data_dir / "segments"
     while True:
         found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
         try:
@@ -39,8 +40,8 @@ def files_of(node: NodeProcess) -> dict[str, bytes]:
 async def keepers(
     new_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Cluster, dict[str, bytes]]:
-    """Three members that have all partitions, and the names of those."""
-    monkeypatch.setenv("PALISADE_PARTITIONS", "true")
+    """Three members that have all segments, and the names of those."""
+    monkeypatch.setenv("PALISADE_SEGMENTS", "true")
     origin = tmp_path / "origin"
     write_origin(origin, rows=3)
     cluster = new_cluster(**dict(zip(OPTIONS, (str(origin), "0.2", "1"), strict=True)))
@@ -50,7 +51,7 @@ async def keepers(
     await write_catalog(cluster, origin)
     await run(cluster, "assign", "--replicas", "3")
     whole = contents(origin)
-    await until(lambda: all(files_of(node) == whole for node in cluster.nodes), "all nodes having all partitions")
+    await until(lambda: all(files_of(node) == whole for node in cluster.nodes), "all nodes having all segments")
     await answered(cluster.nodes[0], "PUT", "/v1/catalog/databases/demo?wait_s=30")
     return cluster, whole
 
@@ -66,20 +67,18 @@ async def catalog(cluster: Cluster, *arguments: str) -> None:
     assert code == 0, err
 
 
-async def partitions_of(node: NodeProcess) -> dict[str, Any]:
-    answer = await node.get("/v1/partitions")
+async def segments_of(node: NodeProcess) -> dict[str, Any]:
+    answer = await node.get("/v1/segments/copies")
     assert answer is not None, node.id
     return answer
 
 
 def ttl_ms_that_ends_in(seconds: float) -> int:
     """A TTL that expires the first day only; all others are younger."""
-    ended_s = end_of_day_s(FIRST_DAY)
-    assert ended_s is not None
-    return int((time.time() + seconds - ended_s) * 1000)
+    return int((time.time() + seconds) * 1000) - end_ms(FIRST_DAY)
 
 
-async def test_expired_partitions_are_removed_on_every_node_and_restored_without_the_rule(
+async def test_expired_segments_are_removed_on_every_node_and_restored_without_the_rule(
     keepers: tuple[Cluster, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Members and a follower. The rule is removed by `unset-ttl`, and with its database."""
@@ -92,15 +91,15 @@ async def test_expired_partitions_are_removed_on_every_node_and_restored_without
         await serving([follower])
         await run(cluster, "assign", "--replicas", "4")
         for set_at, ends_by in (("demo.flights", ("unset-ttl", "demo.flights")), ("demo", ("drop-database", "demo"))):
-            await until(lambda: all(files_of(node) == whole for node in nodes), "all partitions on all nodes")
+            await until(lambda: all(files_of(node) == whole for node in nodes), "all segments on all nodes")
             await catalog(cluster, "set-ttl", set_at, str(DAY_MS))
-            await until(lambda: not any(map(files_of, nodes)), "no partition on any node")
-            rows = (await run(cluster, "list"))["nodes"]
+            await until(lambda: not any(map(files_of, nodes)), "no segment on any node")
+            rows = (await run(cluster, "nodes"))["nodes"]
             assert [(row["expired"], row["trashed"], row["missing"]) for row in rows] == [(len(DAYS), 0, 0)] * 4
             await catalog(cluster, *ends_by)
-        await until(lambda: all(files_of(node) == whole for node in nodes), "all partitions on all nodes again")
+        await until(lambda: all(files_of(node) == whole for node in nodes), "all segments on all nodes again")
         for node in nodes:
-            found = await partitions_of(node)
+            found = await segments_of(node)
             assert (found["purged"], found["evicted"], found["retention"]["works"]) == (2 * len(DAYS), 0, True)
     finally:
         follower.kill()
@@ -114,10 +113,10 @@ async def test_paused_node_deletes_nothing_by_a_removed_rule(
     cluster, whole = keepers
     victim, other = await cluster.followers()
     await answered(other, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(4)})
-    passes = (await partitions_of(victim))["retention"]["passes"]
+    passes = (await segments_of(victim))["retention"]["passes"]
 
     async def has_looked() -> bool:
-        return bool((await partitions_of(victim))["retention"]["passes"] > passes + 1)
+        return bool((await segments_of(victim))["retention"]["passes"] > passes + 1)
 
     await until(has_looked, "the node looking at the rule")
     victim.pause()
@@ -126,14 +125,14 @@ async def test_paused_node_deletes_nothing_by_a_removed_rule(
     await until(lambda: time.time() > ends_s, "the first day being past its time by the old rule")
     victim.resume()
     await serving([victim])
-    passes = (await partitions_of(victim))["retention"]["passes"]
+    passes = (await segments_of(victim))["retention"]["passes"]
     await until(has_looked, "the node looking again")
     assert files_of(victim) == whole
-    assert (await partitions_of(victim))["trashings"] == 0
+    assert (await segments_of(victim))["trashings"] == 0
 
 
 @pytest.mark.alone
-async def test_fenced_node_keeps_expired_partitions_until_it_serves_again(
+async def test_fenced_node_keeps_expired_segments_until_it_serves_again(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     cluster, whole = keepers
@@ -149,10 +148,10 @@ async def test_fenced_node_keeps_expired_partitions_until_it_serves_again(
     await until(is_fenced, "the node without a majority being fenced")
     assert time.time() < ends_s, "the machine is too slow for this test"
     await until(lambda: time.time() > ends_s + 0.5, "the first day being past its time")
-    refused = (await partitions_of(alone))["retention"]["refused"]
+    refused = (await segments_of(alone))["retention"]["refused"]
 
     async def has_been_refused() -> bool:
-        return bool((await partitions_of(alone))["retention"]["refused"] > refused + 3)
+        return bool((await segments_of(alone))["retention"]["refused"] > refused + 3)
 
     await until(has_been_refused, "looks that the fence refuses")
     assert files_of(alone) == whole

@@ -72,7 +72,7 @@ FEED: dict[str, list[Any]] = {
 GETS = [
     "/v1/kv/fuzz%2Fk", "/v1/kv?prefix=fuzz/&limit=2", "/v1/fenced/a", "/v1/watch?prefix=fuzz/&start_revision=1",
     "/v1/export?prefix=fuzz/", "/v1/backup", "/v1/status", "/v1/topology", "/v1/topology/nodes/n1", "/v1/init",
-    "/v1/partitions/flights/2013-01-01", "/v1/catalog/tables?below=a&after=b&limit=2", "/v1/procedures/x?wait_s=0.01",
+    "/v1/segments/flights/1/2/3/4/file", "/v1/catalog/tables?below=a&after=b&limit=2", "/v1/procedures/x?wait_s=0.01",
     "/v1/regions/palisade", "/v1/leases/77", "/livez", "/readyz", "/metrics", "/openapi.json",
 ]  # fmt: skip
 HEADERS = [

@@ -54,6 +54,11 @@ READS: list[tuple[int, Any]] = [
         ["ping", "status", "members", "topology", "leases", "digest", "fencing"], 10
     )),
     (FrameKind.CALL, [20, "lease_info", [7]]),
+    (FrameKind.CALL, [25, "scan_count", [b"a", b"\0", 0]]),
+    (FrameKind.CALL, [26, "scan_rows", [b"a", b"\0", 1, ["", 1]]]),
+    (FrameKind.CALL, [27, "scan_changes", [b"a", b"\0", [1, 0], 1, ["", 1]]]),
+    (FrameKind.CALL, [28, "pin", [b"a", b"\0", "job", 1, 1000]]),
+    (FrameKind.CALL, [29, "unpin", [b"a", b"\0", "job"]]),
     (FrameKind.CALL, [21, "catalog_objects", ["tables", "", ""]]),
     (FrameKind.CALL, [22, "catalog_object", ["tables", "plant.readings"]]),
     (FrameKind.CALL, [23, "procedures", [True, 5]]),
@@ -62,11 +67,12 @@ READS: list[tuple[int, Any]] = [
 WRITES: list[tuple[int, Any]] = [
     (FrameKind.WRITES, [1, encode_command(Put(KEY, b"value")), 2, encode_command(TXN)]),
     (FrameKind.WRITES, [3, encode_series(("fuzz", 1), [KEY, b"1", KEY, b"2"])]),
-    (FrameKind.WRITES, [4, encode_command(LeaseGrant(5, 0))]),
+    (FrameKind.WRITES, [4, encode_command(LeaseGrant(5_000, 0))]),
     (FrameKind.CALL, [5, "catalog_do", ["create_database", {"database": "fuzz"}, "p1", 0.01]]),
     (FrameKind.CALL, [6, "procedure_cancel", ["p1"]]),
     (FrameKind.CALL, [7, "region_set", ["fuzz", b"\x80"]]),
     (FrameKind.CALL, [8, "region_delete", ["fuzz"]]),
+    (FrameKind.CALL, [13, "segments_txn", [encode_command(TXN)]]),
     (FrameKind.CALL, [9, "transfer", ["n9"]]),
     (FrameKind.CALL, [10, "member_promote", ["n9"]]),
     (FrameKind.CALL, [11, "member_remove", ["n9"]]),
@@ -122,7 +128,7 @@ async def test_announced_gigabytes_after_the_greeting_are_not_waited_for(ground:
 
 
 async def test_whole_frames_that_make_no_sense_are_answered_or_refused(ground: Ground, rounds: Rounds) -> None:
-    """With a right checksum. Nobody is told that the node has a fault, and its log has none."""
+    """With a right checksum. No response blames the node, and its log has no error."""
     async with watched(ground.member, ground.member, unchanged=False):
         for dice in rounds:
             await asyncio.gather(*(converse(ground.member.stream, frames_of(dice), dice) for _ in range(BESIDE)))

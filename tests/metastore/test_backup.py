@@ -47,7 +47,7 @@ def filled() -> tuple[Driver, MemoryStore]:
     disk = MemoryStore("source")
     driver = Driver(disk)
     driver.do(FoundCluster("c1"))
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     for number in range(40):
         driver.do(Put(b"key/%d" % number, b"%d" % number * 8000), RequestId("writer", number + 1))
     driver.do(Put(b"leased", b"v", lease=7))
@@ -168,8 +168,8 @@ def test_other_file_is_distinguished_from_a_damaged_backup() -> None:
 
 def test_newer_backup_format_names_the_version_that_wrote_it() -> None:
     header, _ = backup_of(filled()[1])
-    newer = msgpack.packb(asdict(header) | {"format": 2, "created_by": "7.0", "more": 1})
-    with pytest.raises(BackupInvalid, match=r"format 2, written by version 7\.0"):
+    newer = msgpack.packb(asdict(header) | {"format": FORMAT_VERSION + 1, "created_by": "7.0", "more": 1})
+    with pytest.raises(BackupInvalid, match=r"format 3, written by version 7\.0"):
         checked(MAGIC + frame(HEADER, newer))
 
 

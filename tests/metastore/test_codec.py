@@ -136,7 +136,7 @@ KV = KeyValue(b"a", b"1", 2, 3, 4, 5)
         RangeResult(7, (KV,), True, 9),
         TxnResult(7, False, (PutResult(7), TxnResult(7, True, (RangeResult(7, (), False, 0),)))),
         CompactResult(7, 3),
-        LeaseResult(7, 5, 10),
+        LeaseResult(7, 5, 10_000),
         DoneResult(7, 2),
         PinResult(7, 3, 1000),
     ],

@@ -21,7 +21,7 @@ from tests.support.meta_driver import Driver, contents_of, copy_of
 @pytest.fixture
 def full(driver: Driver) -> Driver:
     """Versions, a tombstone, a lease, a transaction, and a compaction of some of them."""
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     driver.all(*(Put(b"key%d" % number, b"value%d" % number) for number in range(40)))
     driver.do(Put(b"key1", b"leased", lease=7))
     driver.do(DeleteRange(b"key2", b"key3"))

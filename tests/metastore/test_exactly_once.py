@@ -24,7 +24,7 @@ WRITES: list[Command] = [
     Put(b"a", b"1", prev_kv=True),
     DeleteRange(b"a", b"z", prev_kv=True),
     Txn(success=(Put(b"a"), Range(b"\0", b"\0"), Txn(success=(Put(b"b"),)))),
-    LeaseGrant(10),
+    LeaseGrant(10_000),
     Put(b"a", lease=99),
 ]
 
@@ -58,7 +58,7 @@ def test_refusal_is_stored_as_a_result(driver: Driver) -> None:
     """A late duplicate must not succeed after the client received a refusal."""
     with pytest.raises(LeaseNotFound):
         driver.do(Put(b"a", lease=5), rid(1))
-    driver.do(LeaseGrant(60, 5))
+    driver.do(LeaseGrant(60_000, 5))
     with pytest.raises(LeaseNotFound):
         driver.do(Put(b"a", lease=5), rid(1))
     assert driver.store.get(b"a") is None

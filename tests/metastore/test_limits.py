@@ -69,7 +69,7 @@ REFUSED: list[tuple[Any, type[MetastoreError], str]] = [
     (Txn((COMPARE,) * 1025), TooManyOperations, "1025"),
     (nested(16), TooManyOperations, "too deep"),
     (Txn(success=tuple(Put(b"k%d" % n, bytes(2**20)) for n in range(2))), RequestTooLarge, "limit is 2097152"),
-    (LeaseGrant(10, -5), InvalidRequest, "lease id -5"),
+    (LeaseGrant(10_000, -5), InvalidRequest, "lease id -5"),
     (LeaseRevoke(5), MetastoreError, "lease 5 does not exist"),
     (LeaseKeepAlive(5), MetastoreError, "lease 5 does not exist"),
     (Compact(100), MetastoreError, "future revision"),
@@ -82,7 +82,7 @@ REFUSED: list[tuple[Any, type[MetastoreError], str]] = [
 def test_refusal_gives_the_reason_and_changes_nothing(
     driver: Driver, request_: Command, kind: type[MetastoreError], text: str
 ) -> None:
-    driver.all(Put(b"a", b"1"), Put(b"b", b"2"), LeaseGrant(60, 7))
+    driver.all(Put(b"a", b"1"), Put(b"b", b"2"), LeaseGrant(60_000, 7))
     before, digest = driver.contents(), driver.store.digest()
     with pytest.raises(kind, match=text):
         driver.do(request_)
@@ -157,7 +157,7 @@ def test_different_limits_have_different_fingerprints() -> None:
 def small() -> Driver:
     """A quota of 10,000 bytes, exceeded by a part of what is in it."""
     driver = Driver(limits=Limits(quota_bytes=10_000))
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     driver.do(Put(b"leased", bytes(3_000), lease=7))
     driver.do(Put(b"a", bytes(4_000)))
     assert not driver.store.alarm
@@ -166,7 +166,9 @@ def small() -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("request_", [Put(b"c"), Put(b"a"), Txn(success=(DeleteRange(b"a"), Put(b"c"))), LeaseGrant(5)])
+@pytest.mark.parametrize(
+    "request_", [Put(b"c"), Put(b"a"), Txn(success=(DeleteRange(b"a"), Put(b"c"))), LeaseGrant(5_000)]
+)
 def test_full_store_refuses_writes_that_need_space(small: Driver, request_: Command) -> None:
     before = small.contents()
     with pytest.raises(QuotaExceeded, match="quota is 10000: delete keys and compact"):

@@ -56,7 +56,7 @@ def compare_leases(driver: Driver, model: Model) -> None:
         if lease in model.leases:
             info = driver.store.lease_info(lease)
             assert info.keys == model.keys_of(lease)
-            assert info.ttl_s == max(0, model.leases[lease][1] - model.clock_ms) // 1000
+            assert info.ttl_ms == max(0, model.leases[lease][1] - model.clock_ms)
 
 
 def compare_watch(driver: Driver, model: Model, dice: random.Random) -> None:
@@ -78,7 +78,7 @@ def step(driver: Driver, model: Model, load: Workload) -> None:
     load.revision, load.clock_ms = driver.store.revision, driver.clock_ms
     request, request_id = load.command()
     if isinstance(request, LeaseGrant) and not request.id:
-        request = LeaseGrant(request.ttl_s, 1)
+        request = LeaseGrant(request.ttl_ms, 1)
     model.clock_ms = driver.clock_ms + 1
     got = answer(lambda: driver.do(request, request_id))
     expected = model.do(request, request_id)

@@ -19,7 +19,7 @@ from tests.support.meta_driver import Driver
 
 def commands() -> list[bytes]:
     dice = random.Random(11)
-    found = [encode_command(LeaseGrant(60, 7))]
+    found = [encode_command(LeaseGrant(60_000, 7))]
     for sequence in range(1, 400):
         key = b"k%d" % dice.randrange(30)
         value = dice.randbytes(dice.randrange(20))
@@ -82,7 +82,7 @@ def test_plain_put_path_looks_up_puts_with_leases_once(
     """A batch that ended at each of them looked up all later puts again: 4,096 puts took 2.8 s in one turn of the loop
     (R5).
     """
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     keys = [b"%d" % number for number in range(500)]
     driver.batch(*(encode_command(Put(key, b"1", lease=7)) for key in keys))
     looked_up: list[int] = []

@@ -56,7 +56,9 @@ def test_series_gives_the_results_of_its_puts(seed: int) -> None:
     one, other = Driver(limits=SMALL), Driver(limits=SMALL)
     sequence = 1
     for _ in range(30):
-        special = encode_command(dice.choice([LeaseGrant(60, 7), Put(b"k3", b"x", lease=7), DeleteRange(b"k1", b"k3")]))
+        special = encode_command(
+            dice.choice([LeaseGrant(60_000, 7), Put(b"k3", b"x", lease=7), DeleteRange(b"k1", b"k3")])
+        )
         assert one.batch(special) == other.batch(special)
         contents: list[Any] = []
         for _ in range(dice.randrange(1, 30)):

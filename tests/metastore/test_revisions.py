@@ -52,7 +52,7 @@ def test_future_revision_is_refused_and_named(driver: Driver) -> None:
 
 def test_command_without_key_changes_gets_no_revision(driver: Driver) -> None:
     assert driver.do(DeleteRange(b"nothing")).revision == 1
-    lease = driver.do(LeaseGrant(10)).id
+    lease = driver.do(LeaseGrant(10_000)).id
     driver.do(LeaseRevoke(lease))
     driver.do(Tick())
     assert driver.store.revision == 1

@@ -135,13 +135,13 @@ def of(client: str, sequence: int, command: Command) -> Entry:
 
 SENDERS: list[Entry] = [
     *(put(number) for number in range(9)),
-    (0, LeaseGrant(60, 7), None),
+    (0, LeaseGrant(60_000, 7), None),
     (0, Put(b"leased", b"", 7), None),
     of("client", 1, Put(b"once", b"")),
     (0, SystemWrite((), (("holder/a", b"1"),)), None),
     (0, Pin("reader", 4, 60_000), None),
 ]
-RECEIVERS: list[Entry] = [(0, LeaseGrant(60, 8), None), of("client", 2, Put(b"other", b"")), put(20)]
+RECEIVERS: list[Entry] = [(0, LeaseGrant(60_000, 8), None), of("client", 2, Put(b"other", b"")), put(20)]
 LATER: list[Entry] = [
     put(3),
     of("client", 1, Put(b"once", b"")),

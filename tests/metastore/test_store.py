@@ -261,14 +261,36 @@ def test_foreign_lmdb_file_is_refused(tmp_path: Path) -> None:
         LmdbStore(tmp_path)
 
 
-@pytest.mark.parametrize(("version", "age"), [(1, "older"), (3, "newer")])
+@pytest.mark.parametrize(("version", "age"), [(1, "older"), (4, "newer")])
 def test_other_format_is_refused(tmp_path: Path, version: int, age: str) -> None:
     LmdbStore(tmp_path).close()
     with lmdb.open(str(tmp_path / "current"), max_dbs=20) as env, env.begin(write=True) as txn:
         value = CHECKSUMS.seal(Table.META, b"format", msgpack.packb(["palisade-store", version, "name"]))
         txn.put(b"format", value, db=env.open_db(b"ABOUT", txn=txn))
-    with pytest.raises(StoreCorrupt, match=f"has format {version}, and this program knows 2: start it with the {age}"):
+    with pytest.raises(StoreCorrupt, match=f"has format {version}, and this program knows 3: start it with the {age}"):
         LmdbStore(tmp_path)
+
+
+async def test_store_of_format_2_is_read_and_has_format_3_after_its_next_commit(tmp_path: Path) -> None:
+    """Format 2 has rows of leases in seconds (`lease.read_lease_row`); the version before must refuse what follows."""
+    store = LmdbStore(tmp_path)
+    step(store, 1)
+    await store.flush()
+    name = store.file.name
+    store.close()
+    with lmdb.open(str(tmp_path / "current"), max_dbs=20) as env, env.begin(write=True) as txn:
+        value = CHECKSUMS.seal(Table.META, b"format", msgpack.packb(["palisade-store", 2, name]))
+        txn.put(b"format", value, db=env.open_db(b"ABOUT", txn=txn))
+    store = LmdbStore(tmp_path)
+    assert store.applied == (1, 1)
+    assert store.file._read_about(b"format") == ["palisade-store", 2, name]
+    step(store, 2)
+    await store.flush()
+    assert store.file._read_about(b"format") == ["palisade-store", 3, name]
+    store.close()
+    again = LmdbStore(tmp_path)
+    assert (again.applied, again.file.name) == ((2, 1), name)
+    again.close()
 
 
 @pytest.mark.parametrize("complete", [False, True])

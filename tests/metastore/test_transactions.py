@@ -65,7 +65,7 @@ def test_failed_compare_takes_the_other_branch(driver: Driver) -> None:
     ],
 )
 def test_each_compare_decides_as_in_etcd(driver: Driver, compare: Compare, expected: bool) -> None:
-    driver.do(LeaseGrant(60, 77))
+    driver.do(LeaseGrant(60_000, 77))
     driver.do(Put(b"a", b"1"))
     driver.do(Put(b"a", b"2", lease=77))
     assert outcome(driver, compare) is expected
@@ -175,7 +175,7 @@ def test_only_the_chosen_path_can_be_refused(driver: Driver) -> None:
 
 
 def test_ignore_value_keeps_the_value_and_increments_the_version(driver: Driver) -> None:
-    driver.do(LeaseGrant(60, 5))
+    driver.do(LeaseGrant(60_000, 5))
     driver.do(Put(b"a", b"1", lease=5))
     result = driver.do(Put(b"a", ignore_value=True, prev_kv=True))
     assert result.prev_kv.lease == 5
@@ -183,7 +183,7 @@ def test_ignore_value_keeps_the_value_and_increments_the_version(driver: Driver)
 
 
 def test_ignore_lease_keeps_the_lease(driver: Driver) -> None:
-    driver.do(LeaseGrant(60, 5))
+    driver.do(LeaseGrant(60_000, 5))
     driver.do(Put(b"a", b"1", lease=5))
     driver.do(Put(b"a", b"2", ignore_lease=True))
     assert (driver.get(b"a").value, driver.get(b"a").lease) == (b"2", 5)

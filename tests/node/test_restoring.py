@@ -17,7 +17,7 @@ from palisade.metastore.backup import BackupEncoder, header_of
 from palisade.metastore.digest_check import verify
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.memory_store import MemoryStore
-from palisade.metastore.requests import FoundCluster, LeaseGrant, Put, Range
+from palisade.metastore.requests import FoundCluster, LeaseGrant, Put, Range, SystemWrite
 from palisade.metastore.state_machine import MetaStore
 from palisade.metastore.store_errors import BackupInvalid
 from palisade.node.backup_file import BackupFile, BackupFileError, verify_file
@@ -26,6 +26,9 @@ from palisade.node.fencing.holder_registry import registrations
 from palisade.node.restore import RestoreReport, RestoreRequest, Workshop, restore
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
+from palisade.topology.seed_discovery import known_seeds
+from palisade.topology.view import nodes_of
 from tests.support.meta_driver import Driver
 
 
@@ -44,7 +47,7 @@ def backup_of(disk: MemoryStore) -> bytes:
 def source() -> Driver:
     driver = Driver(MemoryStore("source"))
     driver.do(FoundCluster("c1"))
-    driver.do(LeaseGrant(60, 7))
+    driver.do(LeaseGrant(60_000, 7))
     for number in range(25):
         driver.do(Put(b"key/%d" % number, b"%d" % number * 9000, lease=7 if number == 3 else 0))
     driver.do(Put(b"key/1", b"again"))
@@ -111,6 +114,28 @@ def test_first_leader_waits_for_leases_unknown_to_the_backup(backup: bytes, tmp_
     core.begin_term(1, 100.0, [former], 26)
     assert core.advance(100.0 + FenceTiming().proceed_s() - 0.01) is None
     assert core.advance(100.0 + FenceTiming().proceed_s()) == 26
+
+
+def test_restored_nodes_do_not_know_the_addresses_of_the_original_cluster(tmp_path: Path) -> None:
+    """They called the original nodes, which run under the same names, and refused to start (issue 16)."""
+    driver = Driver(MemoryStore("source"))
+    driver.do(FoundCluster("c1"))
+    addresses = {"swim": "10.0.0.1:7701", "http": "10.0.0.1:7401"}
+    for number in range(70):
+        node = NodeRecord(f"n{number}", NodeRole.VOTER, NodeStanding.ACTIVE, "i", 1, 5, addresses)
+        driver.do(SystemWrite((), ((node.key, node.to_bytes()),)))
+    report = run([backup_of(driver.tables)], RestoreRequest(tmp_path / "d", node="n1"))  # type: ignore[arg-type]
+
+    async def known(folder: Path) -> list[NodeRecord]:
+        disk = LmdbStore(folder / "store")
+        try:
+            return nodes_of(MetaStore(disk).system)
+        finally:
+            disk.close()
+
+    nodes = asyncio.run(known(report.folders["n1"]))
+    assert (len(nodes), known_seeds(nodes)) == (70, [])
+    assert {(each.incarnation, each.standing) for each in nodes} == {(5, NodeStanding.ACTIVE)}
 
 
 def test_each_restored_node_has_a_new_storage_id(backup: bytes, tmp_path: Path) -> None:

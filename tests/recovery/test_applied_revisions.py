@@ -89,7 +89,7 @@ def stored(member: Member, entry: AppliedEntry) -> list[Revision]:
 async def test_vault_takes_what_is_applied_without_reading_the_store(member: Member) -> None:
     for seed in range(5):
         write_some(member.driver, random.Random(seed), 40)
-        member.driver.do(LeaseGrant(60, 7))
+        member.driver.do(LeaseGrant(60_000, 7))
         member.driver.all(Put(b"leased", b"1", 7), Put(b"leased too", b"2", 7), Put(b"x", b"%d" % seed))
         member.driver.do(LeaseRevoke(7))
         member.driver.do(DeleteRange(b"x"))

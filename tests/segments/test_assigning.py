@@ -1,4 +1,4 @@
-"""Writing an assignment: only what differs, in pieces, and never two at a time (issue 4: partitions on the nodes)."""
+"""Writing an assignment: only what differs, in pieces, and never two at a time (issue 4: segments on the nodes)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ from typing import Any
 
 import pytest
 
-from palisade.catalog.demo.entries import partitioned_entries
+from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import WEATHER
+from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
+from palisade.client.publishing import publish
+from palisade.metastore.requests import Put
 from palisade.segments import assigning
-from palisade.segments.assigning import AssignmentOvertaken, assign_partitions, assigned_by_node
-from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, PARTITIONS
-from palisade.wire.segment_errors import PartitionError
+from palisade.segments.assigning import AssignmentOvertaken, assign_segments, assigned_by_node
+from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted
+from palisade.wire.segment_errors import SegmentError
+from tests.support.segment_names import name, segment
 
 NODES = ["n1", "n2", "f1"]
 
 
 def row(day: int) -> list[str]:
     found = ["0"] * len(WEATHER.header)
-    for name, value in (("year", "2013"), ("month", "1"), ("day", str(day))):
-        found[WEATHER.header.index(name)] = value
+    for column, value in (("year", "2013"), ("month", "1"), ("day", str(day))):
+        found[WEATHER.header.index(column)] = value
     return found
 
 
 @pytest.fixture
 async def catalog(client: Client) -> Client:
-    await client.put_many(partitioned_entries(WEATHER, [row(day) for day in range(1, 32)], "test"))
+    await publish(client, WEATHER.name, records_of(WEATHER, [row(day) for day in range(1, 32)]))
     return client
 
 
@@ -34,8 +38,10 @@ def quiet(done: int, total: int) -> None:
     """Nobody looks."""
 
 
-async def assign(store: Any, nodes: list[str] = NODES, replicas: int = 2, prefix: str = "") -> assigning.Assigned:
-    return await assign_partitions(store, nodes, replicas, prefix, quiet)
+async def assign(
+    store: Any, nodes: list[str] = NODES, replicas: int | None = 2, prefix: str = ""
+) -> assigning.Assigned:
+    return await assign_segments(store, nodes, replicas, prefix, quiet)
 
 
 async def assigned(client: Client) -> dict[str, set[str]]:
@@ -43,11 +49,11 @@ async def assigned(client: Client) -> dict[str, set[str]]:
     return {node: set(names) for node, names in found.items()}
 
 
-async def test_every_partition_gets_its_copies_and_a_repetition_writes_nothing(catalog: Client) -> None:
+async def test_every_segment_gets_its_copies_and_a_repetition_writes_nothing(catalog: Client) -> None:
     first = await assign(catalog)
-    assert (first.partitions, first.assignments, first.written) == (31, 62, 62)
+    assert (first.segments, first.assignments, first.written) == (31, 62, 31 + 62)
     names = await assigned(catalog)
-    assert set().union(*names.values()) == {f"weather/2013-01-{day:02}" for day in range(1, 32)}
+    assert set().union(*names.values()) == {name(day, "weather") for day in range(1, 32)}
     assert sum(map(len, names.values())) == 62
     before = (await catalog.range(b"/none")).revision
     assert (await assign(catalog, NODES[::-1])).written == 0
@@ -59,25 +65,28 @@ async def test_assigning_a_prefix_leaves_the_rest_unchanged(catalog: Client) -> 
     before = await assigned(catalog)
     await assign(catalog, ["n1"], 1, "weather/2013-01-0")
     now = await assigned(catalog)
-    assert (now["n1"] - before["n1"]) <= {f"weather/2013-01-0{day}" for day in range(1, 10)}
-    assert not any(name.startswith("weather/2013-01-0") for name in now["n2"] | now["f1"])
-    assert now["n2"] == {name for name in before["n2"] if "-01-0" not in name}
+    assert (now["n1"] - before["n1"]) <= {name(day, "weather") for day in range(1, 10)}
+    assert not any(each.startswith("weather/2013-01-0") for each in now["n2"] | now["f1"])
+    assert now["n2"] == {each for each in before["n2"] if "weather/2013-01-0" not in each}
 
 
-async def test_partition_removed_from_the_catalog_loses_its_assignments(catalog: Client) -> None:
+async def test_unused_segment_loses_its_assignments(catalog: Client) -> None:
     await assign(catalog)
-    await catalog.delete(PARTITIONS + b"weather/2013-01-31")
-    await catalog.put(ASSIGNMENTS + b"n1/no partition at all", b"x")
+    last = segment(31, "weather")
+    record = SegmentRecord.from_bytes(last.key, (await catalog.range(last.key)).kvs[0].value)
+    await catalog.segments_txn((), [Put(last.key, record.marked_unused().to_bytes())])
+    damaged = Put(ASSIGNMENTS + b"n1/no segment at all", Wanted(record.digest, 1).to_value())
+    await catalog.segments_txn((), [damaged])
     await assign(catalog)
-    assert all("weather/2013-01-31" not in names for names in (await assigned(catalog)).values())
-    assert await catalog.get(ASSIGNMENTS + b"n1/no partition at all") is None
+    assert all(str(last) not in names for names in (await assigned(catalog)).values())
+    assert await catalog.get(ASSIGNMENTS + b"n1/no segment at all") is None
     done = await assign(catalog, [], 0)
     assert done.assignments == 0
     assert await assigned(catalog) == {}
 
 
 async def test_more_replicas_than_nodes_are_rejected_without_a_write(catalog: Client) -> None:
-    with pytest.raises(PartitionError, match="3 replicas need 3 nodes, but only 2 store partitions"):
+    with pytest.raises(SegmentError, match="3 replicas need 3 nodes, but only 2 store segments"):
         await assign(catalog, ["n1", "n2"], 3)
     assert await catalog.get(LAST_ASSIGNMENT) is None
 
@@ -90,11 +99,11 @@ async def test_earlier_of_two_concurrent_assignments_stops(catalog: Client, monk
     class Overtaken:
         range = catalog.range
 
-        async def txn(self, compare: Any, success: Any) -> Any:
+        async def segments_txn(self, compare: Any, success: Any) -> Any:
             begun.append(1)
             if len(begun) == 3:
                 await assign(catalog, ["n1"], 1)
-            return await catalog.txn(compare, success)
+            return await catalog.segments_txn(compare, success)
 
     with pytest.raises(AssignmentOvertaken) as overtaken:
         await assign(Overtaken(), NODES, 2)

@@ -1,4 +1,4 @@
-"""The partitions of a node: what it follows, and what recovery does with them, with a crash at each step (R5)."""
+"""The segments of a node: what it follows, and what recovery does with them, with a crash at each step (R5)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from palisade.recovery.listeners import Listeners
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.vault_component import ComponentPort
-from palisade.segments.holder import PartitionHolder
-from palisade.segments.names import assignment_key
-from palisade.segments.partition_store import Shelf, file_of, version_of
-from palisade.segments.view import node_summary, partitions_view
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.names import assignment_key, own_prefix
+from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.segments.view import copies_view, node_summary
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.wire.segment_errors import NoSuchPartition
+from palisade.wire.segment_errors import NoSuchSegment
 from tests.support.meta_driver import Driver
-from tests.support.partition_world import Files, SimulatedDisk, Stock
 from tests.support.recovery_world import Crash, Node, Steps, founded
 from tests.support.recovery_world import Shelf as NoShelf
+from tests.support.segment_names import name
+from tests.support.segment_world import Files, SimulatedDisk, Stock
 from tests.support.vault_feed import compact, full
 from tests.support.waiting import until
 
 
 def day(number: int) -> str:
-    return f"flights/2013-01-{number:02}"
+    return name(number)
 
 
 def rows(number: int, wave: int = 1) -> bytes:
@@ -62,7 +63,7 @@ class Ground:
 
     @property
     def expected(self) -> dict[str, bytes]:
-        return {file_of(name): content for name, content in self.wanted.items()}
+        return {file_of(found): content for found, content in self.wanted.items()}
 
     def node(self, steps: Steps | None = None) -> HoldingNode:
         return HoldingNode(self, steps or Steps())
@@ -84,8 +85,8 @@ class HoldingNode(Node):
         super().__init__(ground.cluster, ground.vault_disk, NoShelf())
         listeners = Listeners()
         shelf = Shelf(SimulatedDisk(ground.files, steps))
-        self.holder = PartitionHolder("n1", shelf, ground.stock, listeners).on(self.vault)
-        self.inner = Lifecycle([Part("partitions", self.holder)], listeners)
+        self.holder = SegmentHolder("n1", shelf, ground.stock, listeners).on(self.vault)
+        self.inner = Lifecycle([Part("segments", self.holder)], listeners)
         self.port = ComponentPort(self.inner, lambda: self.vault)
         world = World(self.vault, self.source, self.port, self.holder, self.clock, self.difference)
         self.follower = Follower(world, Settings("n1"))
@@ -95,7 +96,7 @@ class HoldingNode(Node):
 
 
 async def away_and_back() -> Ground:
-    """A node that had four partitions, and missed a new version, one less, one more, all of it compacted."""
+    """A node that had four segments, and missed a new version, one less, one more, all of it compacted."""
     ground = Ground()
     ground.assign(1, 2, 3, 4)
     ground.compact()
@@ -114,7 +115,7 @@ def resources(report: RecoveryReport) -> dict[str, int]:
     return {"kept": counts.kept, "evicted": counts.evicted, "fetched": counts.fetched, "missing": counts.missing}
 
 
-async def test_recovery_keeps_unchanged_assigned_partitions_and_replaces_the_rest() -> None:
+async def test_recovery_keeps_unchanged_assigned_segments_and_replaces_the_rest() -> None:
     """R5: smart eviction. What is kept is neither written nor fetched."""
     ground = await away_and_back()
     async with ground.started() as node:
@@ -167,13 +168,13 @@ async def test_damaged_file_found_by_a_reader_is_fetched_again() -> None:
     ground.assign(1)
     async with ground.started() as node:
         ground.files.content[file_of(day(1))] = b"?"
-        with pytest.raises(NoSuchPartition):
+        with pytest.raises(NoSuchSegment):
             await node.holder.read(day(1), None)
         await until(lambda: ground.files.content == ground.expected)
         assert (await node.holder.read(day(1), None))[0] == rows(1)
 
 
-async def test_request_for_a_missing_partition_triggers_no_fetch() -> None:
+async def test_request_for_a_missing_segment_triggers_no_fetch() -> None:
     """Two nodes that miss the same would keep each other busy."""
     ground = Ground()
     ground.assign(1)
@@ -182,7 +183,7 @@ async def test_request_for_a_missing_partition_triggers_no_fetch() -> None:
     async with ground.started() as node:
         await until(lambda: len(ground.stock.asked) == 2)
         for _ in range(5):
-            with pytest.raises(NoSuchPartition):
+            with pytest.raises(NoSuchSegment):
                 await node.holder.read(day(1), None)
             await asyncio.sleep(0)
         assert len(ground.stock.asked) == 2
@@ -214,10 +215,10 @@ async def test_holder_of_a_lagging_node_applies_the_difference() -> None:
         report = await node.recover(running=True)
         assert report.snapshots == 1
         await until(lambda: ground.files.content == ground.expected)
-        assert {name: each.digest for name, each in node.holder.wanted.items()} == await node.holder.assigned()
+        assert {found: each.digest for found, each in node.holder.wanted.items()} == await node.holder.assigned()
 
 
-async def test_unavailable_partition_is_reported_and_fetched_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_segment_is_reported_and_fetched_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
     ground.assign(1, 2)
@@ -227,17 +228,17 @@ async def test_unavailable_partition_is_reported_and_fetched_later(monkeypatch: 
     async with ground.started() as node:
         report = node.follower.reports[-1]
         assert (report.outcome.value, resources(report)["missing"]) == ("done", 2)
-        view = partitions_view("n1", node.holder, 10)
+        view = copies_view("n1", node.holder, 10)
         assert (view["assigned"], view["local"], view["missing"]) == (2, 0, 2)
-        assert "does not have it" in view["partitions"][0]["error"]
-        assert "got 5 bytes" in view["partitions"][1]["error"]
+        assert "does not have it" in view["segments"][0]["error"]
+        assert "got 5 bytes" in view["segments"][1]["error"]
         ground.stock.content.update({day(1): content, day(2): rows(2)})
         await until(lambda: ground.files.content == ground.expected)
-        await until(lambda: partitions_view("n1", node.holder, 10)["missing"] == 0)
-        assert all(row["error"] is None for row in partitions_view("n1", node.holder, 10)["partitions"])
+        await until(lambda: copies_view("n1", node.holder, 10)["missing"] == 0)
+        assert all(row["error"] is None for row in copies_view("n1", node.holder, 10)["segments"])
 
 
-async def test_full_disk_stores_the_partitions_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_stores_the_segments_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
     ground.assign(1, 2, 3)
@@ -258,8 +259,8 @@ async def test_file_that_cannot_be_removed_does_not_stop_the_node(monkeypatch: p
         ground.files.stubborn.add(file_of(day(1)))
         ground.unassign(1)
         await node.step()
-        await until(lambda: "cannot remove partition" in node.holder.tally.trouble.get(day(1), ""))
-        assert partitions_view("n1", node.holder, 10)["extra"] == 1
+        await until(lambda: "cannot remove segment" in node.holder.tally.trouble.get(day(1), ""))
+        assert copies_view("n1", node.holder, 10)["extra"] == 1
         ground.files.stubborn.clear()
         await until(lambda: ground.files.content == ground.expected)
 
@@ -267,33 +268,33 @@ async def test_file_that_cannot_be_removed_does_not_stop_the_node(monkeypatch: p
 async def test_invalid_assignments_are_skipped() -> None:
     ground = Ground()
     ground.assign(1)
-    for key, value in ((b"../../etc/passwd", b"x"), (b"flights/2013-01-09", b"nonsense"), (b"\xff", b"")):
-        ground.cluster.do(Put(b"/catalog/assignments/n1/" + key, value))
+    for key, value in ((b"../../etc/passwd", b"x"), (day(9).encode(), b"nonsense"), (b"\xff", b"")):
+        ground.cluster.do(Put(own_prefix("n1") + key, value))
     async with ground.started() as node:
-        ground.cluster.do(Put(b"/catalog/assignments/n1/flights/..", b"y"))
+        ground.cluster.do(Put(own_prefix("n1") + b"flights/..", b"y"))
         ground.cluster.do(Put(assignment_key("n1", day(1)), b"nonsense"))
         await node.step()
         await until(lambda: not ground.files.content)
         assert node.holder.wanted == {}
 
 
-async def test_expired_partition_is_neither_fetched_nor_removed_by_the_holder() -> None:
+async def test_expired_segment_is_neither_fetched_nor_removed_by_the_holder() -> None:
     """Only retention removes it, by a rule that was read through the fence (P6, F7)."""
     ground = Ground()
     ground.assign(1, 2)
     async with ground.started() as node:
         await until(lambda: ground.files.content == ground.expected)
-        node.holder.is_expired = lambda name: name in (day(1), day(4))
+        node.holder.is_expired = lambda found: found in (day(1), day(4))
         ground.assign(3, 4)
         await node.step()
         await until(lambda: file_of(day(3)) in ground.files.content)
         assert set(ground.files.content) == {file_of(day(number)) for number in (1, 2, 3)}
         assert set(await node.holder.assigned()) == {day(1), day(2), day(3)}
-        view = partitions_view("n1", node.holder, 10)
+        view = copies_view("n1", node.holder, 10)
         assert (view["missing"], view["expired"], view["local"]) == (0, 1, 3)
 
 
-async def test_trashed_partition_without_assignment_is_purged() -> None:
+async def test_trashed_segment_without_assignment_is_purged() -> None:
     ground = Ground()
     ground.assign(1, 2)
     async with ground.started() as node:
@@ -307,8 +308,8 @@ async def test_trashed_partition_without_assignment_is_purged() -> None:
         await until(lambda: not ground.files.content)
 
 
-def test_view_of_a_node_without_partitions() -> None:
-    view = partitions_view("n1", None, 10)
+def test_view_of_a_node_without_segments() -> None:
+    view = copies_view("n1", None, 10)
     assert (view["keeps"], view["assigned"]) == (False, 0)
-    assert "without --partitions" in str(node_summary("n1", 3, view)["error"])
+    assert "without --segments" in str(node_summary("n1", 3, view)["error"])
     assert node_summary("n1", 3, None)["missing"] is None

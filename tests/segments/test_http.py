@@ -1,4 +1,4 @@
-"""/v1/partitions, and another node as a source: what it sends is bounded, checked, and never believed (issue 3)."""
+"""/v1/segments, and another node as a source: what it sends is bounded, checked, and never believed (issue 3)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from aiohttp import ClientSession, web
 from yarl import URL
 
 from palisade.api.http.problems import errors_as_answers
-from palisade.api.http.v1_partitions import PartitionRoutes
+from palisade.api.http.v1_segment_copies import SEGMENT, SegmentCopyRoutes
 from palisade.recovery.listeners import Listeners
 from palisade.segments.disk import FolderDisk
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import Wanted
-from palisade.segments.partition_store import Shelf, file_of, version_of
-from palisade.segments.peers import PartitionPeers
+from palisade.segments.peers import SegmentPeers
+from palisade.segments.segment_store import Shelf, file_of, version_of
 from palisade.segments.sources import SourceFailed
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
-from tests.support.partition_world import Stock
+from tests.support.segment_names import name
+from tests.support.segment_world import Stock
 
-DAY, MISSING = "flights/2013-01-01", "flights/2013-01-02"
+DAY, MISSING = name(1), name(2)
 ROWS = b"the flights\x1e" * 1000
 WANTED = version_of(ROWS)
 
@@ -51,8 +52,8 @@ class Served:
 
 
 @pytest.fixture
-async def holder(tmp_path: Path) -> PartitionHolder:
-    holder = PartitionHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(Vault(MemoryBackend()))
+async def holder(tmp_path: Path) -> SegmentHolder:
+    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(Vault(MemoryBackend()))
     await holder.local()
     holder.wanted = {DAY: WANTED, MISSING: WANTED}
     await holder.shelf.put(DAY, WANTED, ROWS)
@@ -60,15 +61,15 @@ async def holder(tmp_path: Path) -> PartitionHolder:
 
 
 @pytest.fixture
-async def node(holder: PartitionHolder) -> AsyncIterator[Served]:
-    served = await Served(PartitionRoutes("n1", holder).routes()).start()
+async def node(holder: SegmentHolder) -> AsyncIterator[Served]:
+    served = await Served(SegmentCopyRoutes("n1", holder).routes()).start()
     yield served
     await served.close()
 
 
 @pytest.fixture
-async def peers() -> AsyncIterator[PartitionPeers]:
-    made = PartitionPeers()
+async def peers() -> AsyncIterator[SegmentPeers]:
+    made = SegmentPeers()
     yield made
     await made.close()
 
@@ -80,63 +81,63 @@ async def asked(node: Served, path: str) -> tuple[int, Any, str]:
         return answer.status, json.loads(body) if kind.endswith("json") else body, answer.headers.get("ETag", "")
 
 
-async def test_listing_puts_missing_partitions_first(node: Served) -> None:
-    status, found, _ = await asked(node, "/v1/partitions")
+async def test_listing_puts_missing_segments_first(node: Served) -> None:
+    status, found, _ = await asked(node, "/v1/segments/copies")
     document = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
-    jsonschema.validate(found, document["components"]["schemas"]["Partitions"])
+    jsonschema.validate(found, document["components"]["schemas"]["SegmentCopies"])
     assert (status, found["assigned"], found["local"], found["missing"]) == (200, 2, 1, 1)
-    assert [row["state"] for row in found["partitions"]] == ["missing", "local"]
+    assert [row["state"] for row in found["segments"]] == ["missing", "local"]
     assert found["bytes"] == len(ROWS)
-    assert (await asked(node, "/v1/partitions?limit=0"))[1]["partitions"] == []
+    assert (await asked(node, "/v1/segments/copies?limit=0"))[1]["segments"] == []
 
 
 async def test_content_is_served_with_its_digest_and_only_in_the_requested_version(node: Served) -> None:
-    assert await asked(node, f"/v1/partitions/{DAY}") == (200, ROWS, f'"{WANTED.digest}"')
-    assert (await asked(node, f"/v1/partitions/{DAY}?digest={WANTED.digest}"))[0] == 200
-    for path in (f"/v1/partitions/{DAY}?digest=sha256:00", f"/v1/partitions/{MISSING}"):
+    assert await asked(node, f"/v1/segments/{DAY}/file") == (200, ROWS, f'"{WANTED.digest}"')
+    assert (await asked(node, f"/v1/segments/{DAY}/file?digest={WANTED.digest}"))[0] == 200
+    for path in (f"/v1/segments/{DAY}/file?digest=sha256:00", f"/v1/segments/{MISSING}/file"):
         status, problem, _ = await asked(node, path)
-        assert (status, problem["code"]) == (404, "no-such-partition")
+        assert (status, problem["code"]) == (404, "no-such-segment")
 
 
 @pytest.mark.parametrize(
     "path",
-    ["..%2f..%2fetc/passwd", "flights/..%2f..%2fflights@2013-01-01", "%2e%2e/2013-01-01", "flights/2013-01-01%00",
-     "flights/2013-1-1", ".incoming-1-flights/2013-01-01"],
-)  # fmt: skip
+    [DAY.replace("flights", bad) for bad in ("..%2f..%2fetc", "%2e%2e", "flights%00", ".incoming-1-flights", "a@b")]
+    + [DAY[:-1], DAY.replace("T00", "T24"), DAY + "%00"],
+)
 async def test_path_is_not_accepted_as_a_name(node: Served, path: str) -> None:
-    status, problem, _ = await asked(node, f"/v1/partitions/{path}")
+    status, problem, _ = await asked(node, f"/v1/segments/{path}/file")
     assert (status, problem["code"]) == (400, "bad-request")
 
 
 @pytest.mark.parametrize("query", ["limit=x", "limit=-1", "limit=1000000000", "other=1", "limit=1&limit=2"])
 async def test_invalid_query_is_rejected(node: Served, query: str) -> None:
-    assert (await asked(node, f"/v1/partitions?{query}"))[0] == 400
+    assert (await asked(node, f"/v1/segments/copies?{query}"))[0] == 400
 
 
-async def test_node_without_partitions_answers_an_empty_list() -> None:
-    served = await Served(PartitionRoutes("n1", None).routes()).start()
+async def test_node_without_segments_answers_an_empty_list() -> None:
+    served = await Served(SegmentCopyRoutes("n1", None).routes()).start()
     try:
-        assert (await asked(served, "/v1/partitions"))[1]["keeps"] is False
-        assert (await asked(served, f"/v1/partitions/{DAY}"))[0] == 404
+        assert (await asked(served, "/v1/segments/copies"))[1]["keeps"] is False
+        assert (await asked(served, f"/v1/segments/{DAY}/file"))[0] == 404
     finally:
         await served.close()
 
 
 async def test_file_damaged_on_disk_is_not_served(node: Served, tmp_path: Path) -> None:
     (tmp_path / file_of(DAY)).write_bytes(b"X" + ROWS[1:])
-    status, problem, _ = await asked(node, f"/v1/partitions/{DAY}")
+    status, problem, _ = await asked(node, f"/v1/segments/{DAY}/file")
     assert status == 404
     assert "damaged" in problem["detail"]
 
 
-async def test_another_node_is_a_source(node: Served, peers: PartitionPeers) -> None:
+async def test_another_node_is_a_source(node: Served, peers: SegmentPeers) -> None:
     peer = peers.peer("n1", node.address)
     assert await peer.get(DAY, WANTED) == ROWS
     with pytest.raises(SourceFailed, match="does not have it"):
         await peer.get(DAY, version_of(b"another version"))
 
 
-async def test_truncated_download_is_rejected(peers: PartitionPeers) -> None:
+async def test_truncated_download_is_rejected(peers: SegmentPeers) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": str(len(ROWS))})
         await response.prepare(request)
@@ -145,7 +146,7 @@ async def test_truncated_download_is_rejected(peers: PartitionPeers) -> None:
         request.transport.abort()
         return response
 
-    served = await Served([web.get("/v1/partitions/{table}/{day}", cut)]).start()
+    served = await Served([web.get(f"/v1/segments/{SEGMENT}/file", cut)]).start()
     try:
         with pytest.raises(SourceFailed):
             await peers.peer("n1", served.address).get(DAY, WANTED)
@@ -153,7 +154,7 @@ async def test_truncated_download_is_rejected(peers: PartitionPeers) -> None:
         await served.close()
 
 
-async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: PartitionPeers) -> None:
+async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: SegmentPeers) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -163,18 +164,18 @@ async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: Par
     async def elsewhere(request: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("http://127.0.0.1:1/")
 
-    routes = [web.get("/v1/partitions/flights/{day}", endless), web.get("/v1/partitions/weather/{day}", elsewhere)]
+    routes = [web.get("/v1/segments/flights/{rest:.*}", endless), web.get("/v1/segments/weather/{rest:.*}", elsewhere)]
     served = await Served(routes).start()
     try:
         peer = peers.peer("n1", served.address)
         assert len(await peer.get(DAY, WANTED)) == len(ROWS) + 1
         with pytest.raises(SourceFailed, match="HTTP 302"):
-            await peer.get("weather/2013-01-01", WANTED)
+            await peer.get(name(1, "weather"), WANTED)
     finally:
         await served.close()
 
 
-async def test_unreachable_peer_is_skipped_for_a_while(peers: PartitionPeers) -> None:
+async def test_unreachable_peer_is_skipped_for_a_while(peers: SegmentPeers) -> None:
     served = await Served([]).start()
     await served.close()
     peer = peers.peer("n1", served.address)

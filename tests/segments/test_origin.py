@@ -10,9 +10,11 @@ from palisade.catalog.demo.tables import WEATHER
 from palisade.segments import dataset_source as module
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.names import Wanted
-from palisade.segments.partition_store import version_of
+from palisade.segments.segment_store import version_of
 from palisade.segments.sources import SourceFailed
+from tests.support.segment_names import name
 
+DAY = name(1, "weather")
 ANY = Wanted("sha256:" + "0" * 64, 1)
 
 
@@ -25,30 +27,30 @@ def write(folder: Path, *days: int, fill: str = "0") -> None:
 
 
 async def test_day_content_matches_its_digest_in_the_catalog(tmp_path: Path) -> None:
-    from palisade.catalog.demo.entries import partitioned_entries
     from palisade.catalog.demo.flights import read_rows
-    from palisade.segments.names import wanted_of
+    from palisade.catalog.demo.segments import records_of
 
     write(tmp_path, 1, 2, 1)
     origin = DatasetSource(tmp_path)
-    entries = list(partitioned_entries(WEATHER, read_rows(tmp_path, WEATHER), "test"))[:-1]
-    for entry, day in zip(entries, ("2013-01-01", "2013-01-02"), strict=True):
-        assert version_of(await origin.get(f"weather/{day}", ANY)) == wanted_of(entry.value)
+    records = records_of(WEATHER, read_rows(tmp_path, WEATHER))
+    assert len(records) == 2
+    for record in records:
+        assert version_of(await origin.get(str(record.segment), ANY)) == Wanted(record.digest, record.size_bytes)
     origin.close()
 
 
 async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen in tests/e2e/test_partitions.py: a node that tried again and again kept the old table in memory for ever."""
+    """Seen in tests/e2e/test_segments.py: a node that tried again and again kept the old table in memory for ever."""
     reads: list[int] = []
     real = module.read_rows
     monkeypatch.setattr(module, "read_rows", lambda *given: (reads.append(1), real(*given))[1])
     write(tmp_path, 1)
     origin = DatasetSource(tmp_path)
-    first = await origin.get("weather/2013-01-01", ANY)
-    assert await origin.get("weather/2013-01-01", ANY) == first
+    first = await origin.get(DAY, ANY)
+    assert await origin.get(DAY, ANY) == first
     assert len(reads) == 1
     write(tmp_path, 1, 2, fill="11")
-    assert await origin.get("weather/2013-01-01", ANY) != first
+    assert await origin.get(DAY, ANY) != first
     assert len(reads) == 2
     origin.close()
 
@@ -56,15 +58,15 @@ async def test_table_is_cached_until_its_file_changes(tmp_path: Path, monkeypatc
 async def test_missing_data_is_reported(tmp_path: Path) -> None:
     origin = DatasetSource(tmp_path / "nowhere")
     with pytest.raises(SourceFailed, match="is not a folder"):
-        await origin.get("weather/2013-01-01", ANY)
+        await origin.get(DAY, ANY)
     origin = DatasetSource(tmp_path)
     with pytest.raises(SourceFailed, match="missing"):
-        await origin.get("weather/2013-01-01", ANY)
+        await origin.get(DAY, ANY)
     write(tmp_path, 1)
-    for name, said in (("weather/2013-01-02", "no data of table weather"), ("planes/2013-01-01", "no table planes")):
+    for missing, said in ((name(2, "weather"), "no data of weather"), (name(1, "ships"), "no segment ships")):
         with pytest.raises(SourceFailed, match=said):
-            await origin.get(name, ANY)
+            await origin.get(missing, ANY)
     (tmp_path / "weather.csv").write_text(",".join(WEATHER.header) + "\n1,2\n", encoding="utf-8")
     with pytest.raises(SourceFailed, match="2 fields"):
-        await origin.get("weather/2013-01-01", ANY)
+        await origin.get(DAY, ANY)
     origin.close()

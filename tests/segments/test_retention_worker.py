@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.api.http.partition_families import partition_families
+from palisade.api.http.segment_families import segment_families
 from palisade.segments.names import TRASH
-from palisade.segments.partition_store import Shelf, file_of
 from palisade.segments.retention import SETTLE_S
-from palisade.segments.view import partitions_view
+from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.view import copies_view
 from palisade.vault.fence_page import FenceState
 from tests.support.fenced_world import Violation
-from tests.support.partition_world import SimulatedDisk
 from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld
+from tests.support.segment_world import SimulatedDisk
 from tests.support.vault_feed import follow
 
 ALL = set(DAYS)
@@ -25,7 +25,7 @@ async def passes(world: RetentionWorld, count: int = len(DAYS)) -> None:
 
 
 async def trashed() -> RetentionWorld:
-    """All partitions are past their time, and in the trash."""
+    """All segments are past their time, and in the trash."""
     world = await RetentionWorld(1).begin()
     world.answered(GO)
     await passes(world)
@@ -33,7 +33,7 @@ async def trashed() -> RetentionWorld:
     return world
 
 
-async def test_expired_partition_is_trashed_and_later_purged() -> None:
+async def test_expired_segment_is_trashed_and_later_purged() -> None:
     world = await RetentionWorld(1).begin()
     await passes(world)
     assert world.here == ALL
@@ -52,7 +52,7 @@ async def test_expired_partition_is_trashed_and_later_purged() -> None:
     assert (tally.trashed, tally.purged, tally.restored, tally.evicted) == (4, 4, 0, 0)
 
 
-async def test_trashed_partition_is_restored_when_its_rule_is_removed() -> None:
+async def test_trashed_segment_is_restored_when_its_rule_is_removed() -> None:
     world = await trashed()
     world.answered(None)
     await passes(world, 1)
@@ -61,7 +61,7 @@ async def test_trashed_partition_is_restored_when_its_rule_is_removed() -> None:
     assert world.holder.tally.restored == len(DAYS)
 
 
-async def test_purged_partition_is_fetched_again_when_its_rule_is_removed() -> None:
+async def test_purged_segment_is_fetched_again_when_its_rule_is_removed() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await passes(world)
@@ -72,7 +72,7 @@ async def test_purged_partition_is_fetched_again_when_its_rule_is_removed() -> N
     assert len(world.stock.asked) == 2 * len(DAYS)
 
 
-async def test_starting_node_fetches_no_expired_partition() -> None:
+async def test_starting_node_fetches_no_expired_segment() -> None:
     """Also before its first look: by the rule that its vault has, since a fetch can be made up for."""
     world = RetentionWorld(1)
     world.write(GO)
@@ -82,7 +82,7 @@ async def test_starting_node_fetches_no_expired_partition() -> None:
     assert world.holder.on(world.vault)._expected(world.holder.wanted) == {}
 
 
-async def test_unfenced_rule_removes_no_local_partition_at_start() -> None:
+async def test_unfenced_rule_removes_no_local_segment_at_start() -> None:
     """Recovery evicts what is not assigned: that must be no way around the fence."""
     world = await RetentionWorld(1).begin()
     world.write(GO)
@@ -104,7 +104,7 @@ async def test_fenced_node_trashes_purges_and_restores_nothing(state: FenceState
         await passes(world)
         assert world.files.content == before
         assert world.worker.refused == len(DAYS)
-        view = partitions_view("n1", world.holder, 10)
+        view = copies_view("n1", world.holder, 10)
         assert view["retention"]["works"] is False
         assert view["retention"]["why"]
         world.recover()
@@ -217,7 +217,7 @@ async def test_trash_survives_a_restart_and_its_time_starts_again() -> None:
     assert world.here == ALL
 
 
-async def test_disk_error_on_one_partition_does_not_block_others() -> None:
+async def test_disk_error_on_one_segment_does_not_block_others() -> None:
     world = await RetentionWorld(1).begin()
     world.answered(GO)
     world.files.stubborn.add(file_of(DAYS[0]))
@@ -235,28 +235,28 @@ async def test_disk_error_on_one_partition_does_not_block_others() -> None:
     assert world.holder.retention_view()["why"] is None
 
 
-async def test_metrics_count_partitions_by_state_and_actions() -> None:
+async def test_metrics_count_segments_by_state_and_actions() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await world.pass_by()
     world.page.refuse()
     await world.pass_by()
-    samples = [each for family in partition_families(world.holder) for each in family.samples]
+    samples = [each for family in segment_families(world.holder) for each in family.samples]
     values = {each.name + each.labels.get("state", ""): each.value for each in samples}
-    assert values["palisade_partitionstrashed"] == 3
-    assert values["palisade_partitionsexpired"] == 1
-    assert values["palisade_partitions_trashed_total"] == 4
-    assert values["palisade_partitions_purged_total"] == 1
-    assert values["palisade_partitions_restored_total"] == 0
+    assert values["palisade_segmentstrashed"] == 3
+    assert values["palisade_segmentsexpired"] == 1
+    assert values["palisade_segments_trashed_total"] == 4
+    assert values["palisade_segments_purged_total"] == 1
+    assert values["palisade_segments_restored_total"] == 0
     assert (values["palisade_retention_works"], values["palisade_retention_refused_total"]) == (0, 1)
-    assert list(partition_families(None)) == []
+    assert list(segment_families(None)) == []
 
 
 async def test_view_distinguishes_all_states() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await world.pass_by()
-    view = partitions_view("n1", world.holder, 10)
+    view = copies_view("n1", world.holder, 10)
     assert (view["assigned"], view["expired"], view["trashed"], view["missing"], view["local"]) == (4, 1, 3, 0, 0)
     assert (view["trashings"], view["purged"]) == (4, 1)
     assert view["trash_bytes"] == sum(len(each) for each in world.files.content.values())

@@ -1,24 +1,25 @@
-"""Where a partition comes from, and that nobody is believed: wrong, truncated answers (issue 3, "Bad input")."""
+"""Where a segment comes from, and that nobody is believed: wrong, truncated answers (issue 3, "Bad input")."""
 
 from __future__ import annotations
 
 import pytest
 
 from palisade.segments.names import Wanted, assignment_key
-from palisade.segments.partition_store import version_of
-from palisade.segments.sources import STRANGERS_MAX, Everywhere, PartitionSource, fetch, peers_for
+from palisade.segments.segment_store import version_of
+from palisade.segments.sources import STRANGERS_MAX, Everywhere, SegmentSource, fetch, peers_for
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NotFetched
-from tests.support.partition_world import Stock
+from tests.support.segment_names import name
+from tests.support.segment_world import Stock
 
-DAY = "flights/2013-01-01"
+DAY = name(1)
 ROWS = b"rows\x1e" * 20
 WANTED = version_of(ROWS)
 
 
-def stock(name: str, content: bytes | None) -> Stock:
-    made = Stock(name)
+def stock(place: str, content: bytes | None) -> Stock:
+    made = Stock(place)
     if content is not None:
         made.content[DAY] = content
     return made
@@ -40,7 +41,7 @@ async def test_failed_fetch_names_the_reason_of_each_source() -> None:
 
 
 class Assigned(Vault):
-    """A vault in which some nodes are to have the partition, in a version."""
+    """A vault in which some nodes are to have the segment, in a version."""
 
     def __init__(self, **versions: Wanted) -> None:
         super().__init__(MemoryBackend())
@@ -57,13 +58,13 @@ def test_assigned_nodes_are_asked_first_then_a_few_others() -> None:
     assert order[0] == "n7"
     assert len(order) == 1 + STRANGERS_MAX
     assert order == peers_for(DAY, WANTED, Assigned(n7=WANTED), others[::-1])
-    assert len({peers_for(f"flights/2013-01-{day:02}", WANTED, Assigned(), others)[0] for day in range(1, 29)}) > 5
+    assert len({peers_for(name(day), WANTED, Assigned(), others)[0] for day in range(1, 29)}) > 5
 
 
 async def test_data_set_is_the_last_source() -> None:
     nodes = {"n2": stock("n2", None), "n3": stock("n3", None)}
 
-    def peer(node: str, address: str) -> PartitionSource:
+    def peer(node: str, address: str) -> SegmentSource:
         assert address == f"{node}:1"
         return nodes[node]
 

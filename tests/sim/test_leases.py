@@ -10,11 +10,11 @@ from tests.sim.checkers.leases import check, of_clients
 from tests.sim.seen import Ok, Path, Unknown
 from tests.sim.stories import A, B, Broken, E, Story
 
-GRANT = LeaseGrant(2)
+GRANT = LeaseGrant(2_000)
 
 
 def with_a_lease(story: Story, *keys: bytes) -> None:
-    story.said(GRANT, Ok(LeaseResult(1, 7, 2)))
+    story.said(GRANT, Ok(LeaseResult(1, 7, 2_000)))
     story.commit(*((key, b"1") for key in keys), lease=7)
 
 
@@ -27,7 +27,7 @@ def too_early(story: Story) -> None:
 def too_early_behind_a_keep_alive(story: Story) -> None:
     with_a_lease(story, A)
     story.now_s = 1.5
-    story.said(LeaseKeepAlive(7), Ok(LeaseResult(2, 7, 2)))
+    story.said(LeaseKeepAlive(7), Ok(LeaseResult(2, 7, 2_000)))
     story.now_s = 2.5
     story.commit((A, None))
 
@@ -121,12 +121,12 @@ def test_lease_checker_accepts_valid_leases(kept: Broken) -> None:
     assert check(story.history) == []
 
 
-@pytest.mark.parametrize(("told_s", "violations"), [(1.9, 1), (2.0, 0)])
-def test_lease_end_counts_from_its_report_if_revisions_are_early(told_s: float, violations: int) -> None:
+@pytest.mark.parametrize(("answered_s", "violations"), [(1.9, 1), (2.0, 0)])
+def test_lease_end_counts_from_its_report_if_revisions_are_early(answered_s: float, violations: int) -> None:
     story = Story()
     with_a_lease(story, A)
     story.commit((A, None))
-    story.now_s = told_s
+    story.now_s = answered_s
     number = story.history.begin("r", "n2", Path.HTTP, Range(A))
     story.history.end(number, Ok(RangeResult(3, (), False, 0)))
     assert len(check(story.history)) == 1

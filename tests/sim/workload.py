@@ -30,7 +30,7 @@ FENCED = (*STRICT, OWNED[1])
 """The keys of readers of vaults."""
 RANGES = 0.25
 """The part of the fenced reads that are ranges of strict keys and others, as of one revision."""
-LIVES_S = (1, 4)
+LIVES_MS = (500, 4_000)
 """How long the leases of keys are granted for."""
 BEHIND_S = 3.5
 """How long at most their owner waits for the expiry of a lease that it does not keep alive."""
@@ -123,7 +123,7 @@ class Workload:
             if task.done():
                 task.result()
 
-    def not_told(self, revision: int) -> dict[str, int]:
+    def lagging_watches(self, revision: int) -> dict[str, int]:
         """The clients whose watches have not reached a revision, and the revision that they reached."""
         come = {name: watcher.next_revision - 1 for name, watcher in self._watchers.items()}
         return {name: at for name, at in come.items() if at < revision}
@@ -209,7 +209,7 @@ class Workload:
         """Two keys that are attached to a lease: then it is revoked, or expires, or other clients take over its
         keys."""
         while self.going:
-            granted = await client.write(LeaseGrant(self.chance.randint(*LIVES_S)))
+            granted = await client.write(LeaseGrant(self.chance.randint(*LIVES_MS)))
             if isinstance(granted, Ok):
                 lease, ttl_s = granted.result.id, granted.result.ttl_s
                 value = self.asking.value()
@@ -223,7 +223,7 @@ class Workload:
             await self._read(client, Range(self.chance.choice(OWNED)))
             await asyncio.sleep(self.chance.random())
 
-    async def _let_go(self, client: Client, lease: int, ttl_s: int) -> None:
+    async def _let_go(self, client: Client, lease: int, ttl_s: float) -> None:
         lot = self.chance.random()
         if lot < 0.4:
             await client.write(LeaseRevoke(lease))

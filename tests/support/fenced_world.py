@@ -17,6 +17,7 @@ from palisade.vault import snapshot_reads as reading
 from palisade.vault.change import item_of
 from palisade.vault.errors import ReadRefused
 from palisade.vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
+from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.pending import StagedChange
 from palisade.vault.reader import VaultReader
@@ -133,7 +134,11 @@ class World:
         served = self.page.fence.state is FenceState.ACTIVE and self.fault != "no_fenced_at_start"
         limit = self.lm if not served or self.fault == "no_gate" else min(self.lm, self.vault.staging.released)
         if limit > self.vault.revision:
-            follow(self.vault, self.driver, self.rng.randint(self.vault.revision + 1, limit))
+            self.advance(self.rng.randint(self.vault.revision + 1, limit))
+
+    def advance(self, last: int) -> None:
+        """The vault applies everything up to a revision."""
+        follow(self.vault, self.driver, last)
 
     def renew(self) -> None:
         """Requested, granted with LM required, and accepted; the deadline counts from the request."""
@@ -147,7 +152,7 @@ class World:
         if self.page.fence.state is FenceState.ACTIVE:
             return
         if self.vault.revision < self.rr:
-            follow(self.vault, self.driver, self.rr)
+            self.advance(self.rr)
         pending = [row for number in range(self.rr + 1, self.lm + 1) for row in staged_of(self.driver, number)]
         self.vault.staging.stage(pending, anew=True)
         self.vault.staging.release(self.rr)
@@ -207,9 +212,9 @@ class World:
                     steps = self.seldom
             self.rng.choice(steps)()
 
-    def _reader(self) -> VaultReader:
+    def _reader(self) -> FollowerReader:
         patience_s = 0 if self.fault in ("no_second_look", "no_deadline") else 2e-8
-        reader = VaultReader.over(self.vault, clock_ns=lambda: self._clock(), wait_s=patience_s, sleep=self._sleep)
+        reader = FollowerReader.over(self.vault, clock_ns=lambda: self._clock(), wait_s=patience_s, sleep=self._sleep)
         source: Any = reader._source
         source.begin = self._begin
         reader._trust(reader._fence, source)

@@ -296,19 +296,19 @@ class Model:
     # Leases, compaction, pins, results
 
     def leasegrant(self, request: LeaseGrant) -> Any:
-        if request.ttl_s < 1:
+        if request.ttl_ms < 100:
             raise LeaseTtlInvalid("")
         if request.id in self.leases:
             raise LeaseExists("")
-        self.leases[request.id] = (request.ttl_s, self.clock_ms + request.ttl_s * 1000)
-        return LeaseResult(self.revision, request.id, request.ttl_s)
+        self.leases[request.id] = (request.ttl_ms, self.clock_ms + request.ttl_ms)
+        return LeaseResult(self.revision, request.id, request.ttl_ms)
 
     def leasekeepalive(self, request: LeaseKeepAlive) -> Any:
-        ttl_s, deadline = self.leases.get(request.id, (0, 0))
+        ttl_ms, deadline = self.leases.get(request.id, (0, 0))
         if deadline <= self.clock_ms:
             raise LeaseNotFound("")
-        self.leases[request.id] = (ttl_s, self.clock_ms + ttl_s * 1000)
-        return LeaseResult(self.revision, request.id, ttl_s)
+        self.leases[request.id] = (ttl_ms, self.clock_ms + ttl_ms)
+        return LeaseResult(self.revision, request.id, ttl_ms)
 
     def leaserevoke(self, request: LeaseRevoke) -> Any:
         if request.id not in self.leases:

@@ -69,7 +69,7 @@ class Workload:
         return dice.choice(
             [
                 Compact(self.old_revision()),
-                LeaseGrant(dice.randrange(0, 5), dice.choice([0, *LEASES])),
+                LeaseGrant(dice.choice([0, 99, 100, 250, 1_000, 1_500, 4_000]), dice.choice([0, *LEASES])),
                 LeaseRevoke(dice.choice(LEASES)),
                 LeaseKeepAlive(dice.choice(LEASES)),
                 LeaseExpire(tuple(LEASES)),

@@ -14,7 +14,7 @@ import palisade.recovery.recovery
 from palisade.recovery.decision import Case, Join, Snapshot, SnapshotReason
 from palisade.recovery.recovery import Recovery
 from palisade.segments.disk import FolderDisk
-from palisade.segments.partition_store import INCOMING
+from palisade.segments.segment_store import INCOMING
 
 
 def always_join() -> None:
@@ -40,12 +40,12 @@ def difference_untold() -> None:
     async def skip(self: Recovery) -> None:
         self._vault.forget_difference()
 
-    Recovery._tell_difference = skip  # type: ignore[method-assign]
+    Recovery._notify_difference = skip  # type: ignore[method-assign]
 
 
 def half_left() -> None:
     """Data that a killed start has left half written stay where they are. (A forgotten plan changes nothing here: the
-    versions of partitions are digests. tests/recovery/test_crashes.py shows it, of data that look complete.)"""
+    versions of segments are digests. tests/recovery/test_crashes.py shows it, of data that look complete.)"""
     remove = FolderDisk.remove
 
     async def unless_incoming(self: FolderDisk, file: str) -> None:

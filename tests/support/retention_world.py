@@ -1,4 +1,4 @@
-"""A node that stores partitions and checks their TTL rule through its fence, in simulated time: all other events of the
+"""A node that stores segments and checks their TTL rule through its fence, in simulated time: all other events of the
 node and the cluster may occur between two steps of a check, and between a check and its action.
 
 The property: nothing is moved into the trash or deleted by a rule that was no longer in force, for any client that
@@ -13,15 +13,16 @@ from palisade.catalog.ttl import TtlRule
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.listeners import Listeners
 from palisade.segments.fenced_rules import FencedRules, unfenced_rules
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import TRASH
-from palisade.segments.partition_store import Shelf, file_of
 from palisade.segments.retention import Chosen, Rules
 from palisade.segments.retention_worker import Pace, RetentionWorker
+from palisade.segments.segment_store import Shelf, file_of
 from tests.support.fenced_world import LEASE_NS, Violation, World
-from tests.support.partition_world import Files, SimulatedDisk, Stock
+from tests.support.segment_names import name
+from tests.support.segment_world import Files, SimulatedDisk, Stock
 
-DAYS = [f"flights/2013-01-{day:02}" for day in range(1, 5)]
+DAYS = [name(day) for day in range(1, 5)]
 WALL_S, UP_S = 1_700_000_000.0, 100_000.0
 GO, KEEP = TtlRule("demo.flights", 1), TtlRule("demo.flights", 10**15)
 KEY = GO.key
@@ -73,7 +74,7 @@ class RetentionWorld(World):
         self.jumped_s = self.later_s = 0.0
         self.acts = 0
         self.wild = False
-        self.holder = PartitionHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners())
+        self.holder = SegmentHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners())
         self.rules = PlainCache(self) if fault == "plain_cache" else LooksAtOnce(self.reader)
         self.worker = RetentionWorker(
             self.holder, Listeners(), self.clocks, lambda vault: self.rules, Pace(trash_s=TRASH_S)
@@ -82,7 +83,7 @@ class RetentionWorld(World):
             self.worker._still = lambda name, rules: True  # type: ignore[method-assign]
 
     async def begin(self) -> RetentionWorld:
-        """The partitions are stored, and the node serves."""
+        """The segments are stored, and the node serves."""
         self.holder.on(self.vault)
         self.holder.wanted = {name: self.stock.has(name, name.encode() * 9) for name in DAYS}
         await self.holder.local()
@@ -159,7 +160,7 @@ class RetentionWorld(World):
         self.acts += 1
         possible = self.states[since : self.rr + 1]
         if not any(Rules(state).expires(DAYS[0], self.clocks()[0]) for state in possible):
-            raise Violation(f"a partition went by a rule that had gone before RR {since}: {possible[0]}")
+            raise Violation(f"a segment went by a rule that had gone before RR {since}: {possible[0]}")
         return True
 
     async def walk_about(self, passes: int = 20) -> int:
@@ -175,7 +176,7 @@ class RetentionWorld(World):
         return self.acts
 
     def settled(self) -> None:
-        """No partition is missing that is neither in the trash nor past its TTL."""
+        """No segment is missing that is neither in the trash nor past its TTL."""
         gone = set(DAYS) - self.here - self.in_trash
         if any(not self.holder.is_expired(name) for name in gone):
             raise Violation(f"{sorted(gone)} did not come back")

@@ -59,6 +59,33 @@ def test_production_checks_raise_and_never_assert(production: list[Source]) -> N
     assert not found, f"python -O removes these: {found}"
 
 
+WIRED_FROM_OUTSIDE = {
+    "raftgroup/library.py": "replaces parts of PySyncObj",
+    "vault/incoming_difference.py": "the mark of the vault is its state",
+    "palisade/segments/": "not linear yet",
+}
+
+
+def test_constructors_set_no_attribute_of_another_object(production: list[Source]) -> None:
+    """Wiring is linear: an object gets what it needs when it is constructed."""
+    found = {
+        f"{source.path}:{assigned.lineno}"
+        for source in production
+        if not source.path.startswith(tuple(WIRED_FROM_OUTSIDE))
+        for function in ast.walk(source.tree)
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        for assigned in ast.walk(function)
+        if isinstance(assigned, ast.Assign | ast.AnnAssign)
+        for node in ast.walk(assigned)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not is_self(node.value)
+    }
+    assert not found, found
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def test_tests_of_logic_do_not_sleep(everything: list[Source]) -> None:
     found = [
         source.path

@@ -41,8 +41,8 @@ def test_deleted_key_has_only_key_and_revision() -> None:
 
 def test_missing_values_are_omitted() -> None:
     assert shapes.delete_shape(DeleteRangeResult(3, 0)) == {"revision": 3, "deleted": 0}
-    assert shapes.lease_info_shape(LeaseInfo(3, 7, 10, 30, (b"/a",))) == {
-        "id": "7", "ttl_s": 10, "granted_ttl_s": 30, "keys": [{"key": "/a"}]
+    assert shapes.lease_info_shape(LeaseInfo(3, 7, 9_250, 30_000, (b"/a",))) == {
+        "id": "7", "ttl_s": 9.25, "granted_ttl_s": 30, "keys": [{"key": "/a"}]
     }  # fmt: skip
 
 

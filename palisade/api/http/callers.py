@@ -7,25 +7,28 @@ loop; if they have to be fetched, only this request waits.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from palisade.service.authorization.authorizer import Authorizer, claimed_identity
+from palisade.service.authorization.authorizer import Authenticated, Authorizer, claimed_identity
 from palisade.service.authorization.callers import Access, AuthenticatedCaller
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
 
 if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 _CALLER = "palisade.caller"
 
 
 def caller_of(request: web.Request) -> Caller:
     """The caller of a request that has passed `AuthorizationGate`."""
-    found: Caller = request.get(_CALLER, EVERYBODY)
+    found: Caller = request.get(_CALLER, UNRESTRICTED)
     return found
 
 
@@ -33,55 +36,130 @@ def set_caller(request: web.Request, caller: Caller) -> None:
     request[_CALLER] = caller
 
 
+def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
+    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
+    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
+    before."""
+    at = head.find(AUTHORIZATION)
+    if at < 0:
+        return head, None
+    end = head.find(b"\r\n", at + 2)
+    value = head[at + len(AUTHORIZATION) : end]
+    if value != known and PLAIN_VALUE.fullmatch(value) is None:
+        return head, None
+    return head[:at] + head[end:], value
+
+
+class HttpClient(Protocol):
+    """The client of one connection on the fast path. `header`: the credentials that are kept, as they were sent."""
+
+    @property
+    def header(self) -> bytes | None: ...
+
+    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
+        """Run the plan with the rights that the Authorization header gives, or refuse the request."""
+        ...
+
+
+class AnyClient:
+    """Where authorization is off."""
+
+    header = None
+
+    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
+        plan.call(body, reply, UNRESTRICTED)
+
+
+ANY_CLIENT = AnyClient()
+
+
+class AuthenticatedClient:
+    """Where authorization is on. `address`: of the client, for the audit log.
+
+    A token that the client has presented is kept until the connection ends, so that a request with the same token
+    costs one comparison. Passwords and join tokens, which do not expire, are not kept.
+    """
+
+    __slots__ = ("_address", "_authorizer", "_callers", "_known", "header")
+
+    def __init__(self, callers: HttpCallers, address: str) -> None:
+        self._callers, self._authorizer, self._address = callers, callers.authorizer, address
+        self.header: bytes | None = None
+        self._known: Authenticated | None = None
+
+    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
+        known = self._known
+        if known is None or header != self.header or not self._authorizer.is_current(known):
+            known = self._authenticate(plan, header, body, reply)
+            if known is None:
+                return
+        caller = AuthenticatedCaller(self._authorizer, *known.value, self._address, plan)
+        if plan.hot.access is Access.PER_REQUEST:
+            plan.call(body, reply, caller)
+        else:
+            run_if_permitted(caller, plan, body, reply)
+
+    def _authenticate(
+        self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply
+    ) -> Authenticated | None:
+        """None: the request was refused, or it runs once the rights are known."""
+        self.header = self._known = None
+        try:
+            known = self._authorizer.try_authenticate(text_of(header))
+        except Exception as error:
+            if isinstance(error, AuthorizationError):
+                self._callers.refused(error, text_of(header), self._address, plan)
+            plan.hot.refuse(error, reply)
+            return None
+        if known is None:
+            self._callers.run_later(plan, header, body, reply, self._address)
+        elif known.value[0].expires_ms is not None:
+            self.header, self._known = header, known
+        return known
+
+
+def text_of(header: bytes | None) -> str | None:
+    return None if header is None else header.decode()
+
+
+def run_if_permitted(caller: AuthenticatedCaller, plan: RequestPlan, body: bytes, reply: HttpReply) -> None:
+    try:
+        caller.require_access(plan.hot.access)
+    except AuthorizationError as error:
+        plan.hot.refuse(error, reply)
+    else:
+        plan.call(body, reply, caller)
+
+
 class HttpCallers:
     def __init__(self, authorizer: Authorizer) -> None:
-        self._authorizer = authorizer
+        self.authorizer = authorizer
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
-        """Run the plan with the rights of the caller, or refuse the request."""
-        authorizer, hot = self._authorizer, plan.hot
-        try:
-            known = authorizer.try_authenticate(plan.authorization)
-        except AuthorizationError as error:
-            self.refused(error, plan.authorization, where, plan)
-            hot.refuse(error, reply)
-            return
-        except Exception as error:
-            hot.refuse(error, reply)
-            return
-        if known is None:
-            task = asyncio.get_running_loop().create_task(self._authenticate_and_run(plan, body, reply, where))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return
-        caller = AuthenticatedCaller(authorizer, *known, where, plan)
-        if hot.access is Access.PER_REQUEST:
-            plan.call(body, reply, caller)
-        else:
-            self._run_if_permitted(caller, plan, body, reply)
+    def client(self, transport: asyncio.BaseTransport) -> HttpClient:
+        """The client of a new connection."""
+        peer = transport.get_extra_info("peername")
+        return AuthenticatedClient(self, str(peer[0]) if isinstance(peer, tuple) and peer else "")
 
-    @staticmethod
-    def _run_if_permitted(caller: AuthenticatedCaller, plan: RequestPlan, body: bytes, reply: HttpReply) -> None:
-        hot = plan.hot
-        try:
-            caller.require_access(hot.access)
-        except AuthorizationError as error:
-            hot.refuse(error, reply)
-        else:
-            plan.call(body, reply, caller)
+    def run_later(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply, address: str) -> None:
+        """Run the plan once the rights have been read."""
+        task = asyncio.get_running_loop().create_task(self._authenticate_and_run(plan, header, body, reply, address))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _authenticate_and_run(self, plan: RequestPlan, body: bytes, reply: HttpReply, where: str) -> None:
+    async def _authenticate_and_run(
+        self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply, address: str
+    ) -> None:
         try:
-            caller = await self.authenticate(plan.authorization, where, plan)
+            caller = await self.authenticate(text_of(header), address, plan)
         except Exception as error:
             plan.hot.refuse(error, reply)
         else:
-            self._run_if_permitted(caller, plan, body, reply)
+            run_if_permitted(caller, plan, body, reply)
 
     async def authenticate(self, header: str | None, where: str, action: object) -> AuthenticatedCaller:
         """Raises AuthorizationError, which is then in the audit log."""
-        authorizer = self._authorizer
+        authorizer = self.authorizer
         try:
             identity = await authorizer.identify(from_header(header), where)
             rights = await authorizer.rights(identity)
@@ -95,4 +173,4 @@ class HttpCallers:
             caller = claimed_identity(from_header(header))
         except AuthorizationError:
             caller = "unauthenticated client"
-        self._authorizer.refused(error, caller, where, str(action))
+        self.authorizer.refused(error, caller, where, str(action))

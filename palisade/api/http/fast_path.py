@@ -18,11 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from palisade.api.http.callers import HttpCallers
+from palisade.api.http.callers import ANY_CLIENT, HttpCallers, HttpClient, without_authorization
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
-    AUTHORIZATION,
     END_OF_HEAD,
     POST,
     Hot,
@@ -30,13 +29,11 @@ from palisade.api.http.request_head import (
     RequestPlan,
     make_head,
     make_plan,
-    without_authorization,
 )
 from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
 from palisade.base.wrong_port import advice, refusal, spoken
-from palisade.service.callers import EVERYBODY
 
 log = logging.getLogger(__name__)
 
@@ -132,22 +129,16 @@ class FrontServer:
         return self._loop.time()
 
     def plan(self, head: bytes) -> RequestPlan | None:
-        """None for a head that is not hot. Heads are parsed once."""
-        authorization = None
-        if AUTHORIZATION in head:
-            head, authorization = without_authorization(head)
+        """`head` without the Authorization header. None for a head that is not hot. Heads are parsed once."""
         if not head.startswith(POST):
-            return self._keys.plan(head, authorization)
-        known = self._plans.get(head)
-        if known is not None:
-            return known if authorization is None else known._replace(authorization=authorization)
-        plan = make_plan(head, self._unary)
-        if plan is not None:
-            if len(self._plans) >= KEPT_HEADS_MAX:
-                self._plans.clear()
-            self._plans[head] = plan
-            if authorization is not None:
-                return plan._replace(authorization=authorization)
+            return self._keys.plan(head)
+        plan = self._plans.get(head)
+        if plan is None:
+            plan = make_plan(head, self._unary)
+            if plan is not None:
+                if len(self._plans) >= KEPT_HEADS_MAX:
+                    self._plans.clear()
+                self._plans[head] = plan
         return plan
 
     def response_head(self, status: int, problem: bool = False) -> bytes:
@@ -189,13 +180,14 @@ class HttpConnection(asyncio.Protocol):
     """One client. `waiting_since`: when the first byte of a request came that is not complete."""
 
     __slots__ = (
-        "_body_due", "_buffer", "_busy", "_delegate", "_lacking", "_paused", "_server", "_so_far", "_transport", "_v1",
-        "handling", "last_used", "waiting_since",
+        "_body_due", "_buffer", "_busy", "_client", "_delegate", "_lacking", "_paused", "_server", "_so_far",
+        "_transport", "_v1", "handling", "last_used", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, server: FrontServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
+        self._client: HttpClient = ANY_CLIENT
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
         self._so_far = bytearray()
@@ -215,6 +207,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.last_used = self._server.now()
+        if self._server.callers is not None:
+            self._client = self._server.callers.client(transport)
         self._server.connections.add(self)
         self._server.metrics.http_connections += 1
         welcome = self._server.room.admit(self.last_used)
@@ -292,11 +286,9 @@ class HttpConnection(asyncio.Protocol):
             self._buffer = data
             self._wait_for_more(body=False)
             return
-        plan = self._server.plan(data[: end + 4]) if end >= 0 else None
-        if plan is None:
-            self._hand_over(data)
-            return
-        if plan.length > self._server.limits.body_bytes_max:
+        head, header = without_authorization(data[: end + 4], self._client.header)
+        plan = self._server.plan(head) if end >= 0 else None
+        if plan is None or plan.length > self._server.limits.body_bytes_max:
             self._hand_over(data)
             return
         stop = end + 4 + plan.length
@@ -309,16 +301,7 @@ class HttpConnection(asyncio.Protocol):
         self._busy = True
         self._server.busy += 1
         self.waiting_since = None
-        callers, body = self._server.callers, data[end + 4 : stop]
-        if callers is None:
-            plan.call(body, self.reply, EVERYBODY)
-        else:
-            callers.run(plan, body, self.reply, self._where())
-
-    def _where(self) -> str:
-        """The address of the client."""
-        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        self._client.run(plan, header, data[end + 4 : stop], self.reply)
 
     def _wait_for_more(self, *, body: bool) -> None:
         if self.waiting_since is None or body != self._body_due:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,6 +63,17 @@ def a_number(value: Any, name: str) -> int:
     if abs(number) > INT64_MAX:
         raise BadRequest(f"{name}: {shown(value)} does not fit in 64 bits")
     return number
+
+
+def a_time(value: Any, name: str) -> float:
+    """Seconds, with a fraction if needed; also as text."""
+    try:
+        seconds = float(value) if type(value) in (int, float, str, FloatText) else math.nan
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise BadRequest(f"{name}: {shown(value)} is not a number of seconds")
+    return seconds
 
 
 def a_flag(value: Any, name: str) -> bool:

@@ -16,7 +16,6 @@ END_OF_HEAD = b"\r\n\r\n"
 POST = b"POST "
 KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
-AUTHORIZATION = b"\r\nAuthorization: "
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
 
@@ -44,13 +43,11 @@ class Hot(NamedTuple):
 
 
 class RequestPlan(NamedTuple):
-    """The request in a head. `length`: of the body that it declares. `authorization`: the value of that header. `key`:
-    as in the path."""
+    """The request in a head. `length`: of the body that it declares. `key`: as in the path."""
 
     hot: Hot
     call: Unary
     length: int
-    authorization: str | None = None
     key: bytes = b""
 
     def __str__(self) -> str:
@@ -69,7 +66,7 @@ class KeyPaths:
         self._kept_max = kept_max
         self._meanings: dict[bytes, HeadersMeaning] = {}
 
-    def plan(self, head: bytes, authorization: str | None = None) -> RequestPlan | None:
+    def plan(self, head: bytes) -> RequestPlan | None:
         """`head` without the Authorization header. None for a request that aiohttp must handle."""
         end = head.find(b"\r\n")
         line = KEY_LINE.fullmatch(head, 0, end)
@@ -84,7 +81,7 @@ class KeyPaths:
             meaning = self._meanings[headers] = meaning_of(headers.split(b"\r\n") if headers else ())
         if not meaning.simple or (meaning.length is None) is head.startswith(b"PUT"):
             return None
-        return RequestPlan(hot, partial(hot.call, line[2]), meaning.length or 0, authorization, line[2])
+        return RequestPlan(hot, partial(hot.call, line[2]), meaning.length or 0, line[2])
 
 
 class HeadersMeaning(NamedTuple):
@@ -111,19 +108,6 @@ def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
         elif name not in PLAIN_HEADERS:
             return HeadersMeaning(False)
     return HeadersMeaning(True, length)
-
-
-def without_authorization(head: bytes) -> tuple[bytes, str | None]:
-    """The head without the Authorization header, if written in its usual form, and the value of that header. Cached
-    heads therefore contain no secrets."""
-    at = head.find(AUTHORIZATION)
-    if at < 0:
-        return head, None
-    end = head.find(b"\r\n", at + 2)
-    value = head[at + len(AUTHORIZATION) : end]
-    if HEADER_LINE.fullmatch(b"Authorization: " + value) is None:
-        return head, None
-    return head[:at] + head[end:], value.decode()
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:

@@ -34,15 +34,17 @@ from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionRoutes
 from palisade.api.http.v1_keys import KeyPuts, Keys
 from palisade.api.http.v1_login import LoginRoutes
-from palisade.api.http.v1_partitions import PartitionRoutes
 from palisade.api.http.v1_recovery import RecoveryRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
+from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.api.http.v1_segments import SegmentChangeRoutes, SegmentLookupRoutes
 from palisade.api.http.v1_topology import TopologyRoutes
 from palisade.api.http.v1_watch import Watches
 from palisade.api.permission_lookups import lookups_of
+from palisade.api.segment_service import OwnSegmentStore, SegmentChanges, SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
-from palisade.segments.holder import PartitionHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.service.authorization.callers import Access
 from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
@@ -66,13 +68,13 @@ class HttpServer:
         progress_s: float = 10.0,
         room: ConnectionLimit | None = None,
         scenarios: ScenarioHost | None = None,
-        partitions: PartitionHolder | None = None,
+        segments: SegmentHolder | None = None,
     ) -> None:
         self._services = services
         service = self._service = services.key_values
         self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
-        self._partitions = partitions
+        self._segments = segments
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionLimit(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
@@ -133,7 +135,7 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         services, service = self._services, self._service
-        reasons, metrics = partial(not_ready, service), Exposition(services, self._partitions)
+        reasons, metrics = partial(not_ready, service), Exposition(services, self._segments)
         app.add_routes(Health(DocumentKind.MEMBER, reasons, metrics, etcd=EtcdHealth(service, reasons)).routes())
         app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())
@@ -144,7 +146,9 @@ class HttpServer:
         app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
         app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(FeedRoutes(service).routes())
-        app.add_routes(PartitionRoutes(self._member, self._partitions).routes())
+        app.add_routes(SegmentCopyRoutes(self._member, self._segments).routes())
+        app.add_routes(SegmentLookupRoutes(SegmentLookups(services.broker)).routes())
+        app.add_routes(SegmentChangeRoutes(SegmentChanges(OwnSegmentStore(service))).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
         app.add_routes(FencingRoutes(services.fencing_view).routes())
         app.add_routes(RegionRoutes(RegionAdmin(service)).routes())

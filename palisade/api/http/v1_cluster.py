@@ -8,16 +8,24 @@ from aiohttp import web
 
 from palisade.api.cluster_view import alarms_view, listed_members, status_view
 from palisade.api.http.callers import caller_of
-from palisade.api.http.request_body import a_flag, a_number, a_text, fields_of, read_json, request_id_of
+from palisade.api.http.request_body import a_flag, a_number, a_text, a_time, fields_of, read_json, request_id_of
 from palisade.api.http.v1_keys import answer
 from palisade.api.services import NodeServices
-from palisade.metastore.requests import Command, Compact, DisarmAlarm, LeaseGrant, LeaseKeepAlive, LeaseRevoke
+from palisade.metastore.requests import (
+    Command,
+    Compact,
+    DisarmAlarm,
+    LeaseGrant,
+    LeaseKeepAlive,
+    LeaseRevoke,
+    ttl_ms_of,
+)
 from palisade.service.authorization.needs import reading
 from palisade.topology.member_request import new_member
 from palisade.wire import json_results as shapes
 from palisade.wire.error_codes import BadRequest
 
-GRANT = {"ttl_s": a_number, "id": a_number}
+GRANT = {"ttl_s": a_time, "id": a_number}
 COMPACT = {"revision": a_number}
 TRANSFER = {"target": a_text}
 
@@ -62,7 +70,7 @@ class ClusterRoutes:
         found = fields_of(await read_json(request), GRANT)
         if "ttl_s" not in found:
             raise BadRequest("the body: ttl_s is missing: the seconds that the lease lives without a keep-alive")
-        result = await self._write(request, LeaseGrant(**found))
+        result = await self._write(request, LeaseGrant(ttl_ms_of(found["ttl_s"]), found.get("id", 0)))
         return answer(shapes.lease_shape(result), 201, {"Location": f"/v1/leases/{result.id}"})
 
     async def leases(self, request: web.Request) -> web.Response:

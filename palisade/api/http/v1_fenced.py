@@ -79,7 +79,7 @@ class FencedRoutes:
 
     async def get(self, request: web.Request) -> web.Response:
         found, key = query_of(request, NOT_OLDER), fenced_key_of(request)
-        caller_of(request).require((reading(key),))
+        caller_of(request).require_read(key)
         await self._reach(found)
         shown = self._reads.at_once(key) or await self._reads.read(key)
         return response(body_of(key, shown), shown.origin)
@@ -111,7 +111,7 @@ class FencedRoutes:
         key = unquote_to_bytes(escaped) if b"%" in escaped else escaped
         try:
             if caller.is_limited:
-                caller.require((reading(key),))
+                caller.require_read(key)
             shown = self._reads.at_once(key)
             if shown is None:
                 task = asyncio.get_running_loop().create_task(self._later(key, reply))

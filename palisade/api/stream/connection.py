@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, error_fields, pairs_of
+from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, deadline_of, error_fields, pairs_of
 from palisade.api.stream.lease_port import LeaseConnection
-from palisade.api.stream.session_auth import SessionAuth
+from palisade.api.stream.session_auth import SessionAuth, refuse_when_idle
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
@@ -24,10 +24,10 @@ from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
 from palisade.metastore.result_codec import encode_result
 from palisade.metastore.results import RangeResult
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.service.range_pages import size_of
 from palisade.service.write_checks import CheckedWrite, TooManyPuts, read_range
-from palisade.wire.auth_errors import AuthorizationError
+from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 """The result of a range ends here, with `more`; the client requests the rest."""
 RESULTS_BYTES_MAX = 1024 * 1024
 """About how many bytes are gathered before they are written, to detect a client that does not read."""
-TIMEOUT_SHARE = 0.9
-"""The largest part of a client's timeout that the node uses."""
-DEADLINE_S_MIN = 0.01
 
 
 class StreamConnection(asyncio.Protocol):
@@ -68,7 +65,7 @@ class StreamConnection(asyncio.Protocol):
         self._tasks = Tasks(server.loop)
         self._session_auth: SessionAuth | None = None
         """Authorizes every frame; None where authorization is off."""
-        self._authenticating = False
+        self._authenticating = self._signed_out = False
         self.since = server.now()
         self._lease_connection: LeaseConnection | None = None
 
@@ -129,8 +126,11 @@ class StreamConnection(asyncio.Protocol):
             self._on_hello(kind, body)
         elif self._session_auth is None:
             self._handle(kind, body)
-        else:
-            self._session_auth.admit(kind, body, self._handle, self._caught_up)
+        elif not self._signed_out:
+            try:
+                self._session_auth.admit(kind, body, self._handle, self._caught_up)
+            except Unauthenticated as error:
+                self._sign_out(error)
             self._regulate()
 
     def _handle(self, kind: int, body: Any) -> None:
@@ -154,7 +154,7 @@ class StreamConnection(asyncio.Protocol):
             self.close()
             return
         self._follows = body.get("follows") is True
-        self._timeout_s = self._deadline(body.get("timeout_ms"))
+        self._timeout_s = deadline_of(body.get("timeout_ms"), self._service.deadline_s)
         session_auth = self._server.session_auth(self._transport, self._tasks.spawn)
         if session_auth is None:
             self._welcome()
@@ -179,14 +179,17 @@ class StreamConnection(asyncio.Protocol):
         """No frame waits for the rights of this connection any more, or they could not be determined (`failed`)."""
         if isinstance(failed, FrameError | ProtocolError):
             self.refuse(str(failed))
+        elif isinstance(failed, Unauthenticated):
+            self._sign_out(failed)
         elif failed is not None:
             self.refuse(str(failed), error_fields(failed)[0])
         self._regulate()
 
-    def _deadline(self, client_ms: Any) -> float:
-        """The deadline of this client's writes, in seconds."""
-        known_s = client_ms / 1000 if type(client_ms) is int and client_ms > 0 else self._service.deadline_s
-        return max(DEADLINE_S_MIN, min(self._service.deadline_s, TIMEOUT_SHARE * known_s))
+    def _sign_out(self, error: Unauthenticated) -> None:
+        """The credentials are not valid any more: execute no further frame, answer those before it, then close."""
+        if not self._signed_out:
+            self._signed_out = True
+            self._tasks.spawn(refuse_when_idle(self, error, self._timeout_s))
 
     # Requests.
 
@@ -216,7 +219,7 @@ class StreamConnection(asyncio.Protocol):
         self._flush_soon()
 
     def _caller(self, action: str) -> Caller:
-        return EVERYBODY if self._session_auth is None else self._session_auth.caller(action)
+        return UNRESTRICTED if self._session_auth is None else self._session_auth.caller(action)
 
     def _on_reads(self, body: Any) -> None:
         caller = self._caller("a read")
@@ -241,7 +244,7 @@ class StreamConnection(asyncio.Protocol):
         while not self._writable.is_set():
             await self._writable.wait()
         result = await self._service.range(
-            request, caller=EVERYBODY, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
+            request, caller=UNRESTRICTED, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
         )
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
             raise RequestTooLarge(f"the result exceeds {FRAME_BYTES_MAX // 2} bytes: read with a limit")
@@ -279,6 +282,8 @@ class StreamConnection(asyncio.Protocol):
             self._send_failure(number, error)
         finally:
             self._in_flight -= 1
+            if self._signed_out:
+                self._flush_soon()
             if not self._reading:
                 self._regulate()
 
@@ -381,9 +386,10 @@ class StreamConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(self._encode(kind, body))
 
-    def refuse(self, reason: str, code: str = "") -> None:
+    def refuse(self, reason: str, code: str = "", *, unanswered_not_executed: bool = False) -> None:
         """Send the reason, then close the connection. `code`: of `wire.error_codes`, if there is one."""
-        self._write(FrameKind.REFUSED, {"reason": reason} | ({"code": code} if code else {}))
+        certain = {"unanswered_not_executed": True} if unanswered_not_executed else {}
+        self._write(FrameKind.REFUSED, {"reason": reason, **({"code": code} if code else {}), **certain})
         if self._transport is not None:
             self._transport.close()
 

@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 
 NUMBER_MAX = (1 << 63) - 1
 TEXT_CHARACTERS_MAX = 1500
+TIMEOUT_SHARE = 0.9
+"""The largest part of a client's timeout that the node uses."""
+DEADLINE_S_MIN = 0.01
 NOT_A_NUMBER = "the number of a request must be a whole number of 63 bits"
 
 
@@ -20,6 +23,12 @@ class ProtocolError(PalisadeError):
     """The client violates the protocol; the text is sent to it, and the connection is closed."""
 
     code = "protocol-error"
+
+
+def deadline_of(client_ms: Any, own_s: float) -> float:
+    """The deadline of a client's writes, in seconds. `own_s`: that of the node."""
+    known_s = client_ms / 1000 if type(client_ms) is int and client_ms > 0 else own_s
+    return max(DEADLINE_S_MIN, min(own_s, TIMEOUT_SHARE * known_s))
 
 
 def error_fields(error: Exception) -> tuple[str, str, int]:

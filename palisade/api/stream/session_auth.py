@@ -6,12 +6,15 @@ of the event loop; while they are fetched, later frames of the connection wait i
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from palisade.api.permission_lookups import Lookups
-from palisade.api.stream.call_permissions import needs_of_call
+from palisade.api.stream.call_permissions import is_for_nodes, needs_of_call
+from palisade.api.stream.frame_checks import error_fields
 from palisade.metastore.requests import WatchRequest
 from palisade.service.authorization.authorizer import Authorizer, claimed_identity
 from palisade.service.authorization.callers import AuthenticatedCaller
@@ -37,6 +40,9 @@ class UnknownRights:
 
     def check(self, needs: Iterable[Any]) -> None:
         raise type(self._error)(str(self._error))
+
+    def may_read(self, key: bytes) -> bool:
+        return False
 
     def may_write(self, key: bytes) -> bool:
         return False
@@ -123,6 +129,8 @@ class SessionAuth:
     async def call(self, name: Any, arguments: Any) -> None:
         """Raises AuthorizationError, and the errors of the lookup of a procedure."""
         rights = self._rights
+        if rights.is_node and is_for_nodes(name):
+            return
         needs = await needs_of_call(name, arguments, self._lookups)
         self._check(needs, f"the call {str(name)[:64]}", rights)
 
@@ -149,3 +157,21 @@ class SessionAuth:
 
     def _refused(self, error: Exception, action: str) -> None:
         self._authorizer.refused(error, self._name, self._address, f"stream: {action}")
+
+
+class Refusable(Protocol):
+    @property
+    def idle(self) -> bool:
+        """Every executed request has its answer."""
+        ...
+
+    async def wait_idle(self) -> None: ...
+    def refuse(self, reason: str, code: str = "", *, unanswered_not_executed: bool = False) -> None: ...
+
+
+async def refuse_when_idle(connection: Refusable, error: Unauthenticated, timeout_s: float) -> None:
+    """Close a connection that handles no further frame, after the answers to those before."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await connection.wait_idle()
+    connection.refuse(str(error), error_fields(error)[0], unanswered_not_executed=connection.idle)

@@ -10,7 +10,7 @@ from palisade.base.address import Address
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.catching_up import a_follower
-from palisade.cli.scenarios.edits import PARTITIONS, below
+from palisade.cli.scenarios.edits import AIRPORTS, below
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.refusing import REFUSED
 from palisade.cli.scenarios.stage import Stage
@@ -29,7 +29,7 @@ async def standalone(stage: Stage) -> Report | None:
     node.arguments.append("--standalone")
     await node.start()
     await stage.until(lambda: node.get("/livez"), "f1 answering")
-    entry = below(stage.entries, PARTITIONS)[0]
+    entry = below(stage.entries, AIRPORTS)[0]
     status, found, headers = await node.ask("GET", f"/v1/kv/{quote(entry.key.decode(), safe='')}")
     count = (await node.get("/v1/kv?prefix=/catalog/&count_only=true")).get("count")
     right = status == 200 and found == json.loads(entry.value) and count == len(stage.entries)
@@ -61,15 +61,15 @@ def is_silent(node: Actor) -> bool:
 
 async def join_rejected(stage: Stage) -> None:
     cluster = await stage.cluster(options=("--join-token", TOKEN))
-    door = cluster["n1"].http
+    seed = cluster["n1"].http
     member = cluster.follower("f1", "--join-token", TOKEN)
     await member.start()
     await stage.caught_up(member, await cluster.latest())
     before = await names_in(cluster)
     strangers = {
-        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=door),
-        "tag": cluster.follower("f3", "--join-token", TOKEN, join=door),
-        "name": cluster.follower("f1", "--join-token", TOKEN, join=door, folder="second"),
+        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=seed),
+        "tag": cluster.follower("f3", "--join-token", TOKEN, join=seed),
+        "name": cluster.follower("f1", "--join-token", TOKEN, join=seed, folder="second"),
     }
     tag = strangers["tag"].arguments
     tag[tag.index("--cluster") + 1] = "bazaar"

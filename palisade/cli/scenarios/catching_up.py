@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from palisade.cli.scenarios.actor import Actor
-from palisade.cli.scenarios.edits import PARTITIONS, PLANES, below, late_rows, retired
+from palisade.cli.scenarios.edits import AIRPORTS, PLANES, below, corrected, retired
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Report, Scenario
@@ -46,15 +46,15 @@ async def join(stage: Stage) -> Report:
 async def replay(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = await a_follower(stage, cluster)
-    node.plan = {"told": str(stage.folder / "told")}
+    node.plan = {"notified": str(stage.folder / "notified")}
     before = await cluster.latest()
-    latest = await cluster.load(late_rows(below(stage.entries, PARTITIONS), MISSED))
-    stage.say(f"{latest - before} partitions get late rows while f1 is away; f1 starts again: MM <= LV + 1")
+    latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
+    stage.say(f"{latest - before} airports are corrected while f1 is away; f1 starts again: MM <= LV + 1")
     await node.start()
     report = await stage.caught_up(node, latest)
     stage.check("replayed", report["revisions_replayed"] == latest - before and not report["snapshots"])
-    told = [line["revision"] for line in node.told(stage.folder / "told")]
-    stage.check("in-order", told == list(range(before + 1, latest + 1)), f"{len(told)} revisions were told")
+    notified = [line["revision"] for line in node.notified(stage.folder / "notified")]
+    stage.check("in-order", notified == list(range(before + 1, latest + 1)), f"{len(notified)} revisions were notified")
     await check_state(stage, node, cluster)
     return report
 
@@ -62,10 +62,10 @@ async def replay(stage: Stage) -> Report:
 async def snapshot(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = await a_follower(stage, cluster)
-    await cluster.load(late_rows(below(stage.entries, PARTITIONS), MISSED))
+    await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
     gone = retired(stage.entries, PLANES, 50)
     latest = await cluster.delete(gone)
-    stage.say(f"{MISSED} partitions get late rows, {len(gone)} planes are retired, all of it is compacted: MM > LV + 1")
+    stage.say(f"{MISSED} airports are corrected, {len(gone)} planes are retired, all of it is compacted: MM > LV + 1")
     await cluster.compact(latest)
     await node.start()
     report = await stage.caught_up(node, latest)
@@ -79,7 +79,7 @@ async def snapshot(stage: Stage) -> Report:
 
 async def wiped_disk(stage: Stage) -> Report:
     cluster = await stage.cluster()
-    latest = await cluster.compact(await cluster.load(late_rows(below(stage.entries, PARTITIONS), MISSED)))
+    latest = await cluster.compact(await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED)))
     victim = cluster["n3"]
     await stage.caught_up(victim, latest)
     before = await incarnations(cluster, "n3")
@@ -127,7 +127,7 @@ SCENARIOS = (
         replay,
         {
             "replayed": "exactly the missed revisions are replayed, and no snapshot is taken",
-            "in-order": "its component is told every missed revision once, in order",
+            "in-order": "its component gets every missed revision once, in order",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },

@@ -1,11 +1,10 @@
 """Changes of the demo catalog from day to day. Pure and deterministic.
 
-Rows that arrive late give a partition more rows and another digest; planes are retired.
+Airports get another altitude; flights arrive late; planes are retired.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Sequence
 from itertools import islice
@@ -13,7 +12,7 @@ from itertools import islice
 from palisade.catalog.demo.entries import ROOT, CatalogEntry
 from palisade.catalog.demo.tables import FLIGHTS
 
-PARTITIONS = f"{ROOT}partitions/".encode()
+AIRPORTS = f"{ROOT}airports/".encode()
 LATE_FLIGHT = "9999"
 PLANES = f"{ROOT}planes/".encode()
 
@@ -22,17 +21,15 @@ def below(entries: Sequence[CatalogEntry], prefix: bytes) -> list[CatalogEntry]:
     return [entry for entry in entries if entry.key.startswith(prefix)]
 
 
-def late_rows(partitions: Sequence[CatalogEntry], count: int, wave: int = 1) -> list[CatalogEntry]:
-    """`count` changes of these partitions, in rotation."""
-    return [late_row(partitions[number % len(partitions)], wave + number // len(partitions)) for number in range(count)]
+def corrected(airports: Sequence[CatalogEntry], count: int, wave: int = 1) -> list[CatalogEntry]:
+    """`count` changes of these airports, in rotation."""
+    return [corrected_once(airports[number % len(airports)], wave + number // len(airports)) for number in range(count)]
 
 
-def late_row(partition: CatalogEntry, wave: int) -> CatalogEntry:
-    record = json.loads(partition.value)
-    digest = hashlib.sha256(f"{record['digest']}/{wave}".encode()).hexdigest()
-    record |= {"rows": record["rows"] + wave, "size_bytes": record["size_bytes"] + 97 * wave}
-    record["digest"] = f"sha256:{digest}"
-    return CatalogEntry(partition.key, json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
+def corrected_once(airport: CatalogEntry, wave: int) -> CatalogEntry:
+    record = json.loads(airport.value)
+    record["alt"] += wave
+    return CatalogEntry(airport.key, json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
 
 
 def late_flights(rows: Sequence[Sequence[str]], days: Collection[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Partitions of a node that is killed while it moves them: which of them are kept, fetched and evicted."""
+"""Segments of a node that is killed while it moves them: which of them are kept, fetched and evicted."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from palisade.catalog.demo.entries import contents_by_day, partitioned_entries
-from palisade.catalog.demo.flights import find_data, read_rows, source_name
+from palisade.catalog.demo.flights import find_data, read_rows
+from palisade.catalog.demo.segments import contents_of, records_of
 from palisade.catalog.demo.tables import FLIGHTS
+from palisade.catalog.segment import SegmentRecord
 from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.catching_up import EQUAL, UNDISTURBED, check_state
 from palisade.cli.scenarios.edits import late_flights
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Report, Scenario
-from palisade.segments.names import PARTITIONS
-from palisade.segments.partition_store import file_of
+from palisade.client.publishing import publish, read_data_source
+from palisade.metastore.requests import Put
+from palisade.segments.segment_store import file_of
 
 MONTH = "flights/2013-01"
 LATE = frozenset(str(day) for day in range(1, 11))
 DROPPED = range(27, 32)
 DIES_AT = 18
-"""After 15 evictions, while the third partition is stored."""
+"""After 15 evictions, while the third segment is stored."""
 
 Rows = Sequence[Sequence[str]]
 
@@ -49,17 +51,19 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     cluster, origin = await stage.cluster(1), stage.folder / "origin"
     flights = await asyncio.to_thread(january)
     await asyncio.to_thread(write_origin, origin, flights)
+    await cluster.load([])
+    await publish(cluster.client, FLIGHTS.name, records_of(FLIGHTS, flights))
     await assign(stage, cluster)
-    options = ("--partitions", "--partitions-origin", str(origin))
+    options = ("--segments", "--segments-origin", str(origin))
     victim, calm = (cluster.follower(name, *options) for name in ("f1", "f2"))
-    await have(stage, cluster, (victim, calm), wanted_files(flights))
-    stage.say(f"f1 and f2 keep {len(files_of(victim))} partitions each, the flights of January, and are stopped")
+    await have(stage, cluster, (victim, calm), wanted_files(flights, await used(cluster)))
+    stage.say(f"f1 and f2 keep {len(files_of(victim))} segments each, the flights of January, and are stopped")
     wanted = await change_flights(stage, cluster, flights, origin)
     untouched = inodes_of(victim)
     victim.plan["dies_at_step"] = DIES_AT
     await victim.start()
     (code,) = await stage.all_end([victim])
-    stage.say(f"f1 starts, and dies in step {DIES_AT} with its partitions, with one of them half there: {code}")
+    stage.say(f"f1 starts, and dies in step {DIES_AT} with its segments, with one of them half there: {code}")
     torn = [name for name, content in files_of(victim).items() if content not in wanted.values()]
     del victim.plan["dies_at_step"]
     await asyncio.gather(victim.start(), calm.start())
@@ -70,7 +74,7 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     crashed = code == -signal.SIGKILL and "eviction" in report["phases"] and len(torn) == 1
     stage.check("crashed", crashed, f"torn: {', '.join(torn)}; f2: case {smooth['case']}")
     same = files_of(victim) == files_of(calm) == wanted
-    stage.check("as-undisturbed", same, f"{len(wanted)} partitions, each whole and in its version")
+    stage.check("as-undisturbed", same, f"{len(wanted)} segments, each whole and in its version")
     kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
     counts = smooth["resources"]
     stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
@@ -79,19 +83,19 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
 
 
 async def have(stage: Stage, cluster: Members, nodes: Iterable[Actor], wanted: dict[str, bytes]) -> None:
-    """Runs the nodes until they have these partitions, then stops them."""
+    """Runs the nodes until they have these segments, then stops them."""
     latest = await cluster.latest()
     for node in nodes:
         await node.start()
     for node in nodes:
         await stage.caught_up(node, latest)
-        await stage.until(lambda node=node: files_of(node) == wanted, f"{node.name} having its partitions")  # type: ignore[misc]
+        await stage.until(lambda node=node: files_of(node) == wanted, f"{node.name} having its segments")  # type: ignore[misc]
         await node.stop()
 
 
 async def assign(stage: Stage, cluster: Members) -> None:
     where = ("--nodes", "f1,f2", "--replicas", "2", "--prefix", MONTH, "--endpoints", ",".join(cluster.streams))
-    await stage.command("partitions", "assign", *where)
+    await stage.command("segments", "assign", *where)
 
 
 async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: Path) -> dict[str, bytes]:
@@ -99,24 +103,33 @@ async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: 
     day = FLIGHTS.header.index("day")
     rows = late_flights([row for row in flights if int(row[day]) not in DROPPED], LATE)
     await asyncio.to_thread(write_origin, origin, rows)
-    entries = partitioned_entries(FLIGHTS, rows, source_name())
-    await cluster.load(entry for entry in entries if entry.key.startswith(PARTITIONS))
-    await cluster.delete(PARTITIONS + f"{MONTH}-{number:02}".encode() for number in DROPPED)
+    before = await used(cluster)
+    records = records_of(FLIGHTS, rows)
+    await publish(cluster.client, FLIGHTS.name, records)
+    same = {record.digest for record in records}
+    over = [record.marked_unused() for record in before if record.digest not in same]
+    await cluster.client.segments_txn((), [Put(record.segment.key, record.to_bytes()) for record in over])
     await assign(stage, cluster)
     await cluster.compact(await cluster.latest())
     stage.say(
         f"{len(LATE)} of them get late rows, {len(DROPPED)} are dropped, all are assigned anew and it is compacted"
     )
-    return wanted_files(rows)
+    return wanted_files(rows, await used(cluster))
 
 
-def wanted_files(rows: Rows) -> dict[str, bytes]:
-    contents = contents_by_day(FLIGHTS, rows)
-    return {file_of(f"{FLIGHTS.name}/{day}"): content for day, content in contents.items()}
+async def used(cluster: Members) -> list[SegmentRecord]:
+    """The records of flights that are used."""
+    _, _, records = await read_data_source(cluster.client, FLIGHTS.name)
+    return [record for record in records.values() if record.used]
+
+
+def wanted_files(rows: Rows, records: Iterable[SegmentRecord]) -> dict[str, bytes]:
+    contents = contents_of(FLIGHTS, rows)
+    return {file_of(str(record.segment)): contents[record.segment.id.interval] for record in records}
 
 
 def folder_of(node: Actor) -> Path:
-    return node.data_dir / "partitions"
+    return node.data_dir / "segments"
 
 
 def files_of(node: Actor) -> dict[str, bytes]:
@@ -140,8 +153,8 @@ SCENARIOS = (
         "R5; scenarios.md: crash at every step of snapshot and eviction",
         crash_in_eviction,
         {
-            "crashed": "the first start died with a partition half there, the second one went on with the stored plan",
-            "as-undisturbed": "its partitions are those of the data set and of the node that did not crash, each whole",
+            "crashed": "the first start died with a segment half there, the second one went on with the stored plan",
+            "as-undisturbed": "its segments are those of the data set and of the node that did not crash, each whole",
             "keeps": "what was still assigned and unchanged was not touched",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,

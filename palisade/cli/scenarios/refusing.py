@@ -6,7 +6,7 @@ import shutil
 
 from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.catching_up import UNDISTURBED, a_follower
-from palisade.cli.scenarios.edits import PARTITIONS, below, late_rows
+from palisade.cli.scenarios.edits import AIRPORTS, below, corrected
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import DidNotHold, Stage
 from palisade.cli.scenarios.story import Report, Scenario
@@ -40,7 +40,7 @@ async def ahead(stage: Stage) -> Report | None:
 async def diverged(stage: Stage) -> Report | None:
     cluster = await stage.cluster(1)
     node, latest = await put_back_behind(stage, cluster)
-    other = late_rows(below(stage.entries, PARTITIONS), 60, wave=9)
+    other = corrected(below(stage.entries, AIRPORTS), 60, wave=9)
     now = await cluster.load(other)
     stage.say(f"other rows come; LM is {now}, and revision {latest} is not what f1 saw there; f1 starts")
     return await refused(stage, node, cluster)
@@ -53,11 +53,11 @@ async def put_back_behind(stage: Stage, cluster: Members) -> tuple[Actor, int]:
     await cluster.start()
     stage.say("the folders of all members are copied while they stand still")
     node = cluster.follower("f1")
-    latest = await cluster.load(late_rows(below(stage.entries, PARTITIONS), 40))
+    latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), 40))
     await node.start()
     await stage.caught_up(node, latest)
     await node.stop()
-    stage.say(f"40 partitions get late rows; f1 follows to LV {latest} and is stopped")
+    stage.say(f"40 airports are corrected; f1 follows to LV {latest} and is stopped")
     await cluster.kill()
     cluster.put_back()
     await cluster.start()
@@ -94,15 +94,15 @@ async def older_history(stage: Stage) -> Report | None:
     cluster = await stage.cluster()
     file = stage.folder / "monday.backup"
     await stage.command("backup", str(file), "--endpoints", ",".join(cluster.streams))
-    latest = await cluster.load(late_rows(below(stage.entries, PARTITIONS), 40))
+    latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), 40))
     node = await a_follower(stage, cluster)
-    stage.say(f"a backup is made, 40 partitions get late rows, f1 has seen them: LV {latest}")
+    stage.say(f"a backup is made, 40 airports are corrected, f1 has seen them: LV {latest}")
     await cluster.kill()
     for actor in cluster.actors:
         shutil.rmtree(actor.data_dir)
         await stage.command("restore", str(file), "--data-dir", str(actor.data_dir), "--id", actor.name)
     await cluster.start()
-    now = await cluster.load(late_rows(below(stage.entries, PARTITIONS), 60, wave=9))
+    now = await cluster.load(corrected(below(stage.entries, AIRPORTS), 60, wave=9))
     stage.say(f"the members are restored from the backup, a new generation; LM is {now}; f1 starts")
     report = await refused(stage, node, cluster)
     if report is None:

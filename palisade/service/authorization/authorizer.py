@@ -2,7 +2,7 @@
 
 Guarantee: after REVOKE, DROP USER or a change of password is acknowledged, no node admits a request that it forbids.
 The permission rows are read for each request, from the vault through its fence or linearizably from the cluster
-(`rows.py`), unless nothing in the vault can have changed. A result is cached only together with the rows that it was
+(`rows.py`), unless no permission row can have changed. A result is cached only together with the rows that it was
 computed from. scrypt runs once for each version of a user's password row.
 """
 
@@ -35,7 +35,7 @@ from palisade.service.authorization.rights import (
     UserIdentity,
     read_rights,
 )
-from palisade.service.authorization.rows import FromRows, PermissionRows, Read, WouldBlock
+from palisade.service.authorization.rows import Computed, FromRows, PermissionRows, Read, WouldBlock
 from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
@@ -46,6 +46,7 @@ WAITING_MAX = 128
 WAIT_S_MAX = 15.0
 KEPT_MAX = 4096
 TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
+Authenticated = Computed[tuple[UserIdentity | NodeIdentity, Rights]]
 NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
 WRONG = "wrong user name or password"
 
@@ -65,7 +66,7 @@ class Authorizer:
         fits: Callable[[str, Any], bool] = fits,
         metrics_token: str | None = None,
     ) -> None:
-        self.rows = rows
+        self.rows, self._state = rows, rows.state
         self._metrics_header = None if metrics_token is None else f"Bearer {metrics_token}".encode()
         self.audit = Audit(now)
         self.wall_ms = wall_ms
@@ -184,7 +185,7 @@ class Authorizer:
 
     # Authorization.
 
-    def try_authenticate(self, header: str | None) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
+    def try_authenticate(self, header: str | None) -> Authenticated | None:
         """Identity and rights of the caller with this Authorization header; None if they require waiting.
 
         Raises AuthorizationError.
@@ -192,7 +193,7 @@ class Authorizer:
         text = (header or "").encode("utf-8", "surrogateescape")
         mark = blake2b(text, key=self._own_key, digest_size=16).digest()
         found = self._authenticated.find(mark)
-        if found is not None and not self._is_expired(found[0]):
+        if found is not None and not self._is_expired(found.value[0]):
             return found
 
         def authenticate(read: Read) -> tuple[UserIdentity | NodeIdentity, Rights] | None:
@@ -204,15 +205,24 @@ class Authorizer:
         except WouldBlock:
             return None
 
+    def is_current(self, known: Authenticated) -> bool:
+        """Whether `try_authenticate` would return the same. False if that can't be known without waiting."""
+        state = self._state()
+        if (state is None or state is not known.state) and not self._authenticated.is_valid(known):
+            return False
+        expires_ms = known.value[0].expires_ms
+        return expires_ms is None or expires_ms > self.wall_ms()
+
     def try_rights(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
         """None if the rights require waiting. Raises Unauthenticated, PermissionsUnknown."""
         found = self._rights.find(identity)
         if found is not None and not self._is_expired(identity):
-            return found
+            return found.value
         try:
-            return self._rights.compute(identity, lambda read: self._rights_by(identity, read))
+            found = self._rights.compute(identity, lambda read: self._rights_by(identity, read))
         except WouldBlock:
             return None
+        return None if found is None else found.value
 
     def _rights_by(self, identity: UserIdentity | NodeIdentity, read: Read) -> Rights:
         if isinstance(identity, NodeIdentity):
@@ -241,7 +251,7 @@ class Authorizer:
             return rights
 
     def _is_expired(self, identity: UserIdentity | NodeIdentity) -> bool:
-        expires_ms = identity.expires_ms if isinstance(identity, UserIdentity) else None
+        expires_ms = identity.expires_ms
         return expires_ms is not None and expires_ms <= self.wall_ms()
 
     def _read_rights(self, identity: UserIdentity) -> RightsReads:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.needs import EVERYTHING, Needs, writing
+from palisade.service.authorization.needs import EVERYTHING, Needs, reading, writing
 from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
 from palisade.wire.auth_errors import AuthorizationError
@@ -48,6 +48,14 @@ class AuthenticatedCaller(Caller):
         except AuthorizationError as error:
             self._authorizer.refused(error, self.rights.name, self.address, str(self.action))
             raise
+
+    def require_read(self, key: bytes) -> None:
+        if not self.rights.may_read(key):
+            self.require((reading(key),))
+
+    def require_write(self, key: bytes) -> None:
+        if not self.rights.may_write(key):
+            self.require((writing(key),))
 
     def require_writes(self, keys: Sequence[bytes]) -> None:
         if not all(map(self.rights.may_write, keys)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from palisade.catalog import keys
 from palisade.catalog.errors import DamagedRow
@@ -44,6 +44,8 @@ class UserIdentity:
 class NodeIdentity:
     """A node of the cluster: it has presented the join token."""
 
+    expires_ms: ClassVar[None] = None
+
 
 class Rights(Protocol):
     """`name`: for the audit log."""
@@ -58,8 +60,12 @@ class Rights(Protocol):
         """Raises PermissionDenied."""
         ...
 
+    def may_read(self, key: bytes) -> bool:
+        """Whether it may certainly read this key; False: `check` decides."""
+        ...
+
     def may_write(self, key: bytes) -> bool:
-        """Whether it may certainly write this key; False: `check` decides."""
+        """As `may_read`."""
         ...
 
 
@@ -69,7 +75,8 @@ class UserRights:
     def __init__(self, user: str, permissions: Permissions) -> None:
         self.user = user
         self._permissions = permissions
-        self._writable = permissions.writable(user)
+        self._readable = permissions.prefixes(user, Privilege.READ)
+        self._writable = permissions.prefixes(user, Privilege.WRITE)
 
     @property
     def name(self) -> str:
@@ -80,6 +87,9 @@ class UserRights:
             decision = self._permissions.may(self.user, need.privilege, need.key, need.range_end)
             if not decision.allowed:
                 raise PermissionDenied(f"user {self.user} needs {need}: a user with ADMIN can grant it")
+
+    def may_read(self, key: bytes) -> bool:
+        return key.startswith(self._readable) and not key.startswith(PALISADE)
 
     def may_write(self, key: bytes) -> bool:
         return key.startswith(self._writable) and not key.startswith(PALISADE)
@@ -95,6 +105,9 @@ class NodeRights:
         for need in needs:
             if need.privilege is not Privilege.READ:
                 raise PermissionDenied(f"a join token does not grant {need}: sign in as a user")
+
+    def may_read(self, key: bytes) -> bool:
+        return True
 
     def may_write(self, key: bytes) -> bool:
         return False
@@ -147,7 +160,7 @@ def read_rights(identity: UserIdentity, cache: PermissionCache) -> RightsReads:
         if again == row:
             return cache.of(identity.user, tuple(rows))
         row = again
-    raise PermissionsUnknown("the permissions changed {READINGS} times while they were read: retry")
+    raise PermissionsUnknown(f"the permissions changed {READINGS} times while they were read: retry")
 
 
 def roles_of(key: bytes, row: PermissionRow) -> tuple[str, ...]:

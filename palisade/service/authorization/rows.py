@@ -67,23 +67,26 @@ class FromRows(Generic[V]):
         self._rows, self._kept_max = rows, kept_max
         self._kept: dict[Hashable, Computed[V]] = {}
 
-    def find(self, key: Hashable) -> V | None:
-        """The value, if it is still valid; None if that can't be known without waiting."""
+    def find(self, key: Hashable) -> Computed[V] | None:
+        """None if there is no value, or if it can't be known without waiting whether it is still valid."""
         found = self._kept.get(key)
-        if found is None:
-            return None
-        state = self._rows.state()
-        if state is None or state is not found.state:
-            try:
-                for row_key, row in found.reads:
-                    if self._rows.try_read(row_key) != row:
-                        return None
-            except WouldBlock:
-                return None
-            found.state = state if state is self._rows.state() else None
-        return found.value
+        return found if found is not None and self.is_valid(found) else None
 
-    def compute(self, key: Hashable, make: Callable[[Read], V | None]) -> V | None:
+    def is_valid(self, found: Computed[V]) -> bool:
+        """Whether it would be computed again. False if that can't be known without waiting."""
+        state = self._rows.state()
+        if state is not None and state is found.state:
+            return True
+        try:
+            for row_key, row in found.reads:
+                if self._rows.try_read(row_key) != row:
+                    return False
+        except WouldBlock:
+            return False
+        found.state = state if state is self._rows.state() else None
+        return True
+
+    def compute(self, key: Hashable, make: Callable[[Read], V | None]) -> Computed[V] | None:
         """`make` gets its rows by the function that it is called with. None: there is no value now."""
         reads: list[tuple[bytes, PermissionRow | None]] = []
 
@@ -94,11 +97,12 @@ class FromRows(Generic[V]):
 
         state = self._rows.state()
         value = make(read)
-        if value is not None:
-            if len(self._kept) >= self._kept_max:
-                self._kept.clear()
-            self._kept[key] = Computed(value, reads, state if state is self._rows.state() else None)
-        return value
+        if value is None:
+            return None
+        if len(self._kept) >= self._kept_max:
+            self._kept.clear()
+        found = self._kept[key] = Computed(value, reads, state if state is self._rows.state() else None)
+        return found
 
 
 class StoreRows:
@@ -129,7 +133,7 @@ class FencedRows:
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:
         self._reads, self._asked = reads, asked
-        self.state = reads.state
+        self.state = reads.permissions_state
 
     def try_read(self, key: bytes) -> PermissionRow | None:
         try:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.base.address import Address, AddressError
+from palisade.topology.swim.dropped_lines import DroppedLines
 from palisade.topology.swim.protocol import Change, Swim
 from palisade.topology.swim.wire import Dropped, DropReason, Stranger, SwimMessageKind, Wire
 
@@ -38,6 +39,7 @@ class SwimSocket(asyncio.DatagramProtocol):
         """Addresses that answered as another cluster or version -> the reason they gave; at most 8."""
         self._cluster = cluster
         self._wire = Wire(cluster)
+        self._dropped_lines = DroppedLines(cluster)
         self._on_change = on_change
         self._transport: asyncio.DatagramTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -85,6 +87,10 @@ class SwimSocket(asyncio.DatagramProtocol):
             message = self._wire.decode(data)
         except Dropped as dropped:
             self.dropped[dropped.reason] += 1
+            source, ports = str(Address(addr[0], addr[1])), dict(self.swim.own.tags)
+            line = self._dropped_lines.line(dropped, data, source, ports, self._loop.time())
+            if line is not None:
+                log.warning("%s", line)
             self._answer_stranger(dropped, addr)
             return
         address = str(Address(addr[0], addr[1]))

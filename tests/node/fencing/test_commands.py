@@ -42,7 +42,7 @@ COMPARE = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
         (Txn(compare=(COMPARE,), success=(Put(b"x"),)), True),
         (Txn(success=(Put(b"x"),)), False),
         (LeaseRevoke(1), True),
-        (LeaseGrant(5), False),
+        (LeaseGrant(5_000), False),
         (Compact(5), False),
     ],
     ids=str,

@@ -22,7 +22,7 @@ from palisade.api.services import NodeServices
 from palisade.cli.main import main
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.raftgroup.errors import Unavailable
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.cluster_fallback import asks_a_member, asks_own_cluster
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
@@ -133,17 +133,17 @@ async def test_served_vault_answers_reads(asking: ClientSession, node: Node, way
 
 async def test_state_changes_whenever_a_row_may_change(node: Node) -> None:
     """Rights are cached as long as it is the same object (`Authorizer.try_authenticate`)."""
-    first = node.reads.state()
+    first = node.reads.permissions_state()
     assert first is not None
-    assert node.reads.state() is first
+    assert node.reads.permissions_state() is first
     states = [first]
     for step in (lambda: node.write(DENY, "2"), node.release, node.apply):
         step()
-        states.append(node.reads.state())
+        states.append(node.reads.permissions_state())
         assert states[-1] is not None
     assert states[0] is not states[1], "staged: from here on the change may be released"
     node.page.refuse()
-    assert node.reads.state() is None
+    assert node.reads.permissions_state() is None
 
 
 FENCED = [
@@ -341,9 +341,9 @@ async def test_reads_before_open_and_after_close_are_refused(asking: ClientSessi
 
 
 async def test_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
-    await service.write(Put(b"/r/a", b"1"), caller=EVERYBODY)
-    written = await service.write(Put(b"/r/b", b"2"), caller=EVERYBODY)
-    ask = asks_own_cluster(partial(service.range, caller=EVERYBODY))
+    await service.write(Put(b"/r/a", b"1"), caller=UNRESTRICTED)
+    written = await service.write(Put(b"/r/b", b"2"), caller=UNRESTRICTED)
+    ask = asks_own_cluster(partial(service.range, caller=UNRESTRICTED))
     assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"1", 2, 2, 1, 0),))
     assert (await ask(b"/r/", b"/r0", 1)).more
     assert len((await ask(b"", None, 0)).items) == 2
@@ -359,8 +359,8 @@ async def test_follower_asks_a_member(service: KeyValues, http: ClientSession) -
         async with http.request(method, path, json=body) as answer:
             return await answer.json()
 
-    await service.write(Put(b"/r/a", b"\xff"), caller=EVERYBODY)
-    written = await service.write(Put(b"/r/b", b"2"), caller=EVERYBODY)
+    await service.write(Put(b"/r/a", b"\xff"), caller=UNRESTRICTED)
+    written = await service.write(Put(b"/r/b", b"2"), caller=UNRESTRICTED)
     ask = asks_a_member(ask_member)
     assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"\xff", 2, 2, 1, 0),))
     assert [item.key for item in (await ask(b"", None, 0)).items] == [b"/r/a", b"/r/b"]

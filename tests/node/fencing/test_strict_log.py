@@ -90,7 +90,7 @@ def test_strict_key_is_pending_and_eventual_key_is_not() -> None:
 
 def test_deletes_transactions_and_expired_leases_are_strict_changes() -> None:
     world = World()
-    world.do(LeaseGrant(60, 7))
+    world.do(LeaseGrant(60_000, 7))
     world.do(Put(b"s/leased", b"1", lease=7), Put(b"s/b", b"1"))
     assert world.do(DeleteRange(b"s/b")).keys == (b"s/b",)
     assert world.rows(world.store.revision - 1) == [(world.store.revision, b"s/b", None)]

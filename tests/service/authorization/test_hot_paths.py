@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.request_head import without_authorization
+from palisade.api.http.callers import AuthenticatedClient, HttpCallers, HttpClient, without_authorization
+from palisade.api.http.request_head import Hot, HttpReply, RequestPlan
 from palisade.api.http.server import HttpServer
 from palisade.catalog.permissions import PermissionGrant, Permissions, Subject
-from palisade.metastore.requests import Put
+from palisade.metastore.requests import Put, Range
 from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.callers import Access, AuthenticatedCaller
 from palisade.service.authorization.login import Login
 from palisade.service.authorization.needs import needs_of
 from palisade.service.authorization.rights import PermissionRow, UserRights
+from palisade.service.callers import Caller
 from palisade.service.key_values import KeyValues
-from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
+from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Password, Token, header_of
-from tests.support.permission_world import Clock, FenceableRows, Users, as_user, gate_over
+from tests.support.permission_world import AS_NODE, Clock, FenceableRows, Users, as_user, gate_over
+from tests.support.waiting import until
 
 PUT = {"key": base64.b64encode(b"/a/x/k").decode(), "value": base64.b64encode(b"v").decode()}
 OTHER = {**PUT, "key": base64.b64encode(b"/b/k").decode()}
@@ -77,8 +83,16 @@ def test_kept_heads_hold_no_credentials() -> None:
     head = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2VjcmV0\r\nContent-Length: 5\r\n\r\n"
     assert without_authorization(head) == (
         b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
-        "Basic c2VjcmV0",
+        b"Basic c2VjcmV0",
     )
+
+
+@pytest.mark.parametrize("value", [b"Bearer a\nb", b"Bearer a\rb", b"Bearer \x00", b"Bearer \xff"])
+def test_header_that_is_not_plain_text_stays_in_the_head(value: bytes) -> None:
+    """So that aiohttp handles the request."""
+    head = b"POST /v3/kv/put HTTP/1.1\r\nAuthorization: %b\r\nContent-Length: 5\r\n\r\n" % value
+    assert without_authorization(head) == (head, None)
+    assert without_authorization(head, b"Bearer other") == (head, None)
 
 
 async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServer) -> None:
@@ -89,15 +103,20 @@ async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServe
 
 
 @pytest.mark.parametrize("key", [b"/a/k", b"/b/k", b"palisade/x", b"palisade/catalog/permissions/users/u"])
-def test_write_that_is_allowed_at_first_sight_is_allowed_by_its_needs(key: bytes) -> None:
-    grants = (PermissionGrant("write", "/a/"), PermissionGrant("write", "palisade/"))
-    rights = UserRights("u", Permissions([Subject("user", "u", grants)]))
-    allowed = True
+def test_request_that_is_allowed_at_first_sight_is_allowed_by_its_needs(key: bytes) -> None:
+    grants = [PermissionGrant(each, prefix) for each in ("read", "write") for prefix in ("/a/", "palisade/")]
+    rights = UserRights("u", Permissions([Subject("user", "u", tuple(grants))]))
+    assert rights.may_write(key) is allows(rights, Put(key)) is (key == b"/a/k")
+    assert rights.may_read(key) is (key == b"/a/k")
+    assert allows(rights, Range(key)) is (key in (b"/a/k", b"palisade/x"))
+
+
+def allows(rights: UserRights, request: Put | Range) -> bool:
     try:
-        rights.check(needs_of(Put(key), lambda _: ()))
+        rights.check(needs_of(request, lambda _: ()))
     except PermissionDenied:
-        allowed = False
-    assert rights.may_write(key) is allowed is (key == b"/a/k")
+        return False
+    return True
 
 
 # Cached rights of a header.
@@ -107,13 +126,13 @@ class StatefulRows(FenceableRows):
     """`known`: the source of the rows; the same object as long as none has changed."""
 
     known: object | None = "first"
-    read = 0
+    reads = 0
 
     def state(self) -> object | None:
         return self.known
 
     def try_read(self, key: bytes) -> PermissionRow | None:
-        self.read += 1
+        self.reads += 1
         return super().try_read(key)
 
 
@@ -131,15 +150,15 @@ async def test_rights_of_a_header_are_cached_while_no_row_can_have_changed(
     authorizer = gate_over(stateful, clock)
     await authorizer.identify(Password("alice", "alices password"), "here")
     first = authorizer.try_authenticate(ALICE)
-    read = stateful.read
+    read = stateful.reads
     assert authorizer.try_authenticate(ALICE) is first
-    assert stateful.read == read
+    assert stateful.reads == read
     await users.regrant("alice")
     stateful.known = "second"
     found = authorizer.try_authenticate(ALICE)
     assert found is not None
     with pytest.raises(PermissionDenied):
-        found[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
+        found.value[1].check(needs_of(Put(b"/a/x/k"), lambda _: ()))
 
 
 @pytest.mark.parametrize("after", [None, "moved"])
@@ -157,8 +176,8 @@ async def test_rights_are_kept_while_the_rows_that_they_follow_from_are_unchange
     stateful.known = after and "moved again"
     found = authorizer.try_authenticate(ALICE)
     assert found is not None
-    assert not found[1].may_write(b"/b/k")
-    assert found[1].may_write(b"/c/k")
+    assert not found.value[1].may_write(b"/b/k")
+    assert found.value[1].may_write(b"/c/k")
 
 
 async def test_rights_are_not_cached_where_rows_may_change_unseen(
@@ -181,3 +200,134 @@ async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users:
     clock.advance(61)
     with pytest.raises(Unauthenticated):
         authorizer.try_authenticate(header)
+
+
+# Cached rights of a connection.
+
+
+@dataclass
+class Connection:
+    """One connection on the fast path, and what its requests were answered with."""
+
+    client: HttpClient
+    answers: list[object]
+
+    def get(self, header: str | None) -> object:
+        """The caller that the request ran with, or its refusal."""
+        hot = Hot("GET /", self._called, Access.PER_REQUEST, lambda error, _: self.answers.append(error))
+        self.client.run(RequestPlan(hot, hot.call, 0), header and header.encode(), b"", reply_of_nothing)
+        return self.answers[-1]
+
+    def _called(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
+        self.answers.append(caller)
+
+
+def reply_of_nothing(status: int, payload: bytes, headers: bytes = b"", /) -> None: ...
+
+
+async def connected(authorizer: Authorizer) -> Connection:
+    return Connection(HttpCallers(authorizer).client(asyncio.Transport()), [])
+
+
+async def token_of(service: KeyValues, authorizer: Authorizer) -> str:
+    token, _ = await Login(service, authorizer).token(Password("alice", "alices password"), "here", 60)
+    return header_of(Token(token))["Authorization"]
+
+
+async def test_connection_keeps_its_token_and_neither_password_nor_join_token(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
+) -> None:
+    authorizer = gate_over(stateful, clock)
+    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    for header, kept in (
+        (token, token.encode()),
+        (ALICE, None),
+        (token, token.encode()),
+        (AS_NODE["Authorization"], None),
+    ):
+        assert isinstance(connection.get(header), AuthenticatedCaller)
+        assert connection.client.header == kept
+
+
+async def test_connection_checks_its_token_again_once_a_row_may_have_changed(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
+) -> None:
+    authorizer = gate_over(stateful, clock)
+    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    stateful.known = "after the login"
+    for _ in range(2):
+        caller = connection.get(token)
+    read = stateful.reads
+    caller = connection.get(token)
+    assert isinstance(caller, AuthenticatedCaller)
+    caller.require_write(b"/a/x/k")
+    assert stateful.reads == read
+    await users.regrant("alice")
+    stateful.known = "after the revoke"
+    caller = connection.get(token)
+    assert isinstance(caller, AuthenticatedCaller)
+    with pytest.raises(PermissionDenied):
+        caller.require_write(b"/a/x/k")
+    await users.drop("alice")
+    stateful.known = "after the drop"
+    assert isinstance(connection.get(token), Unauthenticated)
+
+
+@pytest.mark.parametrize("header", [None, "Bearer pt1.another.token", "Basic YTpi"])
+async def test_connection_never_lends_its_token_to_another_header(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues, header: str | None
+) -> None:
+    authorizer = gate_over(stateful, clock)
+    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.get(token), AuthenticatedCaller)
+    before = len(connection.answers)
+    connection.get(header)
+    assert not any(isinstance(each, AuthenticatedCaller) for each in connection.answers[before:])
+
+
+async def test_connection_refuses_its_token_once_it_expires(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
+) -> None:
+    authorizer = gate_over(stateful, clock)
+    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.get(token), AuthenticatedCaller)
+    clock.advance(61)
+    assert isinstance(connection.get(token), Unauthenticated)
+
+
+async def test_connection_of_a_fenced_node_reads_the_rights_from_the_cluster(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
+) -> None:
+    """The state is unknown: nothing that was known before may be used."""
+    authorizer = gate_over(stateful, clock)
+    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.get(token), AuthenticatedCaller)
+    stateful.known, stateful.fenced, stateful.cut_off = None, True, True
+    before = len(connection.answers)
+    connection.get(token)
+    await until(lambda: len(connection.answers) > before)
+    assert isinstance(connection.answers[-1], PermissionsUnknown)
+
+
+@pytest.mark.parametrize("fault", ["state", "expiry", "header"])
+async def test_planted_connection_that_trusts_its_token_is_found(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Planted: a part of the comparison is left out."""
+    if fault == "header":
+        real = AuthenticatedClient._authenticate
+        monkeypatch.setattr(
+            AuthenticatedClient, "_authenticate", lambda self, *given: self._known or real(self, *given)
+        )
+    else:
+        monkeypatch.setattr(Authorizer, "is_current", lambda self, known: True)
+    tests = {
+        "state": test_connection_checks_its_token_again_once_a_row_may_have_changed(stateful, clock, users, service),
+        "expiry": test_connection_refuses_its_token_once_it_expires(stateful, clock, users, service),
+        "header": test_connection_never_lends_its_token_to_another_header(stateful, clock, users, service, None),
+    }
+    chosen = tests.pop(fault)
+    for other in tests.values():
+        other.close()
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        await chosen

@@ -12,14 +12,16 @@ from aiohttp import ClientSession
 
 from palisade.api.http.route_permissions import RULES, rule_of
 from palisade.api.http.server import HttpServer
+from palisade.api.http.v1_segment_copies import SEGMENT
 from palisade.api.services import NodeServices
 from palisade.api.stream.call_permissions import CALL_RULES
 from palisade.api.stream.calls import Calls
 from palisade.catalog.kinds.all import KINDS
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from tests.support.permission_world import AS_NODE, Users, as_user
+from tests.support.segment_names import name
 
 DOCUMENT = json.loads(resources.files("palisade.api").joinpath("openapi.json").read_bytes())
 OPERATIONS = [(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item]
@@ -81,8 +83,8 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("POST", "/v1/topology/leave"): ("/v1/topology/leave", {}, {"root", "node"}),
     ("GET", "/v1/recovery"): ("/v1/recovery", None, {"root", "alice", "bob", "node"}),
     ("PUT", "/v1/recovery/catch-up-difference"): ("/v1/recovery/catch-up-difference", {"difference": 1}, {"root"}),
-    ("GET", "/v1/partitions"): ("/v1/partitions", None, {"root", "node"}),
-    ("GET", "/v1/partitions/{table}/{day}"): ("/v1/partitions/flights/2013-01-01", None, {"root", "node"}),
+    ("GET", "/v1/segments/copies"): ("/v1/segments/copies", None, {"root", "node"}),
+    ("GET", f"/v1/segments/{SEGMENT}/file"): (f"/v1/segments/{name(1)}/file", None, {"root", "node"}),
     ("GET", "/v1/scenarios"): ("/v1/scenarios", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/scenarios/{name}"): ("/v1/scenarios/join", None, {"root", "alice", "bob", "node"}),
     ("POST", "/v1/scenarios/{name}"): ("/v1/scenarios/nothing", None, {"root"}),
@@ -164,8 +166,8 @@ async def lease(users: Users) -> None:
     """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
-    await users.service.write(LeaseGrant(6000, 77), caller=EVERYBODY)
-    await users.service.write(Put(b"/a/leased", b"", 77), caller=EVERYBODY)
+    await users.service.write(LeaseGrant(6_000_000, 77), caller=UNRESTRICTED)
+    await users.service.write(Put(b"/a/leased", b"", 77), caller=UNRESTRICTED)
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)

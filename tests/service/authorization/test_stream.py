@@ -15,14 +15,14 @@ from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
-from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
+from tests.support.fake_group import FakeGroup
 from tests.support.permission_world import PROOF, Clock, FenceableRows, Users
 from tests.support.waiting import until
 
@@ -132,11 +132,63 @@ async def test_token_that_runs_out_ends_what_its_open_connection_may(
         clock.advance(1)
         with pytest.raises(Unauthenticated):
             await client.get("/a/x/k")
-        with pytest.raises((Unauthenticated, OutcomeUnknown)):
+        with pytest.raises(Unauthenticated):
             await client.put("/a/x/k", "w")
     kept = service.store.get(b"/a/x/k")
     assert kept is not None
     assert kept.value == b"v"
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_write_on_an_expired_token_is_refused_as_not_executed(
+    *,
+    stream: StreamServer,
+    service: KeyValues,
+    authorizer: Authorizer,
+    clock: Clock,
+    rows: FenceableRows,
+    fenced: bool,
+    repeatable: bool,
+) -> None:
+    """It ended as OutcomeUnknown, although the node had executed nothing (issue 16). Both writes are refused, the
+    second one of them in a frame of its own."""
+    token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
+    address = [f"127.0.0.1:{stream.port}"]
+    async with Client(address, credentials=Token(token), exactly_once=repeatable) as client:
+        await client.put("/a/x/k", "v")
+        rows.fenced = fenced
+        clock.advance(60)
+        first = asyncio.ensure_future(client.put("/a/x/k", "w"))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(client.txn([], success=[Put(b"/a/x/k", b"x")]))
+        for each in (first, second):
+            with pytest.raises(Unauthenticated, match="expired"):
+                await each
+    kept = service.store.get(b"/a/x/k")
+    assert kept is not None
+    assert kept.value == b"v"
+
+
+async def test_writes_in_flight_are_answered_before_an_expired_token_ends_the_connection(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, group: FakeGroup
+) -> None:
+    token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
+    async with raw(stream, to_hello(Token(token))) as connection:
+        group.held, before = True, group.submitted
+        connection.send(FrameKind.WRITES, [1, encode_command(Put(b"/a/x/1", b""), None)])
+        await until(lambda: group.submitted > before)
+        clock.advance(60)
+        connection.send(FrameKind.WRITES, [2, encode_command(Put(b"/a/x/2", b""), None)])
+        connection.send(FrameKind.READS, [3, operation_fields(Range(b"/a/x/1"))])
+        await until(lambda: any(each._signed_out for each in stream.connections))
+        group.release()
+        kind, body = await connection.frame()
+        assert (kind, body[::2]) == (FrameKind.RESULTS, [1])
+        kind, body = await connection.frame()
+        assert (kind, body["code"], body["unanswered_not_executed"]) == (FrameKind.REFUSED, "unauthenticated", True)
+        assert (await connection.frame())[0] == -1
+    assert service.store.get(b"/a/x/2") is None
 
 
 async def test_token_that_runs_out_ends_its_watch(
@@ -146,10 +198,10 @@ async def test_token_that_runs_out_ends_its_watch(
     async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
         first = asyncio.ensure_future(anext(changes))
         await until(lambda: service.metrics.watchers)
-        await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
         assert (await first).events[0].kv.value == b"seen"
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         with pytest.raises(Unauthenticated):
             await anext(changes)
 
@@ -171,10 +223,10 @@ async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: 
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
             await until(lambda: service.metrics.watchers)
-            await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
             assert (await first).events[0].kv.value == b"seen"
             await users.regrant("alice")
-            await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
             with pytest.raises(PermissionDenied):
                 await anext(changes)
         with pytest.raises(PermissionDenied):
@@ -271,6 +323,27 @@ async def test_planted_connection_without_authorization_is_found(
     """Planted: writes are not authorized."""
     from palisade.api.stream.session_auth import SessionAuth
 
-    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
+    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: UNRESTRICTED)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("scan_count", [0]),
+        ("scan_rows", [1, ["", 1]]),
+        ("scan_changes", [[1, 0], 1, ["", 1]]),
+        ("pin", ["job", 1, 1000]),
+        ("unpin", ["job"]),
+    ],
+)
+async def test_scan_needs_the_right_to_read_its_whole_range(
+    stream: StreamServer, users: Users, call: str, arguments: list[Any]
+) -> None:
+    async with client_of(stream, ALICE) as client:
+        for end in (b"/a/y", b"/a0"):
+            await client._call(call, b"/a/x", end, *arguments)
+        for start, end in ((b"/b/", b"/b0"), (b"/a/", b"/a1"), (b"/a/", b"\0")):
+            with pytest.raises(PermissionDenied):
+                await client._call(call, start, end, *arguments)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from palisade.metastore.lease import LEASE_ID, LEASE_VALUE
+from palisade.metastore.lease import LEASE_ID, read_lease_row
 from palisade.metastore.lineage import LINEAGE_KEY
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.requests import Range
@@ -77,7 +77,7 @@ class RestoredState(Checker):
             self.fail(f"{what} has {numbers_of(state)}, the backup {numbers_of(StoreState(backup))}")
         if state.lineage.generation != generation or state.lineage.cluster_id != header.cluster_id:
             self.fail(f"{what} is of {state.lineage}, and was to be of generation {generation}")
-        whole = {lease: (ttl, state.clock_ms + ttl * 1000) for lease, (ttl, _) in leases_of(backup).items()}
+        whole = {lease: (ttl, state.clock_ms + ttl) for lease, (ttl, _) in leases_of(backup).items()}
         if leases_of(tables) != whole:
             self.fail(f"{what} has the leases {leases_of(tables)}, with their whole time these are {whole}")
         added = b"system/" + record_name(generation).encode()
@@ -103,8 +103,8 @@ def numbers_of(state: StoreState) -> tuple[Any, ...]:
 
 
 def leases_of(tables: OrderedMap) -> dict[int, tuple[int, int]]:
-    """By id: (ttl in s, deadline in ms)."""
-    return {LEASE_ID.unpack(key)[0]: LEASE_VALUE.unpack(value) for key, value in tables.scan(Table.LEASE, b"", None)}
+    """By id: (ttl in ms, deadline in ms)."""
+    return {LEASE_ID.unpack(key)[0]: read_lease_row(value) for key, value in tables.scan(Table.LEASE, b"", None)}
 
 
 def rows_of(tables: OrderedMap, table: Table, added: bytes = b"") -> dict[bytes, bytes]:

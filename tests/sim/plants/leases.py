@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from palisade.metastore.control_commands import Control
-from palisade.metastore.lease import LEASE_ID, LEASE_VALUE, LeaseBook
+from palisade.metastore.lease import LEASE_ID, LeaseBook, lease_row
 from palisade.metastore.ordered_map import Table
 from tests.sim.plants.plant import MANY, Patch, caught_by
 
-EARLY_MS = 300
-"""The remaining part of each second of a lease."""
+EARLY = 0.3
+"""The remaining part of the time of a lease."""
 
 
 @caught_by("leases")
 def leases_that_end_too_early(patch: Patch) -> None:
-    def store(self: LeaseBook, lease: int, ttl_s: int) -> None:
-        deadline = self._state.clock_ms + ttl_s * EARLY_MS
-        self._book[lease] = (ttl_s, deadline)
-        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), LEASE_VALUE.pack(ttl_s, deadline))
+    def store(self: LeaseBook, lease: int, ttl_ms: int) -> None:
+        deadline = self._state.clock_ms + int(ttl_ms * EARLY)
+        self._book[lease] = (ttl_ms, deadline)
+        self._tables.put(Table.LEASE, LEASE_ID.pack(lease), lease_row(ttl_ms, deadline))
 
     patch.setattr(LeaseBook, "_store", store)
 

@@ -10,7 +10,7 @@ import palisade.raftgroup.journal_file
 import palisade.raftgroup.replica
 from palisade.base.checksums import RowChecksums
 from palisade.metastore.compaction import Compactor
-from palisade.metastore.lease import LEASE_VALUE
+from palisade.metastore.lease import lease_row, read_lease_row
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.request_results import RESULT
 from palisade.metastore.snapshot import Row, StoreSnapshotReader
@@ -175,8 +175,8 @@ def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
         if table is not Table.LEASE:
             return row
         stored, key, value = row
-        ttl_s, deadline_ms = LEASE_VALUE.unpack(value)
-        return stored, key, LEASE_VALUE.pack(ttl_s, deadline_ms + 100)
+        ttl_ms, deadline_ms = read_lease_row(value)
+        return stored, key, lease_row(ttl_ms, deadline_ms + 100)
 
     _snapshots_of(patch, longer)
 

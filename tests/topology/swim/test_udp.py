@@ -74,14 +74,20 @@ async def test_three_nodes_find_each_other_one_leaves_one_crashes(make: Make) ->
     await until(lambda: first.swim.get("n2").state is SwimState.DEAD)  # type: ignore[union-attr]
 
 
-async def test_invalid_and_foreign_datagrams_are_dropped_and_counted(make: Make) -> None:
-    """scenarios.md, "Everywhere": garbage and half frames on every port."""
+async def test_invalid_and_foreign_datagrams_are_dropped_and_counted(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """scenarios.md, "Everywhere": garbage and half frames on every port. One log line for each reason."""
     node = await start(make("n1", []))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for datagram in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PSWM", b"PSWM" + bytes(60), bytes(9000)):
             stranger.sendto(datagram, ("127.0.0.1", port_of(node)))
     await until(lambda: node.dropped.total() == 5)
     assert node.dropped == {DropReason.NOT_OURS: 3, DropReason.OTHER_VERSION: 1, DropReason.TOO_LARGE: 1}
+    lines = [each.getMessage() for each in caplog.records if "dropped a datagram" in each.getMessage()]
+    assert [line.partition(" reason=")[2].partition(":")[0] for line in lines] == [
+        "not-ours", "other-version", "too-large",
+    ]  # fmt: skip
     assert names(node) == ["n1"]
 
 

@@ -11,25 +11,26 @@ from typing import Any
 import pytest
 
 from palisade.segments.disk import FolderDisk
-from palisade.segments.partition_store import Shelf, file_of, version_of
-from palisade.wire.segment_errors import NoSuchPartition, NotFetched, NotRemoved
-from tests.support.partition_world import Files, SimulatedDisk
+from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.wire.segment_errors import NoSuchSegment, NotFetched, NotRemoved
 from tests.support.recovery_world import Crash, Steps
+from tests.support.segment_names import name
+from tests.support.segment_world import Files, SimulatedDisk
 
-DAY, OTHER = "flights/2013-01-01", "weather/2013-01-02"
+DAY, OTHER = name(1), name(2, "weather")
 OLD, NEW = b"old rows\x1e" * 10, b"new rows, more of them\x1e" * 10
 
 
 @pytest.fixture(params=["memory", "folder"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return SimulatedDisk(Files()) if request.param == "memory" else FolderDisk(tmp_path / "partitions")
+    return SimulatedDisk(Files()) if request.param == "memory" else FolderDisk(tmp_path / "segments")
 
 
-async def put(shelf: Shelf, name: str, content: bytes) -> None:
-    await shelf.put(name, version_of(content), content)
+async def put(shelf: Shelf, found: str, content: bytes) -> None:
+    await shelf.put(found, version_of(content), content)
 
 
-async def test_stored_partition_survives_a_restart(disk: Any) -> None:
+async def test_stored_segment_survives_a_restart(disk: Any) -> None:
     """Both disks: what each of them promises is the same."""
     first = Shelf(disk)
     await first.scan()
@@ -38,7 +39,7 @@ async def test_stored_partition_survives_a_restart(disk: Any) -> None:
     await put(first, DAY, NEW)
     await put(first, OTHER, OLD)
     await first.drop(OTHER)
-    await first.drop("flights/2013-12-31")
+    await first.drop(name(31))
     second = Shelf(disk)
     await second.scan()
     assert second.held == first.held == {DAY: version_of(NEW)}
@@ -51,9 +52,9 @@ async def test_stored_partition_survives_a_restart(disk: Any) -> None:
 async def test_read_of_another_version_is_rejected(disk: Any) -> None:
     shelf = Shelf(disk)
     await put(shelf, DAY, OLD)
-    with pytest.raises(NoSuchPartition):
+    with pytest.raises(NoSuchSegment):
         await shelf.read(DAY, version_of(NEW).digest)
-    with pytest.raises(NoSuchPartition):
+    with pytest.raises(NoSuchSegment):
         await shelf.read(OTHER)
 
 
@@ -63,7 +64,7 @@ async def test_damaged_file_is_never_served_and_has_no_version(disk: Any, damage
     shelf = Shelf(disk)
     await put(shelf, DAY, OLD)
     await disk.write(file_of(DAY), damaged)
-    with pytest.raises(NoSuchPartition, match="damaged"):
+    with pytest.raises(NoSuchSegment, match="damaged"):
         await shelf.read(DAY)
     assert not shelf.has(DAY, version_of(OLD).digest)
     assert shelf.versions() == {DAY: ""}
@@ -93,14 +94,14 @@ async def test_full_disk_keeps_the_old_version() -> None:
     assert (await shelf.read(DAY))[0] == OLD
 
 
-async def test_partition_that_cannot_be_removed_is_not_served() -> None:
+async def test_segment_that_cannot_be_removed_is_not_served() -> None:
     files = Files()
     shelf = Shelf(SimulatedDisk(files))
     await put(shelf, DAY, OLD)
     files.stubborn.add(file_of(DAY))
     with pytest.raises(NotRemoved):
         await shelf.drop(DAY)
-    with pytest.raises(NoSuchPartition):
+    with pytest.raises(NoSuchSegment):
         await shelf.read(DAY)
     assert DAY in shelf.versions()
 

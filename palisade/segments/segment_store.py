@@ -1,4 +1,4 @@
-"""The local partitions, as files that are identified by the digest of their content.
+"""The local segments, as files that are identified by the digest of their content.
 
 Guarantees, and why they hold:
 - A read returns exactly the requested version: every read is hashed, and a damaged file is dropped from the index, so
@@ -6,7 +6,7 @@ Guarantees, and why they hold:
 - A file gets its final name only when it is complete: it is written under another name and renamed. The next start
   removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest, and the next start
   compares digests.
-- Only `drop` and `purge` remove files. An expired partition is moved into the trash, which `restore` undoes, and later
+- Only `drop` and `purge` remove files. An expired segment is moved into the trash, which `restore` undoes, and later
   purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
   a node that was paused does not act on outdated knowledge (issue 4, F11).
 """
@@ -19,8 +19,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from palisade.segments.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name, table_and_day
-from palisade.wire.segment_errors import BadPartition, NoSuchPartition, NotFetched, NotRemoved
+from palisade.segments.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name
+from palisade.wire.segment_errors import BadSegment, NoSuchSegment, NotFetched, NotRemoved
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Disk(Protocol):
 
 
 class Shelf:
-    """`held`: the local partitions by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
+    """`held`: the local segments by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
     date."""
 
     def __init__(self, disk: Disk) -> None:
@@ -68,14 +68,14 @@ class Shelf:
         self._written = 0
 
     async def scan(self) -> None:
-        """Read all files; remove incomplete ones. A file that is not a partition is ignored. Raises OSError."""
+        """Read all files; remove incomplete ones. A file that is not a segment is ignored. Raises OSError."""
         held: dict[str, Wanted] = {}
         trashed: dict[str, Wanted] = {}
         for file in sorted(await self.disk.names()):
             if file.startswith(INCOMING):
                 await self.disk.remove(file)
             elif (name := name_in(file.removeprefix(TRASH))) is None:
-                log.warning("file ignored, not a partition: file=%s", file[:80])
+                log.warning("file ignored, not a segment: file=%s", file[:80])
             else:
                 (trashed if file.startswith(TRASH) else held)[name] = await self._version(file)
         self.held, self.trashed = held, trashed
@@ -83,17 +83,21 @@ class Shelf:
     async def _version(self, file: str) -> Wanted:
         try:
             return version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
-        except (OSError, BadPartition) as error:
-            log.warning("partition unreadable, fetching it again if assigned: file=%s error=%s", file, error)
+        except (OSError, BadSegment) as error:
+            log.warning("segment unreadable, fetching it again if assigned: file=%s error=%s", file, error)
             return UNREADABLE
 
     def versions(self) -> dict[str, str]:
-        """Digest by name; empty for a damaged partition."""
+        """Digest by name; empty for a damaged segment."""
         return {name: held.digest if held is not UNREADABLE else "" for name, held in self.held.items()}
 
     def has(self, name: str, digest: str) -> bool:
         held = self.held.get(name)
         return held is not None and held is not UNREADABLE and held.digest == digest
+
+    def is_whole(self, name: str) -> bool:
+        """Whether it is here and was verified."""
+        return self.held.get(name, UNREADABLE) is not UNREADABLE
 
     async def put(self, name: str, wanted: Wanted, content: bytes) -> None:
         """`content` must be verified. Raises NotFetched if the write fails; an older version stays."""
@@ -105,7 +109,7 @@ class Shelf:
         except OSError as error:
             await self._forget_incoming(incoming)
             what = "no space left" if error.errno in NO_ROOM else "the write failed"
-            raise NotFetched(f"partition {name} not stored: {what} ({error}); free disk space; retrying") from error
+            raise NotFetched(f"segment {name} not stored: {what} ({error}); free disk space; retrying") from error
         self.held[name] = wanted
 
     async def _forget_incoming(self, incoming: str) -> None:
@@ -115,14 +119,14 @@ class Shelf:
             log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
 
     async def drop(self, name: str) -> None:
-        """Remove it. Raises NotRemoved; the partition is not served any more even then."""
+        """Remove it. Raises NotRemoved; the segment is not served any more even then."""
         held = self.held.pop(name, None)
         try:
             await self.disk.remove(file_of(name))
         except OSError as error:
             if held is not None:
                 self.held[name] = UNREADABLE
-            raise NotRemoved(f"cannot remove partition {name}: {error}; check the permissions of its folder") from error
+            raise NotRemoved(f"cannot remove segment {name}: {error}; check the permissions of its folder") from error
 
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
         """Move it into the trash, where it is not served. Whether it was moved. Raises NotRemoved, and as `still`."""
@@ -131,7 +135,7 @@ class Shelf:
         try:
             done = await self.disk.rename_if(file_of(name), TRASH + file_of(name), still)
         except OSError as error:
-            raise NotRemoved(f"cannot move partition {name} into the trash: {error}; check its folder") from error
+            raise NotRemoved(f"cannot move segment {name} into the trash: {error}; check its folder") from error
         finally:
             (self.trashed if done else self.held)[name] = held
         return done
@@ -141,7 +145,7 @@ class Shelf:
         try:
             done = await self.disk.remove_if(TRASH + file_of(name), still)
         except OSError as error:
-            raise NotRemoved(f"cannot remove partition {name} from the trash: {error}; check its folder") from error
+            raise NotRemoved(f"cannot remove segment {name} from the trash: {error}; check its folder") from error
         if done:
             self.trashed.pop(name, None)
         return done
@@ -152,48 +156,47 @@ class Shelf:
             await self.disk.rename(TRASH + file_of(name), file_of(name))
         except FileNotFoundError as error:
             self.trashed.pop(name, None)
-            raise NotFetched(f"partition {name} is no longer in the trash; fetching it") from error
+            raise NotFetched(f"segment {name} is no longer in the trash; fetching it") from error
         except OSError as error:
-            raise NotFetched(f"cannot restore partition {name} from the trash: {error}; check its folder") from error
+            raise NotFetched(f"cannot restore segment {name} from the trash: {error}; check its folder") from error
         self.held[name] = self.trashed.pop(name)
 
     async def read(self, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
-        """Raises NoSuchPartition. A partition that proves damaged is dropped from the index and raises it too."""
+        """Raises NoSuchSegment. A segment that proves damaged is dropped from the index and raises it too."""
         held = self.held.get(name)
         if held is None or held is UNREADABLE or (digest is not None and held.digest != digest):
             version = f" with digest {digest}" if digest else ""
-            raise NoSuchPartition(f"this node does not have partition {name}{version}; ask another node")
+            raise NoSuchSegment(f"this node does not have segment {name}{version}; ask another node")
         try:
             content = await self.disk.read(file_of(name), SIZE_BYTES_MAX + 1)
             if version_of(content) == held:
                 return content, held
             trouble = "its content has changed"
-        except (OSError, BadPartition) as error:
+        except (OSError, BadSegment) as error:
             trouble = str(error)
         if self.held.get(name) is held:
-            log.warning("local partition damaged, fetching it again: name=%s error=%s", name, trouble)
+            log.warning("local segment damaged, fetching it again: name=%s error=%s", name, trouble)
             self.held[name] = UNREADABLE
-        raise NoSuchPartition(f"partition {name} is damaged on this node: {trouble}; ask another node")
+        raise NoSuchSegment(f"segment {name} is damaged on this node: {trouble}; ask another node")
 
 
 UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
-"""Stands for a damaged partition. It matches no assignment, so it is evicted and fetched again."""
+"""Stands for a damaged segment. It matches no assignment, so it is evicted and fetched again."""
 
 
 def version_of(content: bytes) -> Wanted:
-    """Raises BadPartition for content above the size limit."""
+    """Raises BadSegment for content above the size limit."""
     return Wanted(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
 
 
 def file_of(name: str) -> str:
-    """Raises BadPartition."""
-    table, day = table_and_day(checked_name(name))
-    return f"{table}@{day}"
+    """Raises BadSegment."""
+    return checked_name(name).replace("/", "@")
 
 
 def name_in(file: str) -> str | None:
-    """None if the file is not a partition."""
+    """None if the file is not a segment."""
     try:
-        return checked_name(file.replace("@", "/", 1))
-    except BadPartition:
+        return checked_name(file.replace("@", "/"))
+    except BadSegment:
         return None

@@ -1,9 +1,10 @@
-"""Copies of partitions on real nodes: assigned, fetched from each other, evicted after an absence (R5; issue 4)."""
+"""Copies of segments on real nodes: assigned, fetched from each other, evicted after an absence (R5; issue 4)."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,17 @@ from typing import Any
 
 import pytest
 
-from palisade.catalog.demo.entries import contents_by_day, partitioned_entries
 from palisade.catalog.demo.flights import read_rows
+from palisade.catalog.demo.segments import contents_of, records_of, segment_of
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
+from palisade.catalog.segment import ANNOUNCED
+from palisade.catalog.segment import announced_by as announced_by_node
 from palisade.client import Client
-from palisade.segments.partition_store import file_of
+from palisade.client.publishing import publish, read_data_source
+from palisade.metastore.requests import Put
+from palisade.segments.segment_store import file_of
 from tests.support.processes import Cluster, NodeProcess, palisade, until
+from tests.support.segment_names import name
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +32,7 @@ DAYS = range(1, 21)
 class FollowerProcess(NodeProcess):
     def command(self) -> list[str]:
         given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
-        return [*given, "--follow", "--partitions"]
+        return [*given, "--follow", "--segments"]
 
 
 def write_origin(folder: Path, rows: int) -> None:
@@ -46,7 +52,11 @@ def row(header: list[str], day: int, number: int) -> list[str]:
 
 async def write_catalog(cluster: Cluster, origin: Path) -> int:
     async with Client(cluster.endpoints) as client:
-        await client.put_many(partitioned_entries(FLIGHTS, read_rows(origin, FLIGHTS), "test"))
+        _, _, present = await read_data_source(client, FLIGHTS.name)
+        await publish(client, FLIGHTS.name, records_of(FLIGHTS, read_rows(origin, FLIGHTS)))
+        await client.segments_txn(
+            (), [Put(record.segment.key, record.marked_unused().to_bytes()) for record in present.values()]
+        )
         return (await client.range(b"/none")).revision
 
 
@@ -55,7 +65,7 @@ def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Followe
     made: list[FollowerProcess] = []
 
     def make(name: str, origin: Path) -> FollowerProcess:
-        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http, partitions_origin=str(origin)))
+        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http, segments_origin=str(origin)))
         made[-1].start()
         return made[-1]
 
@@ -65,32 +75,38 @@ def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Followe
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    folder = node.data_dir / "partitions"
+    folder = node.data_dir / "segments"
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} if folder.exists() else {}
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
-    """The partitions of both together; empty while both have the same."""
+    """The segments of both together; empty while both have the same."""
     first, second = files_of(one), files_of(other)
     return {} if first.keys() & second.keys() else first | second
 
 
-def contents(origin: Path) -> dict[str, bytes]:
-    found = contents_by_day(FLIGHTS, read_rows(origin, FLIGHTS))
-    return {file_of(f"flights/{day}"): content for day, content in found.items()}
+def contents(origin: Path, version: int = 1) -> dict[str, bytes]:
+    found = contents_of(FLIGHTS, read_rows(origin, FLIGHTS))
+    return {file_of(str(segment_of(FLIGHTS, interval, version))): content for interval, content in found.items()}
 
 
 async def run(cluster: Cluster, *arguments: str) -> Any:
-    code, out, err = await palisade("partitions", *arguments, "--endpoints", ",".join(cluster.endpoints), "--json")
+    code, out, err = await palisade("segments", *arguments, "--endpoints", ",".join(cluster.endpoints), "--json")
     assert code == 0, err
     return json.loads(out)
+
+
+async def announced_by(cluster: Cluster, wanted: dict[str, int]) -> bool:
+    async with Client(cluster.endpoints) as client:
+        found = await client.range(ANNOUNCED, prefix=True)
+    return Counter(announced_by_node(kv.key)[0] for kv in found.kvs) == wanted
 
 
 async def active(node: NodeProcess) -> bool:
     return bool((await node.status()).get("ready"))
 
 
-async def test_nodes_store_assigned_partitions_and_fetch_them_from_each_other(
+async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
     cluster: Cluster, follower: Callable[..., FollowerProcess], tmp_path: Path
 ) -> None:
     origin, nothing = tmp_path / "origin", tmp_path / "nothing"
@@ -101,25 +117,29 @@ async def test_nodes_store_assigned_partitions_and_fetch_them_from_each_other(
     for node in (first, second):
         await until(partial(active, node), f"{node.id} being active")
     assert (await run(cluster, "assign", "--nodes", "f1"))["written"] == len(DAYS)
-    await until(lambda: files_of(first) == contents(origin), "f1 having all partitions, from the data set")
+    await until(lambda: files_of(first) == contents(origin), "f1 having all segments, from the data set")
+    await until(partial(announced_by, cluster, {"f1": len(DAYS)}), "f1 announcing all segments")
     done = await run(cluster, "assign", "--replicas", "2")
     assert done["nodes"] == ["f1", "f2"]
-    await until(lambda: files_of(second) == contents(origin), "f2 having all partitions, which only f1 can give")
-    rows = {each["node"]: each for each in (await run(cluster, "list"))["nodes"]}
+    await until(lambda: files_of(second) == contents(origin), "f2 having all segments, which only f1 can give")
+    rows = {each["node"]: each for each in (await run(cluster, "nodes"))["nodes"]}
     assert {rows[name]["missing"] for name in ("f1", "f2")} == {0}
     assert (rows["n1"]["assigned"], rows["n1"]["local"]) == (0, 0)
 
+    both = {"f1": len(DAYS), "f2": len(DAYS)}
+    await until(partial(announced_by, cluster, both), "both announcing all segments")
+
     assert await second.stop() == 0
-    (second.data_dir / "partitions" / file_of("flights/2013-01-01")).write_bytes(b"damaged")
+    (second.data_dir / "segments" / file_of(name(1))).write_bytes(b"damaged")
     write_origin(origin, rows=4)
     latest = await write_catalog(cluster, origin)
     await run(cluster, "assign", "--replicas", "1", "--nodes", "f1,f2")
     async with Client(cluster.endpoints) as client:
         await client.compact((await client.range(b"/none")).revision)
-    second.options["partitions_origin"] = str(origin)
+    second.options["segments_origin"] = str(origin)
     second.start()
     await until(partial(active, second), "f2 being active again")
-    await until(lambda: joined(first, second) == contents(origin), f"the version of revision {latest}, once each")
+    await until(lambda: joined(first, second) == contents(origin, 2), f"the version of revision {latest}, once each")
     recovery = await second.get("/v1/recovery")
     assert recovery is not None
     report = recovery["recoveries"][-1]

@@ -1,4 +1,4 @@
-"""A disk for partitions in memory, with a crash, a fault or a lack of room at any step; and a source to fetch from."""
+"""A disk for segments in memory, with a crash, a fault or a lack of room at any step; and a source to fetch from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable, Iterable
 
 from palisade.segments.names import Wanted
-from palisade.segments.partition_store import version_of
-from palisade.segments.sources import PartitionSource, SourceFailed
+from palisade.segments.segment_store import version_of
+from palisade.segments.sources import SegmentSource, SourceFailed
 from palisade.vault.vault import Vault
 from tests.support.recovery_world import Steps
 
@@ -23,7 +23,7 @@ class Files:
 
 
 class SimulatedDisk:
-    """A `segments.partition_store.Disk`, each change a step; an interrupted write leaves half a file."""
+    """A `segments.segment_store.Disk`, each change a step; an interrupted write leaves half a file."""
 
     def __init__(self, files: Files, steps: Steps | None = None) -> None:
         self.files, self.steps = files, steps or Steps()
@@ -83,7 +83,7 @@ class SimulatedDisk:
 
 
 class Stock:
-    """A `sources.Source` with given partitions, which records its requests."""
+    """A `sources.Source` with given segments, which records its requests."""
 
     def __init__(self, name: str = "stock") -> None:
         self.name = name
@@ -96,7 +96,7 @@ class Stock:
             raise SourceFailed("does not have it")
         return self.content[name]
 
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[PartitionSource]:
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]:
         """It is everywhere."""
         yield self
 

@@ -1,4 +1,4 @@
-"""palisade partitions: which nodes keep which partitions of the demo catalog, and what each node has."""
+"""palisade segments: which nodes store which segments, and what each node has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.credentials import shown
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
@@ -22,52 +23,48 @@ TIMEOUT_S = 3.0
 
 
 @click.group()
-def partitions() -> None:
-    """Copies of the demo catalog's partitions, on the nodes that run with --partitions.
+def segments() -> None:
+    """Segments of data, and their copies on nodes that run with --segments.
 
-    A partition past the TTL rule of demo.TABLE, or else of demo (palisade catalog set-ttl), is removed; it is fetched
+    A segment past the TTL rule of demo.SOURCE, or else of demo (palisade catalog set-ttl), is removed; it is fetched
     again when the rule is removed.
     """
 
 
-@partitions.command("assign")
+@segments.command("assign")
+@click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), help="First set the replication factor; 0: none.")
+@click.option("--prefix", default="", help="Only segments whose names begin so, such as flights/2013-01.")
 @click.option(
-    "--replicas", type=click.IntRange(0, 1_000), default=1, show_default=True, help="Copies of each partition; 0: none."
-)
-@click.option(
-    "--prefix", default="", metavar="TABLE/DAY", help="Only partitions that begin so, such as flights/2013-01."
-)
-@click.option(
-    "--nodes", metavar="NAME,...", help="The nodes that keep copies.  [default: all that run with --partitions]"
+    "--nodes", metavar="NAME,...", help="The nodes that keep copies.  [default: all that run with --segments]"
 )
 @client_options
-def assign(session: CliSession, replicas: int, prefix: str, nodes: str | None) -> None:
-    """Assign copies of each partition to nodes, in the version that the catalog has now.
+def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None) -> None:
+    """Assign the used segments to nodes, each to as many as its replication factor.
 
-    The same nodes and partitions always give the same assignment; adding or removing a node moves only the copies of
-    that node. Repeat the command when nodes or partitions have changed: only differences are written.
+    The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
+    that node. Repeat the command when nodes or segments have changed: only differences are written.
     """
-    from palisade.segments.assigning import assign_partitions
-    from palisade.wire.segment_errors import PartitionError
+    from palisade.segments.assigning import assign_segments
+    from palisade.wire.segment_errors import SegmentError
 
     async def run(client: Any) -> Assigned:
         chosen = named(nodes) if nodes is not None else await keepers(client)
         with progress_bar("assign") as show:
-            return await assign_partitions(client, chosen, replicas, prefix, show)
+            return await assign_segments(client, chosen, replicas, prefix, show)
 
     try:
         done = session.call(run)
-    except PartitionError as error:
+    except SegmentError as error:
         code = UNAVAILABLE if error.retry else REFUSED
         session.fail(Failure(code, "not-assigned", str(error), error.retry))
-    text = f"{done.partitions} partitions, {done.assignments} copies on {len(done.nodes)} nodes; {done.written} changed"
+    text = f"{done.segments} segments, {done.assignments} copies on {len(done.nodes)} nodes; {done.written} changed"
     session.answer(done.as_dict(), text)
 
 
-@partitions.command("list")
+@segments.command("nodes")
 @client_options
-def list_(session: CliSession) -> None:
-    """Per node: the number of partitions that are assigned, local and missing, and the reason if some are missing.
+def nodes_(session: CliSession) -> None:
+    """Per node: the number of segments that are assigned, local and missing, and the reason if some are missing.
 
     Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
@@ -102,14 +99,14 @@ def named(text: str) -> list[str]:
 
 
 async def keepers(client: Any) -> list[str]:
-    """The nodes of the logical topology that keep partitions. Raises PartitionError while one does not answer."""
+    """The nodes of the logical topology that keep segments. Raises SegmentError while one does not answer."""
     from palisade.wire.segment_errors import NotFetched
 
     found = await ask_all(addresses_in(await client.topology()))
     silent = sorted(name for name, each in found.items() if each is None)
     if silent:
         raise NotFetched(
-            f"{', '.join(silent)} does not answer, so it is not known whether it keeps partitions; nothing was "
+            f"{', '.join(silent)} does not answer, so it is not known whether it keeps segments; nothing was "
             "assigned. Wait until it is back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
@@ -122,7 +119,7 @@ def addresses_in(topology: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
-    """The view of each node of its partitions; None for one that does not answer."""
+    """The view of each node of its segments; None for one that does not answer."""
     async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
         answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
@@ -130,7 +127,7 @@ async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | No
 
 async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:
     try:
-        answer = await requests.json(address, "/v1/partitions", params={"limit": 1})
+        answer = await requests.json(address, "/v1/segments/copies", params={"limit": 1})
     except NoAnswer:
         return None
     found = answer.content

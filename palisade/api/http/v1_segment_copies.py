@@ -1,0 +1,51 @@
+"""/v1/segments/copies: the copies of segments on this node. /v1/segments/<segment>/file: the content of one."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from palisade.api.http.request_body import a_number, a_text, query_of
+from palisade.api.http.v1_keys import RAW_TYPE, answer
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.names import checked_name
+from palisade.segments.view import copies_view
+from palisade.wire.error_codes import BadRequest
+from palisade.wire.segment_errors import NoSuchSegment
+
+PARTS = ("data_source", "start", "end", "version", "partition")
+SEGMENT = "/".join(f"{{{part}}}" for part in PARTS)
+LIMIT = 1_000
+LIMIT_MAX = 100_000
+
+
+class SegmentCopyRoutes:
+    """`holder` None: this node stores none."""
+
+    def __init__(self, node: str, holder: SegmentHolder | None) -> None:
+        self._node, self._holder = node, holder
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/segments/copies", self.all, allow_head=False),
+            web.get(f"/v1/segments/{SEGMENT}/file", self.content, allow_head=False),
+        ]
+
+    async def all(self, request: web.Request) -> web.Response:
+        limit = query_of(request, {"limit": a_number}).get("limit", LIMIT)
+        if not 0 <= limit <= LIMIT_MAX:
+            raise BadRequest(f"limit: {limit} is out of range; give 0 to {LIMIT_MAX}")
+        return answer(copies_view(self._node, self._holder, limit))
+
+    async def content(self, request: web.Request) -> web.Response:
+        """`digest`: only if the segment has this one. The rows: see `palisade/catalog/demo/segments.py`."""
+        digest = query_of(request, {"digest": a_text}).get("digest")
+        name = checked_name(name_in(request))
+        if self._holder is None:
+            raise NoSuchSegment(f"node {self._node} stores no segments: it runs without --segments")
+        content, held = await self._holder.read(name, digest)
+        return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})
+
+
+def name_in(request: web.Request) -> str:
+    """Not validated."""
+    return "/".join(request.match_info[part] for part in PARTS)

@@ -1,0 +1,55 @@
+"""Which writes below palisade/segments/ are accepted: each row must be one that its key allows. Pure.
+
+Clients write these rows by transactions of their own, since planning needs the whole manifest and its compare. So the
+check is made for each row, and a client that is out of date or wrong cannot leave a row that no node can read.
+"""
+
+from __future__ import annotations
+
+import json
+
+from palisade.catalog.errors import BadField, DamagedRow, NotAllowed
+from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.segment import ANNOUNCED, ASSIGNED, DIGEST, RECORDS, ROOT, SegmentRecord, announced_by
+from palisade.metastore.requests import DeleteRange, Put, Txn
+
+
+def check_writes(request: Txn) -> None:
+    """Raises NotAllowed for an operation of another kind or key, BadField for a row that its key does not allow."""
+    if request.failure:
+        raise NotAllowed("a transaction of segments has no failure branch: leave it out")
+    for operation in request.success:
+        if isinstance(operation, Put):
+            check_row(operation)
+        elif not isinstance(operation, DeleteRange) or operation.range_end or not operation.key.startswith(ROOT):
+            raise NotAllowed(f"a transaction of segments puts and deletes single keys below {ROOT.decode()}")
+
+
+def check_row(row: Put) -> None:
+    """Raises NotAllowed, BadField."""
+    key, value = row.key, row.value
+    if key.startswith(ANNOUNCED) != bool(row.lease):
+        raise NotAllowed("announcements, and no other rows of segments, need a lease: without it they never end")
+    try:
+        if key.startswith(RECORDS):
+            SegmentRecord.from_bytes(key, value)
+        elif key.startswith(MANIFESTS):
+            Manifest.from_bytes(key, value)
+        elif key.startswith(ANNOUNCED):
+            announced_by(key)
+        elif key.startswith(ASSIGNED):
+            check_assignment(value)
+        elif key != ASSIGNED[:-1]:
+            raise NotAllowed(f"key {key[:100]!r} is none of segments: see docs/segments.md")
+    except DamagedRow as error:
+        raise BadField(str(error)) from None
+
+
+def check_assignment(value: bytes) -> None:
+    """Raises BadField."""
+    try:
+        if DIGEST.fullmatch(json.loads(value)["digest"]):
+            return
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise BadField(f"assignment: {value[:60]!r} has no digest")

@@ -1,0 +1,101 @@
+"""Publishes segments through the client API: all of them become visible at one revision (`catalog/publication.py`).
+
+Every transaction compares the manifest, so of two concurrent publications of a data source one is refused and plans
+again. A publication that ends in the middle leaves an invisible generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from palisade.catalog.publication import Manifest, plan
+from palisade.catalog.segment import RECORDS, Segment, SegmentRecord
+from palisade.catalog.timeline import Interval, SegmentId
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
+from palisade.metastore.results import RangeResult, TxnResult
+from palisade.wire.segment_errors import PublicationOvertaken
+
+ATTEMPTS = 5
+
+
+class PublishingStore(Protocol):
+    """The methods of `client.Client` that a publication uses."""
+
+    async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult: ...
+
+
+async def publish(store: PublishingStore, data_source: str, wanted: Sequence[SegmentRecord]) -> int:
+    """Publish the segments whose rows are not published yet; changed ones get a higher version. Returns their number.
+
+    Raises BadField, NotAllowed, DamagedRow, PublicationOvertaken and the store's errors.
+    """
+    for _ in range(ATTEMPTS):
+        manifest, manifest_revision, present = await read_data_source(store, data_source)
+        records = changed(manifest, present, wanted)
+        if not records or await _write(store, manifest, manifest_revision, present, records):
+            return len(records)
+    raise PublicationOvertaken(
+        f"publications of data source {data_source} by others kept interfering: nothing was published; repeat"
+    )
+
+
+async def read_data_source(
+    store: PublishingStore, data_source: str
+) -> tuple[Manifest, int, dict[Segment, SegmentRecord]]:
+    """The manifest, its revision, and all records, as of one revision."""
+    found = await store.range(RECORDS + data_source.encode() + b"/", prefix=True)
+    manifest = Manifest(data_source)
+    stored = await store.range(manifest.key, revision=found.revision)
+    records = (SegmentRecord.from_bytes(kv.key, kv.value) for kv in found.kvs)
+    present = {record.segment: record for record in records}
+    if not stored.kvs:
+        return manifest, 0, present
+    return Manifest.from_bytes(manifest.key, stored.kvs[0].value), stored.kvs[0].mod_revision, present
+
+
+def changed(
+    manifest: Manifest, present: Mapping[Segment, SegmentRecord], wanted: Iterable[SegmentRecord]
+) -> list[SegmentRecord]:
+    """Those of `wanted` whose rows the latest segment of their place does not have, with the next version. Pure."""
+    latest: dict[tuple[Interval, int], SegmentRecord] = {}
+    for segment in sorted(present, key=lambda each: each.id.version):
+        latest[segment.id.interval, segment.id.partition] = present[segment]
+    found = []
+    for record in wanted:
+        interval, version, partition = record.segment.id
+        last = latest.get((interval, partition))
+        if last is None:
+            found.append(record)
+        elif last.digest != record.digest or not last.used or not manifest.is_visible(last):
+            version = max(version, last.segment.id.version + 1)
+            found.append(replace(record, segment=record.segment._replace(id=SegmentId(interval, version, partition))))
+    return found
+
+
+async def _write(
+    store: PublishingStore,
+    manifest: Manifest,
+    revision: int,
+    present: Mapping[Segment, SegmentRecord],
+    records: Sequence[SegmentRecord],
+) -> bool:
+    """False if another publication of the data source was first."""
+    planned = plan(manifest, present, records)
+    steps = [[Put(*each) for each in part] for part in planned.parts]
+    if planned.opening is not None:
+        steps.insert(0, [Put(manifest.key, planned.opening.to_bytes())])
+    steps[-1].append(Put(manifest.key, planned.closing.to_bytes()))
+    for step in steps:
+        done = await store.segments_txn([unchanged(manifest, revision)], step)
+        if not done.succeeded:
+            return False
+        if step[-1].key == manifest.key:
+            revision = done.revision
+    return True
+
+
+def unchanged(manifest: Manifest, revision: int) -> Compare:
+    return Compare(manifest.key, CompareTarget.MOD, CompareResult.EQUAL, revision)

@@ -1,0 +1,229 @@
+"""The broker of a node: which segments serve a query, from a view that is never behind the node's vault (S2 to S5).
+
+Guarantee: a lookup holds as of a revision between its call and its return, as a fenced read does, or it raises. Reason:
+every lookup makes a fenced read of what the vault has not applied yet below `palisade/segments/` (a strict region). The
+view has every change up to LV, since listeners are notified before a revision is committed to the vault, or in the turn
+in which a leap is. With the changes above LV that are released, it is the state as of the read. Changes that the view
+receives twice have no effect: their revisions order them (`broker_view.py`).
+
+While the vault must not be trusted, the policy of the region decides: the lookup is refused, or made in a view of rows
+that the cluster returned for it. A broker answers only after its first sync, and not while a difference arrives in
+parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from palisade.catalog.errors import CatalogError, DamagedRow
+from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by, segment_of_record
+from palisade.catalog.timeline import Interval
+from palisade.recovery.lifecycle import Component
+from palisade.recovery.listeners import Listeners, Notification
+from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState
+from palisade.vault.change import Item, VaultEvent
+from palisade.vault.regions import prefix_end
+from palisade.vault.snapshot_reads import RecentChanges, Rows
+from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource
+
+log = logging.getLogger(__name__)
+
+END = prefix_end(ROOT)
+SLICE_ROWS = 500
+"""Rows of a full sync that are read before other tasks get a turn."""
+LOOKS = 100
+"""Fenced reads of one lookup: each one fails only if the node was fenced meanwhile."""
+REACH_S = 1.0
+"""How long a lookup waits for a notification of what the vault has committed."""
+
+
+class RecentReads(Protocol):
+    """`service.fenced_reads.FencedReads`."""
+
+    def segments_state(self) -> object | None: ...
+    async def recent(self, start: bytes, end: bytes | None) -> RecentChanges | Rows: ...
+
+
+class VaultRange(Protocol):
+    """The part of a vault that a full sync reads."""
+
+    @property
+    def revision(self) -> int: ...
+    def range(self, start: bytes, end: bytes | None) -> Iterable[Item]: ...
+
+
+class ViewFeed:
+    """A view, and the rows of the store that it could not take. Pure.
+
+    A row that cannot be read must not hide a segment: lookups in its data source fail until it is replaced or deleted.
+    """
+
+    def __init__(self) -> None:
+        self.view = BrokerView()
+        self.damaged: dict[bytes, tuple[str, str]] = {}
+        """Key -> (data source, what is wrong)."""
+
+    def change(self, event: VaultEvent) -> None:
+        """Any change of a key; those of other keys are ignored."""
+        key, item = event.key, event.item
+        revision = event.mod_revision if item is None else item.mod_revision
+        if not key.startswith(ROOT) or revision <= self.view.settled:
+            return
+        try:
+            self._change(revision, key, item)
+        except CatalogError as error:
+            self._note(key, error)
+        else:
+            self.damaged.pop(key, None)
+
+    def _change(self, revision: int, key: bytes, item: Item | None) -> None:
+        """Raises DamagedRow, NotAllowed."""
+        if key.startswith(RECORDS):
+            if item is None:
+                self.view.remove_record(revision, segment_of_record(key))
+            else:
+                self.view.put_record(revision, SegmentRecord.from_bytes(key, item.value))
+        elif key.startswith(ANNOUNCED):
+            node, segment = announced_by(key)
+            (self.view.withdraw if item is None else self.view.announce)(revision, node, segment)
+        elif key.startswith(MANIFESTS):
+            if item is None:
+                self.view.put_manifest(revision, Manifest(key.removeprefix(MANIFESTS).decode("utf-8", "replace")))
+            else:
+                self.view.put_manifest(revision, Manifest.from_bytes(key, item.value))
+
+    def _note(self, key: bytes, error: CatalogError) -> None:
+        name = key.decode("utf-8", "backslashreplace")[:200]
+        log.warning("row of the segments not usable: key=%s error=%s", name, error)
+        if not key.startswith(ANNOUNCED):
+            source = key.removeprefix(RECORDS).removeprefix(MANIFESTS).split(b"/")[0]
+            self.damaged[key] = source.decode("utf-8", "backslashreplace"), str(error)
+
+    def require_readable(self, data_source: str) -> None:
+        """Raises DamagedRow."""
+        for source, why in self.damaged.values() if self.damaged else ():
+            if source == data_source:
+                raise DamagedRow(f"lookups in data source {data_source} are refused, since a row is damaged: {why}")
+
+    def rows(self, items: Iterable[Item], revision: int) -> Iterator[None]:
+        """A full sync, in slices: iterate to the end. `items`: all rows below ROOT as of `revision`."""
+        for number, item in enumerate(items, 1):
+            self.change(VaultEvent(item.key, item.mod_revision, item))
+            if not number % SLICE_ROWS:
+                yield
+        self.view.settle(revision)
+
+
+class SegmentBroker(Component):
+    """A component on the vault. `vault`, `reads`: those of the node, once it has started."""
+
+    def __init__(self, listeners: Listeners, vault: Callable[[], VaultRange], reads: Callable[[], RecentReads]) -> None:
+        self._listeners = listeners
+        self._vault, self._reads = vault, reads
+        self._feed = ViewFeed()
+        self._whole = False
+        """False before the first sync, and while the parts of a difference arrive."""
+        self._unreleased_to = 0
+        """A fenced node applies changes before their release, so the view may be ahead of RR up to this revision. A
+        fenced read of a later revision includes them."""
+        self._seen: object | None = None
+        """The state of the fenced reads (`segments_state`) as of which the view is current."""
+        self._moved = asyncio.Event()
+
+    @property
+    def revision(self) -> int:
+        """The view has every change up to this revision; 0 before the first sync."""
+        return self._feed.view.settled
+
+    async def start(self) -> None:
+        """The first sync: everything in the vault. The vault does not change before the components have started."""
+        vault = self._vault()
+        for _ in self._feed.rows(vault.range(ROOT, END), vault.revision):
+            await asyncio.sleep(0)
+        self._whole, self._unreleased_to = True, vault.revision
+        self._listeners.listen("segments broker", self._on_change, below=ROOT)
+
+    def _on_change(self, notification: Notification) -> None:
+        """Receives single revisions, leaps and differences. Never waits."""
+        if notification.events and self._reads().segments_state() is None:
+            self._unreleased_to = notification.revision
+        for event in notification.events:
+            self._feed.change(event)
+        self._whole = notification.last
+        if notification.last:
+            self._feed.view.settle(notification.revision)
+            self._moved.set()
+
+    async def lookup(
+        self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL
+    ) -> SegmentAnswer:
+        """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced, DamagedRow, VaultError."""
+        feed = await self._current()
+        feed.require_readable(data_source)
+        return feed.view.lookup(data_source, interval, on_missing)
+
+    async def data_sources(self) -> tuple[int, list[str]]:
+        """The revision, and the names. Raises BrokerNotSynced, VaultError."""
+        view = (await self._current()).view
+        return view.settled, view.data_sources()
+
+    async def segments(self, data_source: str) -> tuple[int, list[SegmentState]]:
+        """The revision, and every segment of a data source. Raises as `lookup`."""
+        feed = await self._current()
+        feed.require_readable(data_source)
+        if data_source not in feed.view.data_sources():
+            raise NoSuchDataSource(
+                f"no segment of data source {data_source} was ever published: palisade segments list shows the names"
+            )
+        return feed.view.settled, feed.view.states(data_source)
+
+    async def view(self) -> BrokerView:
+        """As of now, for the coordinator. Raises BrokerNotSynced, VaultError."""
+        return (await self._current()).view
+
+    async def _current(self) -> ViewFeed:
+        """The view as of now, or one of the cluster's rows."""
+        reads = self._reads()
+        state = reads.segments_state()
+        if self._whole and state is not None and state is self._seen:
+            return self._feed
+        for _ in range(LOOKS):
+            found = await reads.recent(ROOT, END)
+            if isinstance(found, Rows):
+                return await self._refetched(found)
+            await self._reach(found.lv)
+            if self._unreleased_to <= found.revision:
+                for event in found.events:
+                    self._feed.change(event)
+                self._feed.view.settle(found.revision)
+                self._seen = state
+                return self._feed
+        raise BrokerNotSynced(
+            f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "
+            "ask again, or ask another node"
+        )
+
+    async def _refetched(self, rows: Rows) -> ViewFeed:
+        feed = ViewFeed()
+        for _ in feed.rows(rows.items, rows.revision):
+            await asyncio.sleep(0)
+        return feed
+
+    async def _reach(self, lv: int) -> None:
+        """A leap of the vault may be readable a moment before the notification. Raises BrokerNotSynced."""
+        if self._whole and self._feed.view.settled >= lv:
+            return
+        try:
+            async with asyncio.timeout(REACH_S):
+                while not self._whole or self._feed.view.settled < lv:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            raise BrokerNotSynced(
+                f"this node has read the segments up to revision {self.revision}, not yet to {lv}: ask again, or ask "
+                "another node"
+            ) from None
