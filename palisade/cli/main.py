@@ -27,6 +27,7 @@ from palisade.cli.ls import ls
 from palisade.cli.man import man
 from palisade.cli.member import member
 from palisade.cli.node_command import node
+from palisade.cli.query import query
 from palisade.cli.recovery import recovery
 from palisade.cli.region import region
 from palisade.cli.restore import recover_quorum, restore
@@ -61,7 +62,8 @@ for command in (
     put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
-    login, user, role, catalog, segments, journal, scenario,
+    login, user, role, catalog, segments, query, scenario,
+    journal,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 from collections import Counter
@@ -102,6 +103,13 @@ async def announced_by(cluster: Cluster, wanted: dict[str, int]) -> bool:
     return Counter(announced_by_node(kv.key)[0] for kv in found.kvs) == wanted
 
 
+async def counts_all(cluster: Cluster) -> bool:
+    """Whether a query returns every row. Once all segments are loaded, it never returns less."""
+    where = ("--from", "2013-01-01", "--to", "2013-01-21", "--endpoints", ",".join(cluster.endpoints), "--json")
+    code, out, _ = await palisade("query", "count", "flights", *where)
+    return code == 0 and json.loads(out)["rows"] == 3 * len(DAYS)
+
+
 async def active(node: NodeProcess) -> bool:
     return bool((await node.status()).get("ready"))
 
@@ -128,6 +136,23 @@ async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
 
     both = {"f1": len(DAYS), "f2": len(DAYS)}
     await until(partial(announced_by, cluster, both), "both announcing all segments")
+    await until(partial(counts_all, cluster), "the coordinator marking all segments as loaded")
+    moving = asyncio.ensure_future(run(cluster, "assign", "--replicas", "1", "--nodes", "f1,f2"))
+    while not moving.done():
+        assert await counts_all(cluster), "while segments move"
+    await moving
+
+    async def moved() -> bool:
+        assert await counts_all(cluster), "while copies are removed"
+        return bool(joined(first, second))
+
+    await until(moved, "each segment on one node")
+    await run(cluster, "assign", "--replicas", "2")
+    await until(partial(announced_by, cluster, both), "both announcing all segments again")
+    first.kill()
+    assert await counts_all(cluster), "with one of two nodes dead, whose announcements have not expired"
+    first.start()
+    await until(partial(active, first), "f1 being active again")
 
     assert await second.stop() == 0
     (second.data_dir / "segments" / file_of(name(1))).write_bytes(b"damaged")

@@ -160,6 +160,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/segments/reset-loaded"): change_of_segments,
     ("GET", "/v1/segments/copies"): segments,
     ("GET", f"/v1/segments/{SEGMENT}/file"): segment,
+    ("GET", f"/v1/segments/{SEGMENT}/rows"): segment,
     ("GET", "/v1/scenarios"): AUTHENTICATED,
     ("GET", "/v1/scenarios/{name}"): AUTHENTICATED,
     ("POST", "/v1/scenarios/{name}"): ADMINS,

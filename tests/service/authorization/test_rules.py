@@ -85,6 +85,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("PUT", "/v1/recovery/catch-up-difference"): ("/v1/recovery/catch-up-difference", {"difference": 1}, {"root"}),
     ("GET", "/v1/segments/copies"): ("/v1/segments/copies", None, {"root", "node"}),
     ("GET", f"/v1/segments/{SEGMENT}/file"): (f"/v1/segments/{name(1)}/file", None, {"root", "node"}),
+    ("GET", f"/v1/segments/{SEGMENT}/rows"): (f"/v1/segments/{name(1)}/rows", None, {"root", "node"}),
     ("GET", "/v1/scenarios"): ("/v1/scenarios", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/scenarios/{name}"): ("/v1/scenarios/join", None, {"root", "alice", "bob", "node"}),
     ("POST", "/v1/scenarios/{name}"): ("/v1/scenarios/nothing", None, {"root"}),
