@@ -1,4 +1,4 @@
-"""palisade query: questions to data nodes whose answers are complete, or refused."""
+"""palisade query: queries of data nodes, with complete answers or an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ ATTEMPTS = 8
 
 @click.group()
 def query() -> None:
-    """Questions to data nodes. An answer is complete, or the query fails with the list of what is missing."""
+    """Query data nodes.
+
+    An answer is complete, or the query fails with the list of the missing segments.
+    """
 
 
 @query.command("count")
@@ -33,7 +36,10 @@ def query() -> None:
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @client_options
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
-    """Count the rows of DATA_SOURCE in an interval: ask a broker for the segments, then the nodes that have them."""
+    """Count the rows of DATA_SOURCE in an interval.
+
+    A broker returns the segments; the nodes that have them return their row counts.
+    """
     from palisade.client.segment_query import CutSegment, count_rows
     from palisade.wire.segment_errors import SegmentsUnavailable
 
