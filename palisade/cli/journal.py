@@ -91,8 +91,8 @@ def serve(
 def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
     """Append ENTRIES, or the lines of stdin.
 
-    Prints the numbers of the first and the last one. Lines are sent in batches; entries of one call have consecutive numbers unless other clients append meanwhile. After
-    exit code 4 the last batches may have been appended.
+    Prints the numbers of the first and the last one. Lines are sent in batches; entries of one call have consecutive
+    numbers unless other clients append meanwhile. After exit code 4 the last batches may have been appended.
 
     \b
     palisade journal append --role orders --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
