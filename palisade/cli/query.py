@@ -40,7 +40,8 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
 
     A broker returns the segments; the nodes that have them return their row counts.
     """
-    from palisade.client.segment_query import CutSegment, count_rows
+    from palisade.catalog.errors import BadField
+    from palisade.client.segment_query import CutSegment, count_rows, lookup_all
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     async def run(client: Any) -> Counted:
@@ -48,13 +49,13 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
             nodes = Nodes(client, requests)
 
             async def lookup() -> Any:
-                return await client.segments_lookup(data_source, start, end, on_missing="allow")
+                return await lookup_all(client, data_source, start, end)
 
             return await count_rows(lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=asyncio.sleep)
 
     try:
         found = session.call(run)
-    except CutSegment as error:
+    except (BadField, CutSegment) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
     except SegmentsUnavailable as error:
         names = "\n".join(error.missing)
