@@ -17,6 +17,7 @@ from palisade.cli.command_group import RootGroup
 from palisade.cli.completion import completion
 from palisade.cli.fencing import fencing
 from palisade.cli.init import init
+from palisade.cli.journal import journal
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
@@ -63,6 +64,7 @@ for command in (
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
     login, user, role, catalog, segments, query, scenario,
+    journal,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)
