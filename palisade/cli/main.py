@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from palisade.base.version import VERSION
+from palisade.cli.activation import activation
 from palisade.cli.alarm import alarm
 from palisade.cli.backup import backup
 from palisade.cli.bench import bench
@@ -61,7 +62,7 @@ for command in (
     put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
-    login, user, role, catalog, segments, query, scenario,
+    login, user, role, catalog, segments, query, activation, scenario,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)
