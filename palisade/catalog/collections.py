@@ -78,7 +78,7 @@ def collection_named(name: object) -> Collection:
 
 
 def is_hidden(shape: dict[str, Any], gone: frozenset[str], collection: Collection) -> bool:
-    """Being dropped, or in a database that is: not there for anybody who reads. `gone`: these databases."""
+    """Being dropped, or in a database that is: absent for readers. `gone`: these databases."""
     if shape.get("dropping"):
         return True
     return collection.inside and keys.database_of(shape["name"]) in gone

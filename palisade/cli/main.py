@@ -18,6 +18,7 @@ from palisade.cli.command_group import RootGroup
 from palisade.cli.completion import completion
 from palisade.cli.fencing import fencing
 from palisade.cli.init import init
+from palisade.cli.journal import journal
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
@@ -42,8 +43,9 @@ from palisade.cli.vault import vault
 from palisade.cli.watch import watch
 
 EPILOG = """\b
-Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could execute it (nothing was
-changed; try again), 4 outcome unknown (it may have been executed)."""
+Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage,
+3 no node could execute it (nothing was changed; retry),
+4 outcome unknown (it may have been executed)."""
 
 
 @click.group(
@@ -62,7 +64,8 @@ for command in (
     put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
-    login, user, role, catalog, segments, query, activation, scenario,
+    login, user, role, catalog, segments, query, scenario,
+    activation, journal,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)
