@@ -62,9 +62,7 @@ def test_forced_copy_serves_without_the_store_and_is_recorded_when_it_is_back(in
     assert world.active() is place
     reconnect(place)
     world.simulation.run_until(lambda: AUDIT_FILE not in place.disk.files, within_s=20)
-    world.simulation.run_until(
-        lambda: place.active is not None and place.active.sequence > done.sequence, within_s=20
-    )
+    world.simulation.run_until(lambda: place.active is not None and place.active.sequence > done.sequence, within_s=20)
     world.start("a")
     world.until_in_sync()
     assert world.entries("a") == world.entries("b") == {1: b"both", 2: b"alone"}
@@ -80,7 +78,7 @@ def test_forced_copy_stops_if_another_one_was_activated_meanwhile() -> None:
     place = start_without_store(world, "b")
     world.until_active("b")
     world.start("a")
-    world.simulation.run_until(lambda: world.places["a"].active is not None, within_s=20)
+    world.simulation.run_until(lambda: b'"sequence":2,"served":2' in (world.record() or b""), within_s=20)
     assert place.active is not None, "both serve: this is what the operator gave up"
     reconnect(place)
     world.simulation.run_until(lambda: place.failure is not None, within_s=20)
