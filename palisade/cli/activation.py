@@ -36,13 +36,13 @@ directory_option = click.option(
 
 @click.group()
 def activation() -> None:
-    """Which copy of a primary/backup role may be active: only the newest."""
+    """Roles with a primary and a backup: which copy counts."""
 
 
 @activation.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """List the roles with their agreed sequence and the copy that holds the lock."""
+    """List the roles: agreed sequence, lock holder."""
     from palisade.client.activation import read_roles
 
     views = session.call(read_roles)
@@ -60,7 +60,10 @@ def _row(record: ActivationRecord | None) -> list[Any]:
 @copies_option
 @client_options
 def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
-    """Show the agreed record of ROLE, its copies, and what each of them would do."""
+    """Show the record of ROLE, its lock and its copies.
+
+    For each copy: what it would do if no other were active.
+    """
     from palisade.client.activation import epoch_of, read_role
 
     async def read(client: Any) -> tuple[RoleView, int]:
@@ -148,7 +151,9 @@ def reports_of(role: str, places: Sequence[str]) -> list[CopyReport]:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def force(session: CliSession, role: str, directory: Path, others: tuple[str, ...], yes: bool, **how: Any) -> None:
-    """Make the copy in DIR the one that counts for ROLE, with a sequence above all known ones.
+    """Make one copy of ROLE the one that counts.
+
+    The copy in DIR gets a sequence above all known ones.
 
     For a role that stopped, for example after a restore of the metadata store or the loss of its record. Every named
     copy that can be reached is compared; an older one is refused without --use-older-copy. What is given up is printed
@@ -245,7 +250,7 @@ def forced_shape(plan: ForcedActivation) -> dict[str, Any]:
 @directory_option
 @client_options
 def reconcile(session: CliSession, role: str, directory: Path) -> None:
-    """Record a forced activation of ROLE that was made without the metadata store.
+    """Record an activation forced without the store.
 
     Refused if another copy was activated meanwhile: both may have served, and `palisade activation force` decides.
     """
