@@ -33,6 +33,7 @@ from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
+from palisade.node.tracing import trace_of
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
 from palisade.raftgroup.log_retention import LogRetention
@@ -128,6 +129,7 @@ class Node:
             room=room,
             scenarios=scenarios,
             segments=self.segments.holder,
+            trace=trace_of(self.config),
         )
 
     def _make_group(self) -> Group:
