@@ -219,4 +219,6 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
 
 
 def test_reason_of_several_nodes_is_shown_once() -> None:
-    assert reasons_of({"n3": "no token", "n1": "no token", "n2": "a taken name"}) == "n1, n3: no token; n2: a taken name"
+    assert (
+        reasons_of({"n3": "no token", "n1": "no token", "n2": "a taken name"}) == "n1, n3: no token; n2: a taken name"
+    )

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from palisade.api.stream.server import StreamServer
+from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.frames import FrameParser, encode
 from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
-from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, WatchRequest
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.callers import EVERYBODY
@@ -194,6 +195,25 @@ async def test_writes_in_flight_are_answered_before_an_expired_token_ends_the_co
 async def test_token_that_runs_out_ends_its_watch(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
 ) -> None:
+    assert await watched_after_the_token(stream, service, authorizer, clock) is None
+
+
+async def test_planted_watch_that_is_not_reauthorized_is_found(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: only the watch goes on; the connection is refused as before."""
+
+    async def passes(self: SessionAuth, watched: WatchRequest) -> None:
+        """Whatever the token."""
+
+    monkeypatch.setattr(SessionAuth, "reauthorize", passes)
+    assert await watched_after_the_token(stream, service, authorizer, clock) == b"secret"
+
+
+async def watched_after_the_token(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
+) -> bytes | None:
+    """What a watch gets after its token has run out; None if it ends."""
     token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
     async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
         first = asyncio.ensure_future(anext(changes))
@@ -202,8 +222,12 @@ async def test_token_that_runs_out_ends_its_watch(
         assert (await first).events[0].kv.value == b"seen"
         clock.advance(60)
         await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
-        with pytest.raises(Unauthenticated):
-            await anext(changes)
+        try:
+            batch = await anext(changes)
+        except Unauthenticated:
+            return None
+        value: bytes = batch.events[0].kv.value
+        return value
 
 
 async def test_revoke_applies_to_open_connections(stream: StreamServer, users: Users) -> None:
@@ -321,8 +345,6 @@ async def test_planted_connection_without_authorization_is_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: writes are not authorized."""
-    from palisade.api.stream.session_auth import SessionAuth
-
     monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")

@@ -1,5 +1,5 @@
-"""The vault of a removed member does not serve (issue 16): at once if the node knows of its removal, and T_proceed after
-the removal at the latest.
+"""The vault of a removed member does not serve (issue 16): at once if the node knows of its removal, and at the latest
+T_proceed after the removal.
 
 Observed from outside. The membership is that of the newest leader, as it has committed it. The fence page is read from
 the disk, also of nodes that are dead, paused or isolated, by the clock of the machine.

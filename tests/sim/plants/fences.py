@@ -21,7 +21,6 @@ from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.raftgroup.removal import Removal
 from palisade.service.callers import EVERYBODY
 from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
