@@ -10,7 +10,7 @@ eight bytes of a row rule out most keys. An index would cost every write; only c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from zlib import crc32
 
@@ -103,6 +103,23 @@ class ChangeFeed:
                 size += len(rows[-1] or b"")
         newer = REVISION.pack(newer_than)
         return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
+
+    def keys(self, revision: int, start: bytes, end: bytes | None) -> tuple[list[bytes], bytes | None]:
+        """A slice of the keys live at `revision`, and where the next slice begins."""
+        self.require(revision)
+        rows, until = self._tables.peek(Table.KEY, start, end, ROWS_PER_SLICE)
+        alive, cut = self._alive(rows, revision)
+        return alive, until if cut is None else cut
+
+    def dated_changes(self, revision: int, sub: int, last: int) -> Iterator[tuple[int, int, bytes, bytes]]:
+        """(wall clock in ms, number within its revision, row, replaced row) from `revision`.`sub` to the end of `last`.
+
+        Nothing may be written during the iteration. Raises Compacted, FutureRevision.
+        """
+        self.require(last)
+        if revision < self._state.minimal_revision:
+            raise compacted(revision, self._state.minimal_revision)
+        return self._history.dated(revision, sub, last)
 
     def fingerprints(
         self, revision: int, buckets: bytes, start: bytes, end: bytes | None

@@ -100,6 +100,9 @@ class Compactor:
         if self._pins.pop(name, None) is not None:
             self._tables.delete(Table.META, PIN_PREFIX + name.encode())
 
+    def live_pins(self, prefix: str) -> tuple[str, ...]:
+        return tuple(name for name in self._live_pins() if name.startswith(prefix))
+
     def _live_pins(self, clock_ms: int | None = None) -> dict[str, tuple[int, int, int]]:
         now = self._state.clock_ms if clock_ms is None else clock_ms
         return {name: pin for name, pin in self._pins.items() if pin[1] > now}

@@ -159,6 +159,29 @@ class History:
         if revision <= last:
             raise missing(revision, len(found))
 
+    def dated(self, revision: int, sub: int, last: int) -> Iterator[tuple[int, int, bytes, bytes]]:
+        """(wall clock in ms, number within its revision, row, replaced row) of every event from `revision`.`sub` to the
+        end of `last`, all retained. Nothing may be written meanwhile."""
+        revision = max(revision, FIRST_REVISION + 1)
+        if revision > last:
+            return
+        for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, sub), None):
+            block = open_block(packed)
+            number = block.number_of(revision, sub)
+            if number is None and sub:
+                revision, sub = revision + 1, 0
+                number = block.number_of(revision, sub)
+            if number is None or revision > last:
+                break
+            for row, replaced in block.events(number):
+                if mod_of(row) > last:
+                    return
+                sub = ROW.unpack_from(row)[0]
+                yield block.wall_ms, sub, row, replaced
+            revision, sub = block.last_revision, sub + 1
+        if revision < last or (revision == last and not sub):
+            raise missing(revision, sub)
+
     def _events_from(self, revision: int) -> Iterator[Event]:
         for _, packed in self._tables.scan(Table.REVISION, POINTER.pack(revision, 0), None):
             block = open_block(packed)

@@ -27,7 +27,7 @@ from palisade.metastore.state import StoreState
 
 MILESTONE = JUMP_ROWS - 1
 BUCKET_MASK = BUCKETS - 1
-_NOBODY = object()
+_NO_CLIENT = object()
 
 
 class PlainPutBatch:
@@ -96,7 +96,7 @@ class PlainPutBatch:
     def _plain_until(self, commands: Sequence[Any], first: int) -> int:
         """The index after the last command, from `first` on, that is a put within its limits and not a retry."""
         key_max, value_max, active = self._key_max, self._value_max, self._results.active
-        noted: Any = _NOBODY
+        noted: Any = _NO_CLIENT
         highest: dict[str, int] = {}
         for number in range(first, len(commands)):
             command = commands[number]

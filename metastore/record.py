@@ -78,6 +78,10 @@ def unpack_row(packed: bytes) -> StoredRow:
     return StoredRow._make((*numbers, packed[ROW.size : start], packed[start : start + value_bytes]))
 
 
+def key_of(packed: bytes) -> bytes:
+    return packed[ROW.size : ROW.size + int.from_bytes(packed[KEY_BYTES_AT : KEY_BYTES_AT + 2], "big")]
+
+
 def row_size(packed: bytes, start: int = 0) -> int:
     """The length of the row that begins at `start`, without trailing bytes."""
     key_bytes = int.from_bytes(packed[start + KEY_BYTES_AT : start + KEY_BYTES_AT + 2], "big")

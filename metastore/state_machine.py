@@ -108,7 +108,7 @@ class MetaStore:
         self._changes.keys, self._changes.runs = [], []
         if keys:
             if self.watches.by_key or self.watches.by_range:
-                self.watches.tell(keys, before)
+                self.watches.notify(keys, before)
             changes = AppliedEntry(before, state.revision, state.chain, keys, runs)
             for listener in self._listeners:
                 listener.applied(changes)
@@ -150,7 +150,7 @@ class MetaStore:
         self._compactor.load()
         self._results.load()
         self.system.load()
-        self.watches.tell_all(before)
+        self.watches.notify_all(before)
         for listener in self._listeners:
             listener.reloaded()
 
@@ -214,6 +214,10 @@ class MetaStore:
     def alarm(self) -> bool:
         """The quota is exhausted: only commands that need no space are accepted."""
         return self._state.alarm
+
+    def live_pins(self, prefix: str) -> tuple[str, ...]:
+        """The ids of the pins with this prefix that hold MM back."""
+        return self._compactor.live_pins(prefix)
 
     @property
     def collecting(self) -> bool:

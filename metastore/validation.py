@@ -43,10 +43,12 @@ Operation = Put | DeleteRange | Range | Txn
 
 def check_request(request: Command | Range, limits: Limits) -> None:
     """Raises the refusal of a request that could not be applied in any state."""
-    if isinstance(request, Txn):
+    if isinstance(request, Put):
+        check_put(request, limits)
+    elif isinstance(request, Txn):
         check_txn(request, limits)
-    elif isinstance(request, Put | DeleteRange | Range):
-        check_operation(request, limits)
+    elif isinstance(request, DeleteRange | Range):
+        check_range(request, limits)
     elif isinstance(request, LeaseGrant):
         check_lease_id(request.id)
     elif isinstance(request, Pin):
@@ -69,11 +71,9 @@ def text_size(text: str) -> int:
         raise InvalidRequest(f"{text!r} is not text that UTF-8 can hold: choose another id") from None
 
 
-def check_operation(request: Put | DeleteRange | Range, limits: Limits) -> None:
+def check_range(request: DeleteRange | Range, limits: Limits) -> None:
     check_key(request.key, limits)
-    if isinstance(request, Put):
-        check_put(request, limits)
-    elif len(request.range_end) > limits.key_bytes_max:
+    if len(request.range_end) > limits.key_bytes_max:
         raise KeyTooLarge(too_large("range end", request.range_end, limits.key_bytes_max))
     check_size(size_of(request), limits)
 
@@ -90,6 +90,7 @@ def too_large(what: str, content: bytes, bytes_max: int) -> str:
 
 
 def check_put(request: Put, limits: Limits) -> None:
+    check_key(request.key, limits)
     if len(request.value) > limits.value_bytes_max:
         raise ValueTooLarge(
             f"the value of {key_text(request.key)} has {len(request.value)} bytes, the limit is"
@@ -99,7 +100,9 @@ def check_put(request: Put, limits: Limits) -> None:
         raise InvalidRequest(f"the put of {key_text(request.key)} has a value and ignore_value: give one of them")
     if request.ignore_lease and request.lease:
         raise InvalidRequest(f"the put of {key_text(request.key)} has a lease and ignore_lease: give one of them")
-    check_lease_id(request.lease)
+    if request.lease:
+        check_lease_id(request.lease)
+    check_size(size_of(request), limits)
 
 
 def check_lease_id(lease: int) -> None:
@@ -151,8 +154,10 @@ def check_parts(request: Txn, limits: Limits) -> None:
     for operation in (*request.success, *request.failure):
         if isinstance(operation, Txn):
             check_parts(operation, limits)
+        elif isinstance(operation, Put):
+            check_put(operation, limits)
         else:
-            check_operation(operation, limits)
+            check_range(operation, limits)
 
 
 def check_compare(compare: Compare, limits: Limits) -> None:

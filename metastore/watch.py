@@ -147,7 +147,7 @@ class WatchHub:
         else:
             del self.by_key[watcher.request.key]
 
-    def tell(self, changed: Sequence[bytes], before: int) -> None:
+    def notify(self, changed: Sequence[bytes], before: int) -> None:
         """Keys were written since revision `before`: wake the sleepers that wait for one of them."""
         woken = [watcher for key in changed if key in self.by_key for watcher in self.by_key[key]]
         if self.by_range:
@@ -157,7 +157,7 @@ class WatchHub:
         if woken:
             self._wake(dict.fromkeys(woken), before)
 
-    def tell_all(self, before: int) -> None:
+    def notify_all(self, before: int) -> None:
         """The whole state was replaced (a snapshot) after revision `before`."""
         everyone = [w for waiting in (*self.by_key.values(), *self.by_range.values()) for w in waiting]
         self._wake(dict.fromkeys(everyone), before)

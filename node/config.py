@@ -21,6 +21,7 @@ from palisade.base.errors import ConfigError
 from palisade.base.identifier import check_id
 from palisade.fencing.timing import FenceTiming as Fences
 from palisade.fencing.timing import remainder_s
+from palisade.topology.node_finder import NodeFinder
 from palisade.topology.own_node import OwnNode
 
 GIB = 1 << 30
@@ -193,7 +194,7 @@ class NodeConfig:
     `metrics_token`: with authorization, permits `GET /metrics` to a scraper, and nothing else.
     `otel_endpoint`: URL of the OpenTelemetry collector for traces of HTTP requests; None for no traces.
     `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
-    rule.
+    rule. `seeds_from`: sources of more seeds, asked again and again.
     """
 
     id: str
@@ -206,6 +207,7 @@ class NodeConfig:
     join: Address | None = None
     swim: Address | None = None
     seeds: tuple[Address, ...] = ()
+    seeds_from: tuple[NodeFinder, ...] = ()
     join_token: str | None = field(default=None, repr=False)
     metrics_token: str | None = field(default=None, repr=False)
     otel_endpoint: str | None = None
@@ -277,6 +279,7 @@ class NodeConfig:
             swim_listening=self.swim_listening(),
             swim_address=self.swim_advertised(),
             seeds=self.swim_seeds(),
+            finders=self.seeds_from,
             join=self.join,
         )
 
@@ -337,8 +340,8 @@ class NodeConfig:
                 "follow: a follower is no founding member; omit initial-cluster, and name nodes of the "
                 "cluster with --seeds or --join"
             )
-        if self.follow and not (self.seeds or self.join or self.standalone):
-            raise ConfigError("follow: no node of the cluster is named; give --seeds or --join")
+        if self.follow and not (self.seeds or self.seeds_from or self.join or self.standalone):
+            raise ConfigError("follow: no node of the cluster is named; give --seeds, --seeds-from or --join")
         if self.initial_cluster and self.join:
             raise ConfigError(
                 f"join: {self.join} and initial-cluster exclude each other; give join to join a running cluster, "

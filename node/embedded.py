@@ -36,7 +36,7 @@ from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.ports import MessageReceiver
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.catalog import Catalog
 from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
@@ -184,11 +184,11 @@ class LocalStore(StoreApi):
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         self._check()
-        return await self.key_values.write(request, timeout_s=timeout_s, caller=EVERYBODY)
+        return await self.key_values.write(request, timeout_s=timeout_s, caller=UNRESTRICTED)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         self._check()
-        return await self.key_values.range(request, timeout_s=timeout_s, caller=EVERYBODY)
+        return await self.key_values.range(request, timeout_s=timeout_s, caller=UNRESTRICTED)
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         self._check()

@@ -60,12 +60,12 @@ class FollowerNode:
         self._unlock = machine.lock()
         self._clock = machine.clock
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
-        self._door = machine.door(self._members)
+        self._registrar = machine.registrar(self._members)
         self._source = machine.source(self._members)
         on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
         on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.reads)
         member = TopologyMember(
-            lambda: self._door,
+            lambda: self._registrar,
             JoinCandidate(
                 config.id,
                 NodeRole.FOLLOWER,
@@ -81,7 +81,7 @@ class FollowerNode:
         home = machine.vault()
         node = HolderNode(config.id, home.vault_id, member.incarnation, proof_of(config))
         self.fencing = FencingComponent(
-            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._door.ask)
+            node, FollowerRoute(physical), self._clock, config.fencing.timing(), ask=asks_a_member(self._registrar.ask)
         )
         self.keeper = VaultComponent(
             home,
@@ -92,10 +92,10 @@ class FollowerNode:
             Difference(config.catch_up_difference),
             local=local_configuration(config),
         )
-        logical = LogicalCopy(self._door.nodes, machine.clock.now)
+        logical = LogicalCopy(self._registrar.nodes, machine.clock.now)
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
-        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._door.ask)))
+        self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._registrar.ask)))
         self._http = machine.http(
             lambda: FollowerServer(
                 config,
@@ -110,6 +110,7 @@ class FollowerNode:
                     fenced=self.fencing.reads,
                     authorizer=self.authorizer,
                     cluster_id=lambda: self.keeper.cluster_id,
+                    broker=self.broker,
                 ),
             )
         )
@@ -157,7 +158,7 @@ class FollowerNode:
         """Safe to call in any state. A new folder of a node that no cluster has admitted is free again afterwards."""
         with contextlib.suppress(ComponentFailed):
             await self._life.stop()
-        await self._door.close()
+        await self._registrar.close()
         await self._source.close()
         await self.segments.close()
         self._unlock()

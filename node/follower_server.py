@@ -20,12 +20,15 @@ from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_login import SignInRoute
 from palisade.api.http.v1_scenarios import ScenarioRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.api.http.v1_segments import SegmentLookupRoutes
 from palisade.api.http.vault_metrics import VaultExposition
 from palisade.api.http.vault_server import VaultServer
+from palisade.api.segment_service import SegmentLookups
 from palisade.node.config import NodeConfig
 from palisade.node.tracing import trace_of
 from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryFace
+from palisade.segments.broker import SegmentBroker
 from palisade.segments.holder import SegmentHolder
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.fenced_reads import FencedReads
@@ -41,7 +44,7 @@ class FollowerServices:
     `vault`: the progress of its recoveries. `members`: HTTP addresses of members that serve the other paths.
     `segments`: None if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
     JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
-    `cluster_id`: of the vault, empty while it has none.
+    `cluster_id`: of the vault, empty while it has none. `broker`: answers lookups of segments.
     """
 
     topology: Topology
@@ -54,6 +57,7 @@ class FollowerServices:
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
     cluster_id: Callable[[], str] = str
+    broker: SegmentBroker | None = None
 
 
 class FollowerServer:
@@ -80,6 +84,7 @@ class FollowerServer:
                 web.get("/v1/topology", self._view, allow_head=False),
                 *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
                 *SegmentCopyRoutes(config.id, segments).routes(),
+                *SegmentLookupRoutes(SegmentLookups(services.broker)).routes(),
                 *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),
                 *fenced_routes.routes(),

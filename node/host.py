@@ -97,7 +97,7 @@ class Host:
         server: HostedServer = make()
         return server
 
-    def door(self, addresses: Addresses) -> RemoteRegistrar:
+    def registrar(self, addresses: Addresses) -> RemoteRegistrar:
         return RemoteRegistrar(addresses, headers_of(self.config))
 
     def source(self, addresses: Addresses) -> RemoteSource:

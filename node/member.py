@@ -16,6 +16,7 @@ from dataclasses import replace
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.api.http.server import HttpServer
+from palisade.api.segment_service import OwnSegmentStore
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
 from palisade.base.connection_limit import ConnectionLimit
@@ -43,6 +44,7 @@ from palisade.recovery.flush_follower import FlushFollower
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
+from palisade.segments.coordinator import SegmentCoordinator
 from palisade.service.authorization.bootstrap import ensure_user, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
@@ -116,7 +118,7 @@ class Node:
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()
         room = ConnectionLimit(self.metrics, files_max)
-        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.door)
+        self._stream = StreamServer(self.services, config.cluster, room=room, lease_port=self.fencing.lease_endpoint)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
@@ -187,16 +189,21 @@ class Node:
             fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
+            broker=self.broker,
         )
+
+    def _coordinator(self) -> SegmentCoordinator:
+        store = OwnSegmentStore(self.key_values)
+        return SegmentCoordinator(self.broker, store, lambda: self.group.leads, self._clock.now)
 
     def _make_topology(self) -> Topology:
         config, store = self.config, self.store
         physical = PhysicalTopology(config.own_node(), NodeRole.VOTER)
         physical.add_seeds(known_seeds(nodes_of(store.system)))
         self.registrar = Registrar(self.key_values, config.cluster, physical.presences, config.join_token)
-        self._remote = self._machine.door(lambda: http_of_voters(physical.records(), config.own_node()))
+        self._remote = self._machine.registrar(lambda: http_of_voters(physical.records(), config.own_node()))
         member = TopologyMember(
-            self._door,
+            self._registrar_now,
             JoinCandidate(
                 config.id,
                 NodeRole.VOTER,
@@ -211,7 +218,7 @@ class Node:
         )
         return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
 
-    def _door(self) -> RegistrarPort:
+    def _registrar_now(self) -> RegistrarPort:
         """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and
         added to the group afterwards."""
         member = self.group.members.get(self.config.id)
@@ -233,6 +240,7 @@ class Node:
             Part("store", Background(lambda: self._disk.run(self._clock.now))),
             Part("group", GroupPart(self.group), ("store",)),
             Part("duties", Background(lambda: do_leader_duties(self.group, self.store, self._clock)), ("group",)),
+            Part("coordinator", Background(self._coordinator().run), ("group", "vault")),
             Part("procedures", Background(self.catalog.runner.run), ("group",)),
             Part("addresses", Background(lambda: announce_addresses(config.own_node(), self.group)), ("group",)),
             Part("vault", self.keeper, ("group",)),

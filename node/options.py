@@ -25,6 +25,7 @@ from palisade.node.config import (
     StoreLimits,
     TimingConfig,
 )
+from palisade.topology.node_finder import NodeFinder, finder_of
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TRUE = {"1", "true", "yes", "on"}
@@ -123,6 +124,10 @@ def _read_member(text: str) -> InitialMember:
     return InitialMember(name, *addresses)
 
 
+def read_finders(text: str) -> tuple[NodeFinder, ...]:
+    return tuple(finder_of(part.strip()) for part in text.split(",") if part.strip())
+
+
 OPTIONS = (
     Option("id", "id", str, "Name of this node, unique in the cluster."),
     Option("data-dir", "data_dir", Path, "Folder of this node's data; created if missing."),
@@ -134,6 +139,12 @@ OPTIONS = (
     Option("join", "join", Address.parse, "HTTP address of a node of the running cluster to join."),
     Option("swim", "swim", Address.parse, "UDP address for finding other nodes (SWIM); that of --peer if not given."),
     Option("seeds", "seeds", read_addresses, "SWIM addresses of nodes that may know the others: host:port,..."),
+    Option(
+        "seeds-from",
+        "seeds_from",
+        read_finders,
+        "Where to find more seeds: dns:HOST:PORT, file:PATH, call:MODULE:FUNCTION,...",
+    ),
     Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),
     Option("metrics-token", "metrics_token", str, "Token that permits GET /metrics only; best PALISADE_METRICS_TOKEN."),
     Option("otel-endpoint", "otel_endpoint", str, "Send traces of HTTP requests to this OTLP/HTTP endpoint (URL)."),

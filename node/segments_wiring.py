@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from palisade.node.authorization import headers_of
+from palisade.node.authorization import headers_of, proof_of
 from palisade.node.config import NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
+from palisade.segments.announcement_client import AnnouncementClient
+from palisade.segments.announcer import Announcer
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
@@ -56,7 +58,14 @@ def with_segments(
     retention = RetentionWorker(holder, on_vault.components.listeners, system_clocks, FencedRules.over, pace)
     with_holder = on_vault.and_also(Part("segments", holder), holder.on)
     with_both = with_holder.and_also(Part("retention", retention, ("segments",)), holder.on)
-    return with_both, Segments(holder, peers, origin)
+    store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
+    announcer = Announcer(holder, store, on_vault.components.listeners)
+    return with_both.and_also(Part("announcer", announcer, ("segments",)), holder.on), Segments(holder, peers, origin)
+
+
+def streams_in(records: Iterable[Record]) -> list[str]:
+    """The addresses of the live members."""
+    return [address for record in records if record.is_live and (address := record.tag("stream"))]
 
 
 def with_broker(

@@ -46,7 +46,7 @@ def foresee(journal: Journal, store: AppliedStore, random: Random) -> Break:
     state = StoreState(store)
     survivor = survey(journal, store.applied, random)
     generation = max(survivor.generation, state.lineage.generation) + 1
-    commands = told_of_the_break(SystemRecords(store, state), generation)
+    commands = recovery_commands(SystemRecords(store, state), generation)
     return Break(survivor, state.revision, generation, commands)
 
 
@@ -55,7 +55,7 @@ async def go_on_alone(journal: Journal, at: Break) -> None:
     await force_new_cluster(journal, at.survivor, at.generation, NO_TIME, at.commands)
 
 
-def told_of_the_break(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
+def recovery_commands(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
     """The commands appended to the survivor's log: its state is of `generation`, and leases may be held that it has no
     record of. `records`: those that are applied. Raises StoreCorrupt."""
     commands: tuple[Command, ...] = (BeginGeneration(generation), waiting_for_former(records, generation))

@@ -204,7 +204,7 @@ class _Coordinator:
             if isinstance(step, Prepare | CommitInit):
                 verb = "prepare" if isinstance(step, Prepare) else "commit"
                 for name in [each for each in self._http if each in step.names]:
-                    await self._tell(name, verb)
+                    await self._post(name, verb)
             elif isinstance(step, WaitInit):
                 log.info("initialization: waiting for %s", ", ".join(step.names))
                 await asyncio.sleep(0.5)
@@ -213,7 +213,7 @@ class _Coordinator:
 
     async def cancel(self) -> None:
         for name in self._http:
-            await self._tell(name, "cancel")
+            await self._post(name, "cancel")
 
     async def _states(self) -> dict[str, Participant | None]:
         return {name: await self._ask(name) for name in self._http}
@@ -224,7 +224,7 @@ class _Coordinator:
         except (NoAnswer, ValueError, KeyError, TypeError):
             return None
 
-    async def _tell(self, name: str, verb: str) -> None:
+    async def _post(self, name: str, verb: str) -> None:
         try:
             answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:

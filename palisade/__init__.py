@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from palisade.client.sync_client import SyncClient, connect
     from palisade.client.sync_watch import SyncWatch
     from palisade.client.watch import Watch
+    from palisade.journal.client import JournalClient
     from palisade.metastore.errors import Compacted
     from palisade.metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget
     from palisade.metastore.results import (
@@ -73,6 +74,7 @@ __all__ = [
     "Fenced",
     "Get",
     "Item",
+    "JournalClient",
     "KeyValue",
     "Leadership",
     "Lease",
@@ -133,6 +135,7 @@ _MODULES = {
     "palisade.client.sync_client": ("SyncClient", "connect"),
     "palisade.client.sync_watch": ("SyncWatch",),
     "palisade.client.watch": ("Watch",),
+    "palisade.journal.client": ("JournalClient",),
     "palisade.node.embedded": ("LocalStore", "open"),
     "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
     "palisade.raftgroup.errors": ("OutcomeUnknown", "Unavailable"),

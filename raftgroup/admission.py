@@ -19,7 +19,7 @@ from palisade.raftgroup.replica import Replica
 
 log = logging.getLogger(__name__)
 
-_NOBODY: tuple[int, dict[str, str]] = (0, {})
+_NOT_DIALLED: tuple[int, dict[str, str]] = (0, {})
 
 
 def own_introduction(config: GroupConfig, stored: StoredIdentity) -> tuple[Greeting, Founding | None]:
@@ -58,7 +58,7 @@ class Admission:
         self._wake = wake
         self._fail = fail
         self._contacts = Contacts(replica.identity.member)
-        self._dialled = _NOBODY
+        self._dialled = _NOT_DIALLED
         self.refusals: dict[str, str] = {}
         """Members that refuse this node, with the reason."""
         self._met: dict[str, int] = {}
@@ -123,7 +123,7 @@ class Admission:
         """It is asked again: its earlier refusal is outdated."""
         self.refusals.pop(member, None)
 
-    def hears(self, member: str, kind: int) -> bool:
+    def accepts(self, member: str, kind: int) -> bool:
         """Whether its messages are processed: not those of another generation. A joining node has no generation and
         admits all; it takes that of the first leader that sends to it, durably before it takes any data."""
         if kind in TO_TAKE_IN and self.generation == UNKNOWN and self._met.get(member, UNKNOWN) != UNKNOWN:
@@ -139,7 +139,7 @@ class Admission:
             log.info("taking the log of generation %d, not that of %s", generation, self._of_others)
             guests = self._contacts.guests(self._replica.membership)
             self._peers.set_members({member: at for member, at in guests.items() if member not in self._of_others})
-            self._dialled = _NOBODY
+            self._dialled = _NOT_DIALLED
 
     def _committed_members(self) -> Membership:
         """An uncommitted change may be undone, perhaps by the very member that it would remove."""

@@ -196,7 +196,7 @@ class Group:
     async def _read_index(self) -> int:
         """For a follower that reads its own state: it receives the commit index before this answer."""
         index = await self.read_barrier()
-        self._replica.replication.tell_commit_now()
+        self._replica.replication.send_commit_now()
         self._turn()
         return index
 
@@ -431,7 +431,7 @@ class Group:
         self._wake()
 
     def _handle(self, member: str, kind: int, body: Any) -> None:
-        if not self._admission.hears(member, kind):
+        if not self._admission.accepts(member, kind):
             return
         if kind == MessageKind.FORWARD:
             self._forwarding.take(member, body, leads=self._replica.engine.leads)

@@ -89,5 +89,5 @@ class Accepted(PeerConnection):
         self.send(encode(HELLO, hello(self._receiver.greeting())))
 
     def ended(self) -> None:
-        who = f"{self.member} at {self.address}" if self.member else self.address
-        self._hub.warn(f"connection from {who} ended: {self.end_reason}", self.member)
+        peer = f"{self.member} at {self.address}" if self.member else self.address
+        self._hub.warn(f"connection from {peer} ended: {self.end_reason}", self.member)

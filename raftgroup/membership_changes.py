@@ -139,7 +139,7 @@ class Administration:
             self._replica.replication.send_last(member_id, next_index)
 
     async def _change(self, change: Callable[[Membership], Membership]) -> None:
-        await self._heard_voters(change(self._replica.membership))
+        await self._wait_for_voters(change(self._replica.membership))
         membership = change(self._replica.membership)
         entry = self._replica.propose_membership(membership)
         self._turn()
@@ -155,7 +155,7 @@ class Administration:
             "the membership change was proposed and not committed in time: list the members before you retry"
         )
 
-    async def _heard_voters(self, membership: Membership) -> None:
+    async def _wait_for_voters(self, membership: Membership) -> None:
         """A new leader may not have received messages yet from the voters that must commit the change: wait briefly."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_ANSWERS_S):

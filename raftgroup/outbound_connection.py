@@ -95,7 +95,7 @@ class Dialler:
         self._random = random
         self._tls = tls
         self._connection: Dialled | None = None
-        self._told = ""
+        self._logged = ""
         self._is_up = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {member}")
 
@@ -125,8 +125,8 @@ class Dialler:
             self._is_up.clear()
             reason, greeted = await self._connect()
             if greeted:
-                wait_s, self._told = limits.redial_min_s, ""
-            self._tell(reason)
+                wait_s, self._logged = limits.redial_min_s, ""
+            self._log_once(reason)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s * (0.5 + self._random.random() / 2)):
                     await self._is_up.wait()
@@ -152,9 +152,9 @@ class Dialler:
         self._connection = None
         return connection.end_reason, connection.greeted
 
-    def _tell(self, reason: str) -> None:
-        if reason != self._told:
-            self._told = reason
+    def _log_once(self, reason: str) -> None:
+        if reason != self._logged:
+            self._logged = reason
             self._hub.warn(f"no connection to {self.member} at {self.address}, retrying: {reason}", self.member)
 
 

@@ -109,7 +109,7 @@ class ReadBarrier:
         """
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._ask())
-            self._round.add_done_callback(_heard)
+            self._round.add_done_callback(_consume_error)
         return await asyncio.shield(self._round)
 
     async def _ask(self) -> int:
@@ -142,7 +142,7 @@ class ReadBarrier:
         self._applied.fail(error)
 
 
-def _heard(question: asyncio.Task[int]) -> None:
+def _consume_error(question: asyncio.Task[int]) -> None:
     """All readers may have given up before the answer; its error is not logged then."""
     if not question.cancelled():
         question.exception()

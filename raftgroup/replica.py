@@ -68,6 +68,7 @@ class Replica:
         self._send = send
         self._commit_target = 0
         self._led_term = -1
+        self.elections_won = self.snapshots_installed = 0
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
         self._decoded = DecodedBatches()
@@ -84,18 +85,17 @@ class Replica:
         self._log_limit = LogLimit()
         self.lease = QuorumLease(self._own_id, timing.election_timeout_min_s, timing.drift)
         self.outbox = Outbox(journal, send)
+        self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
         self.voting = Voting(
             identity,
             self,
+            self.engine,
             journal=journal,
             clock=clock,
             timing=timing,
             send=send,
             outbox=self.outbox,
-            follow_term=self._follow_term,
         )
-        self.engine = Engine(self._own_id, host=self, journal=journal, clock=clock, random=random, timing=timing)
-        self.voting.engine = self.engine
         self.replication = Replication(self.engine, journal, clock, timing, send)
         self._replies = AppendReplies(
             self.engine,
@@ -103,7 +103,7 @@ class Replica:
             lease=self.lease,
             replication=self.replication,
             is_known=self.is_known,
-            follow_term=self._follow_term,
+            follow_term=self.follow_term,
         )
         self.engine.restore(machine.applied[0])
         read_memberships(journal, self._memberships)
@@ -252,6 +252,7 @@ class Replica:
             self._journal.reset(index, term)
             self._memberships.reset(membership)
         self.engine.restore(index)
+        self.snapshots_installed += 1
         self._decoded.clear()
         self.proposed.forget_to(index)
         self._commit_target = max(self._commit_target, index)
@@ -297,7 +298,7 @@ class Replica:
         """On a leader whose hand-over failed: without a lease it could no longer serve fenced reads."""
         if self.engine.leads and self.engine.term == self._led_term and self.lease.is_surrendered:
             log.warning("no node took over from %s in term %d: resigning", self._own_id, self.engine.term)
-            self._follow_term(self.engine.term + 1)
+            self.follow_term(self.engine.term + 1)
 
     def send_appends(self) -> None:
         if self.engine.term != self._led_term:
@@ -308,6 +309,7 @@ class Replica:
 
     def _begin_to_lead(self) -> None:
         self._led_term = self.engine.term
+        self.elections_won += 1
         self._ready_to_lead = False
         self._lease_until = 0.0
         self.lease.begin_term()
@@ -380,7 +382,7 @@ class Replica:
 
     # Followers.
 
-    def _hear(self, leader: str, term: int) -> None:
+    def _record_contact(self, leader: str, term: int) -> None:
         if self.engine.leads and term == self.engine.term:
             raise NodeFailed(f"{leader} leads term {term} as this node does: two leaders in one term")
         self.voting.heard_leader()
@@ -398,7 +400,7 @@ class Replica:
         if isinstance(verdict, StaleTerm):
             self._answer(leader, 0, False, sent_at)
             return
-        self._hear(leader, term)
+        self._record_contact(leader, term)
         if isinstance(verdict, Extend):
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
@@ -423,7 +425,7 @@ class Replica:
     def _on_heartbeat(self, leader: str, body: Any) -> None:
         term, sent_at = body
         if term >= self.engine.term:
-            self._hear(leader, term)
+            self._record_contact(leader, term)
             self.engine.deliver_heartbeat(leader, term)
         self.outbox.send_in_term(
             leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation]
@@ -431,12 +433,12 @@ class Replica:
 
     # Leaders.
 
-    def _follow_term(self, term: int) -> None:
+    def follow_term(self, term: int) -> None:
         self._ready_to_lead = False
         self.engine.adopt_term(term)
 
     def hand_over(self, target: str) -> bool:
-        """Tell `target` to campaign at once, if it holds the whole log. The lease ends here, for this term."""
+        """Make `target` campaign at once, if it holds the whole log. The lease ends here, for this term."""
         if not self.leads or self.engine.match_index(target) != self._journal.last.index:
             return False
         self.lease.surrender()

@@ -8,7 +8,7 @@ the follower requests an index that the log no longer has.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,7 @@ class _Follower:
 
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
-    told_commit: int = 0
+    sent_commit: int = 0
     resent_at: float = 0.0
     wants_snapshot: bool = False
     reachable: bool = True
@@ -42,7 +42,7 @@ class _Follower:
     def forget(self) -> None:
         self.in_flight.clear()
         self.in_flight_bytes = 0
-        self.told_commit = 0
+        self.sent_commit = 0
 
 
 class Replication:
@@ -59,6 +59,9 @@ class Replication:
         self._followers: dict[str, _Follower] = {}
         self._heartbeat_due = 0.0
         self._notice_due: float | None = None
+        self.append_retries: Counter[str] = Counter()
+        """By member: how often it lacked entries that had been sent."""
+        self.snapshots_sent: Counter[str] = Counter()
 
     def begin_term(self) -> None:
         self._followers.clear()
@@ -77,7 +80,7 @@ class Replication:
         """Make the next round a heartbeat: a reader waits for a majority to confirm the leader."""
         self._heartbeat_due = 0.0
 
-    def tell_commit_now(self) -> None:
+    def send_commit_now(self) -> None:
         """A reader waits until a follower has applied the committed entries: the next round does not wait for new
         entries.
         """
@@ -99,10 +102,10 @@ class Replication:
         notice = self._notice_due is not None and now >= self._notice_due
         if beat or notice:
             self._notice_due = None
-        untold = False
+        unsent = False
         for member in members:
-            untold |= self._send_to(member, now, beat=beat, notice=notice)
-        if untold and self._notice_due is None:
+            unsent |= self._send_to(member, now, beat=beat, notice=notice)
+        if unsent and self._notice_due is None:
             self._notice_due = now + self._timing.commit_notice_s
 
     def send_to(self, member: str) -> None:
@@ -134,11 +137,13 @@ class Replication:
             return
         follower.forget()
         follower.resent_at = self._clock.now()
+        self.append_retries[member] += 1
         self._engine.set_next_index(member, next_index)
         self.send_to(member)
 
     def snapshot_sent(self, member: str, index: int) -> None:
         """The follower has installed a snapshot that ends at `index`."""
+        self.snapshots_sent[member] += 1
         self._follower(member).forget()
         self._follower(member).wants_snapshot = False
         self._engine.set_next_index(member, index + 1)
@@ -172,11 +177,11 @@ class Replication:
             follower.in_flight.append((next_index - 1, size))
             follower.in_flight_bytes += size
             sent = True
-        untold = follower.told_commit < self._engine.commit_index
-        if not sent and (beat or (notice and untold)):
+        unsent = follower.sent_commit < self._engine.commit_index
+        if not sent and (beat or (notice and unsent)):
             self._append(member, follower, now, next_index - 1, [])
             return False
-        return untold
+        return unsent
 
     def _entries_from(self, index: int) -> list[Entry]:
         """As many as fit into one message, at least one."""
@@ -206,5 +211,5 @@ class Replication:
         if not follower.reachable:
             return False
         if commit <= prev_index + len(entries):
-            follower.told_commit = commit
+            follower.sent_commit = commit
         return True

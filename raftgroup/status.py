@@ -14,12 +14,17 @@ from palisade.raftgroup.role import RaftRole
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """`match_index`: up to where it is known to hold the log; None if unknown, or if this node does not lead."""
+    """`match_index`: up to where it is known to hold the log; None if unknown, or if this node does not lead.
+    `next_index`: of the next entry to send; None for this node, or if it does not lead. The counts are those of this
+    node since its start: appends repeated for the member, snapshots that it installed."""
 
     member: Member
     connected: bool
     match_index: int | None
     installing_snapshot: bool
+    next_index: int | None = None
+    append_retries: int = 0
+    snapshots_sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,9 @@ class GroupStatus:
     late, over another connection."""
     missing_founders: tuple[str, ...] = ()
     """Founding members that were not seen yet; the group cannot start without them."""
+    elections_started: int = 0
+    elections_won: int = 0
+    snapshots_installed: int = 0
 
 
 def group_status(
@@ -70,9 +78,15 @@ def group_status(
                 connected=member.id in connected or member.id == own_id,
                 match_index=engine.match_index(member.id) if engine.leads else None,
                 installing_snapshot=sends_snapshot_to(member.id),
+                next_index=engine.next_index(member.id) if engine.leads and member.id != own_id else None,
+                append_retries=replica.replication.append_retries[member.id],
+                snapshots_sent=replica.replication.snapshots_sent[member.id],
             )
             for member in replica.membership.members
         ),
         refusals={member: why for member, why in admission.refusals.items() if member not in connected},
         missing_founders=tuple(admission.missing_founders()),
+        elections_started=replica.voting.elections_started,
+        elections_won=replica.elections_won,
+        snapshots_installed=replica.snapshots_installed,
     )

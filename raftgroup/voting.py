@@ -29,33 +29,37 @@ from palisade.raftgroup.timing import RaftTiming
 
 
 class Electorate(Protocol):
-    """What a member knows of the other members."""
+    """The other members, as this member knows them."""
 
     @property
     def membership(self) -> Membership: ...
     @property
     def is_voter(self) -> bool: ...
     def is_known(self, member: str, incarnation: str) -> bool:
-        """Whether the group knows that member with that storage."""
+        """Whether the group has that member with that storage."""
+        ...
+
+    def follow_term(self, term: int) -> None:
+        """Abandon this node's role in its term, for a later one."""
         ...
 
 
 class Voting:
-    """`follow_term` abandons this node's role in its term, for a later one."""
+    """Of one member, over its `engine`."""
 
     def __init__(
         self,
         identity: MemberIdentity,
         electorate: Electorate,
+        engine: Engine,
         *,
         journal: Journal,
         clock: Clock,
         timing: RaftTiming,
         send: Send,
         outbox: Outbox,
-        follow_term: Callable[[int], None],
     ) -> None:
-        self.engine: Engine
+        self._engine = engine
         self._own_id = identity.member
         self._incarnation = identity.incarnation
         self._electorate = electorate
@@ -64,7 +68,6 @@ class Voting:
         self._timing = timing
         self._send = send
         self._outbox = outbox
-        self._follow_term = follow_term
         self._started = clock.now()
         self._heard_leader: float | None = None
         self._handover_term = -1
@@ -74,6 +77,7 @@ class Voting:
         self._took_part_in = -1
         self._asked = False
         self._attempts = 0
+        self.elections_started = 0
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             MessageKind.PRE_VOTE: self._on_pre_vote,
             MessageKind.PRE_VOTE_REPLY: self._on_pre_vote_reply,
@@ -100,7 +104,7 @@ class Voting:
         """The election timeout has passed: whether an election may start now. Asks for pre-votes if needed."""
         if not self._electorate.is_voter:
             return False
-        term = self.engine.term + 1
+        term = self._engine.term + 1
         others = self._electorate.membership.voters - {self._own_id}
         if not others or term == self._handover_term:
             return True
@@ -117,19 +121,20 @@ class Voting:
 
     def ticked(self) -> None:
         """After each tick: an election may have to be repeated after its requests have had time to be answered."""
-        if self.engine.role is not RaftRole.CANDIDATE:
+        if self._engine.role is not RaftRole.CANDIDATE:
             return
         if self._takes_part_anew():
             self._asked = False
+            self.elections_started += 1
         if not self._asked:
             self._asked = self._outbox.term_is_durable
-            self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
+            self._engine.retry_election(*election_patience_s(self._attempts, self._timing))
 
     def _takes_part_anew(self) -> bool:
         """Whether this is the first action of this node in an election, as a candidate or as a voter."""
-        if self.engine.term == self._took_part_in:
+        if self._engine.term == self._took_part_in:
             return False
-        self._took_part_in = self.engine.term
+        self._took_part_in = self._engine.term
         self._attempts += 1
         return True
 
@@ -139,18 +144,18 @@ class Voting:
 
     def _on_campaign_now(self, leader: str, body: Any) -> None:
         (term,) = body
-        if term == self.engine.term and leader == self.engine.leader and self._electorate.is_voter:
+        if term == self._engine.term and leader == self._engine.leader and self._electorate.is_voter:
             self._handover_term = term + 1
-            self.engine.campaign_now(leader, term)
+            self._engine.campaign_now(leader, term)
 
     def _on_pre_vote_reply(self, voter: str, body: Any) -> None:
         term, granted, voters_term, incarnation = body
-        if not self._electorate.is_known(voter, incarnation) or self.engine.leads:
+        if not self._electorate.is_known(voter, incarnation) or self._engine.leads:
             return
         if granted:
             self._pre_vote.grant(voter, term)
-        elif voters_term > self.engine.term and self._is_free():
-            self.engine.adopt_term(voters_term)
+        elif voters_term > self._engine.term and self._is_free():
+            self._engine.adopt_term(voters_term)
 
     def _on_vote(self, voter: str, body: Any) -> None:
         """Each voter counts once in a term (pysyncobj.md, fault 14)."""
@@ -159,12 +164,12 @@ class Voting:
         if not is_voter or not self._electorate.is_known(voter, incarnation):
             return
         if not granted:
-            if term > self.engine.term:
-                self._follow_term(term)
+            if term > self._engine.term:
+                self._electorate.follow_term(term)
             return
-        if term == self.engine.term and (term, voter) not in self._votes:
+        if term == self._engine.term and (term, voter) not in self._votes:
             self._votes = {vote for vote in self._votes if vote[0] == term} | {(term, voter)}
-            self.engine.deliver_vote(voter, term)
+            self._engine.deliver_vote(voter, term)
 
     # The voter.
 
@@ -172,7 +177,7 @@ class Voting:
         """Whether this node's promise to the last leader is over. A node that is not a voter by its own log votes all
         the same: the entry that made it one may not have reached it yet, and only the candidate's membership determines
         whether the vote of this storage counts (Raft thesis 4.2.2)."""
-        if self.engine.leads:
+        if self._engine.leads:
             return False
         return may_vote(
             self._clock.now(),
@@ -183,7 +188,7 @@ class Voting:
 
     def give_vote(self, candidate: str, term: int) -> None:
         if self._takes_part_anew() and self._attempts > SHORT_ATTEMPTS:
-            self.engine.retry_election(*election_patience_s(self._attempts, self._timing))
+            self._engine.retry_election(*election_patience_s(self._attempts, self._timing))
         self._outbox.send_durable(candidate, MessageKind.VOTE, [term, True, self._incarnation])
 
     def _on_pre_vote(self, candidate: str, body: Any) -> None:
@@ -192,17 +197,17 @@ class Voting:
             return
         last = self._journal.last
         granted = (
-            self._is_free() and candidacy.term > self.engine.term and log_is_current(candidacy, last.index, last.term)
+            self._is_free() and candidacy.term > self._engine.term and log_is_current(candidacy, last.index, last.term)
         )
         if granted and not self._goes_before(candidate, candidacy):
             self._stand_back.begin(self._clock.now())
         self._send(
-            candidate, MessageKind.PRE_VOTE_REPLY, [candidacy.term, granted, self.engine.term, self._incarnation]
+            candidate, MessageKind.PRE_VOTE_REPLY, [candidacy.term, granted, self._engine.term, self._incarnation]
         )
 
     def _goes_before(self, candidate: str, candidacy: Candidacy) -> bool:
-        """Of two candidates that ask each other at once, one stands back: the one with the shorter log, or the lesser
-        id.
+        """Of two candidates that request votes from each other at the same time, one yields: the one with the shorter
+        log, or the lesser id.
         """
         last = self._journal.last
         own, other = (last.term, last.index, self._own_id), (candidacy.last_term, candidacy.last_index, candidate)
@@ -214,9 +219,9 @@ class Voting:
             return
         if not handover and not self._is_free():
             return
-        if term < self.engine.term:
-            self._outbox.send_durable(candidate, MessageKind.VOTE, [self.engine.term, False, self._incarnation])
-        elif term == self.engine.term and self.engine.vote == candidate:
+        if term < self._engine.term:
+            self._outbox.send_durable(candidate, MessageKind.VOTE, [self._engine.term, False, self._incarnation])
+        elif term == self._engine.term and self._engine.vote == candidate:
             self.give_vote(candidate, term)
         else:
-            self.engine.deliver_vote_request(candidate, term, last_index, last_term)
+            self._engine.deliver_vote_request(candidate, term, last_index, last_term)

@@ -38,7 +38,7 @@ Stretch = tuple[bytes, bytes | None]
 
 
 class DifferenceFetch:
-    """`hold` is awaited between chunks: it keeps the pin. `tell`: keep the changes for running listeners."""
+    """`hold` is awaited between chunks: it keeps the pin. `notify`: keep the changes for running listeners."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class DifferenceFetch:
         self._vault, self._source, self._clock, self._recorder, self._hold = vault, source, clock, recorder, hold
         self._fetched = self._evicted = self._expected = 0
 
-    async def run(self, target: int, keys: int, *, tell: bool) -> None:
+    async def run(self, target: int, keys: int, *, notify: bool) -> None:
         """`keys`: the cluster's number of keys, for display. Raises SourceCompacted, ChunkDamaged, DifferenceFailed."""
         theirs = await self._source.sums(target)
         missed = target - self._vault.revision
         self._expected = min(keys, missed) if self._vault.key_count else keys
-        incoming = Incoming(self._vault, target, tell=tell)
+        incoming = Incoming(self._vault, target, notify=notify)
         wrong = incoming.differing(theirs.sums)
         self._recorder.add(buckets_differing=len(wrong))
         try:

@@ -12,7 +12,7 @@ from palisade.recovery.decision import Options, Refuse, decide
 from palisade.recovery.errors import SourceCompacted
 from palisade.recovery.ports import RevisionSource
 from palisade.recovery.recovery import Recovery, Settings, World, cluster_state, vault_state
-from palisade.recovery.replay import tell_and_apply
+from palisade.recovery.replay import notify_and_apply
 from palisade.recovery.report import Recorder, RecoveryProgress, RecoveryReport
 from palisade.recovery.retrying_source import RetryingSource
 
@@ -86,7 +86,7 @@ class Follower:
             last = vault.revision + self._settings.batch_revisions
             revisions = await self._changes.changes(vault.revision + 1, last)
             world = self._world
-            await tell_and_apply(vault, world.listeners, world.clock, revisions, gate=world.gate)
+            await notify_and_apply(vault, world.listeners, world.clock, revisions, gate=world.gate)
         except SourceCompacted:
             await self.recover(running=True)
 

@@ -21,7 +21,7 @@ from palisade.base.versioned_value import VersionedValue
 from palisade.vault.change import VaultEvent
 
 
-class Told(NamedTuple):
+class Notification(NamedTuple):
     """The changes of one revision. After a snapshot of a running node: the changes up to `revision`, by key, in parts;
     each but the last of them has `last` False."""
 
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     last: bool = True
 
 
-Listener = Callable[[Told], Awaitable[None] | None]
+Listener = Callable[[Notification], Awaitable[None] | None]
 """A plain function that returns None is called without a turn of the loop."""
 
 
@@ -123,41 +123,42 @@ class Listeners:
             for value in values:
                 value.fail(reason)
 
-    async def tell(self, told: Told) -> None:
+    async def notify(self, notification: Notification) -> None:
         """Return when every listener has handled the revision. Raises ListenerFailed, NotStartedYet."""
         if self._failure is not None:
             raise self._failure
         if not self._open:
-            raise NotStartedYet(f"revision {told.revision} is notified before all components have started")
-        if told.revision <= self.handled:
-            raise ComponentError(f"revision {told.revision} is notified after {self.handled}: each once, in order")
-        if told.last and self._values:
+            raise NotStartedYet(f"revision {notification.revision} is notified before all components have started")
+        new = notification.revision
+        if new <= self.handled:
+            raise ComponentError(f"revision {new} is notified after {self.handled}: each once, in order")
+        if notification.last and self._values:
             for component in self._values.keys() - self._listeners.keys():
-                self._complete(component, told.revision)
+                self._complete(component, notification.revision)
         if len(self._listeners) == 1:
             for component, listeners in self._listeners.items():
-                await self._tell_one(component, listeners, told)
+                await self._notify_one(component, listeners, notification)
         elif self._listeners:
-            await asyncio.gather(*[self._tell_one(*each, told) for each in self._listeners.items()])
+            await asyncio.gather(*[self._notify_one(*each, notification) for each in self._listeners.items()])
         if self._failure is not None:
             raise self._failure
-        if told.last:
-            self.handled = told.revision
+        if notification.last:
+            self.handled = notification.revision
 
-    async def _tell_one(self, component: str, listeners: list[Listener], told: Told) -> None:
+    async def _notify_one(self, component: str, listeners: list[Listener], notification: Notification) -> None:
         """One component's listeners, then its values. Components are notified concurrently, so that one may wait for
         the value of another; values of components without listeners are complete before.
         """
         try:
             for listener in listeners:
-                answer = listener(told)
+                answer = listener(notification)
                 if answer is not None:
                     await answer
         except Exception as error:
-            self._failed(component, told.revision, error)
+            self._failed(component, notification.revision, error)
         else:
-            if told.last and self._values:
-                self._complete(component, told.revision)
+            if notification.last and self._values:
+                self._complete(component, notification.revision)
 
     def _failed(self, component: str, revision: int, error: Exception) -> None:
         """The first failure stops the node; waiters for a value of this component get an error."""

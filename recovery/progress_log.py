@@ -18,13 +18,13 @@ class ProgressLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._told_at = now()
+        self._logged_at = now()
 
     def began(self, recovering: bool) -> None:
-        self._told_at = self._now()
+        self._logged_at = self._now()
 
     def went_on(self, progress: RecoveryProgress) -> None:
         now = self._now()
-        if now - self._told_at >= EVERY_S:
-            self._told_at = now
+        if now - self._logged_at >= EVERY_S:
+            self._logged_at = now
             log.info("recovering: %s", progress_text(progress.as_dict()))

@@ -45,7 +45,7 @@ from palisade.recovery.difference import DifferenceFetch
 from palisade.recovery.errors import RecoveryRefused, SourceCompacted
 from palisade.recovery.eviction import evict
 from palisade.recovery.ports import ClusterSource, ListenerPort, RecoveryTime, Resources, RevisionSource, SourceState
-from palisade.recovery.replay import tell_and_apply
+from palisade.recovery.replay import notify_and_apply
 from palisade.recovery.report import Recorder, RecoveryOutcome, RecoveryPhase, RecoveryReport
 from palisade.recovery.retrying_source import RetryingSource
 from palisade.vault.change import Revision
@@ -198,7 +198,7 @@ class Recovery:
             if not revisions:
                 return
             try:
-                await tell_and_apply(vault, self._listeners, self._clock, revisions, go_on)
+                await notify_and_apply(vault, self._listeners, self._clock, revisions, go_on)
             finally:
                 self._count_replayed(first, state.latest)
             done = vault.revision - first
@@ -258,7 +258,7 @@ class Recovery:
                 fetch = DifferenceFetch(
                     self._vault, self._source, self._clock, self._recorder, lambda: self._pin.hold(target)
                 )
-                await fetch.run(target, state.keys, tell=self._running)
+                await fetch.run(target, state.keys, notify=self._running)
         except SourceCompacted as overtaken:
             self._recorder.note(mm=overtaken.minimal_revision)
             return
@@ -272,20 +272,20 @@ class Recovery:
         """Work that a snapshot leaves on a running node; also of an earlier recovery that was cancelled."""
         if self._running and self._vault.recovering is None:
             if self._vault.has_difference:
-                await self._tell_difference()
+                await self._notify_difference()
             await self._evict()
 
-    async def _tell_difference(self) -> None:
+    async def _notify_difference(self) -> None:
         """Page by page: after an interruption the last page is repeated, and none is skipped."""
-        with self._recorder.phase(RecoveryPhase.TELL):
+        with self._recorder.phase(RecoveryPhase.NOTIFY):
             until: bytes | None = b""
-            told = 0
+            notified = 0
             while until is not None:
                 events, until = self._vault.difference(DIFFERENCE_EVENTS)
                 await self._listeners.difference(self._vault.revision, events, until is None)
                 self._vault.forget_difference(until)
-                told += len(events)
-                self._recorder.step(RecoveryPhase.TELL, told, 0, "keys")
+                notified += len(events)
+                self._recorder.step(RecoveryPhase.NOTIFY, notified, 0, "keys")
                 await self._hold_if_there()
 
     async def _hold_if_there(self) -> None:

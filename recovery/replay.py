@@ -16,12 +16,12 @@ from palisade.vault.vault import Vault
 
 COMMIT_S = 0.2
 GATE_S = 0.5
-"""After this time a closed gate is asked again, in case its opening was not signalled."""
+"""After this time a closed gate is checked again, in case its opening was not signalled."""
 TURN_REVISIONS = 1_000
 """Maximum notifications before others get a turn, even if no listener waits."""
 
 
-async def tell_and_apply(
+async def notify_and_apply(
     vault: Vault,
     listeners: ListenerPort,
     clock: RecoveryTime,
@@ -42,32 +42,34 @@ async def tell_and_apply(
             await gate.changed(GATE_S)
             continue
         try:
-            told = await _tell_some(vault, listeners, clock, some[:free])
+            notified = await _notify_some(vault, listeners, clock, some[:free])
         finally:
             gate.leave()
-        begin += told
+        begin += notified
         if not go_on():
             return
-        most = max(told, 1) if told < free else 2 * most
+        most = max(notified, 1) if notified < free else 2 * most
         await clock.sleep(0)
 
 
-async def _tell_some(vault: Vault, listeners: ListenerPort, clock: RecoveryTime, revisions: Sequence[Revision]) -> int:
+async def _notify_some(
+    vault: Vault, listeners: ListenerPort, clock: RecoveryTime, revisions: Sequence[Revision]
+) -> int:
     """One commit. Returns its number of revisions."""
     prepared = vault.prepare(revisions)
-    until, told, tell, now = clock.now() + COMMIT_S, 0, listeners.revision, clock.now
+    until, notified, notify, now = clock.now() + COMMIT_S, 0, listeners.revision, clock.now
     try:
         for revision in revisions:
             if revision.bodies:
-                await tell(revision)
-            told += 1
+                await notify(revision)
+            notified += 1
             if now() >= until:
                 break
-            if not told % TURN_REVISIONS:
+            if not notified % TURN_REVISIONS:
                 await clock.sleep(0)
     finally:
-        if told == len(revisions):
+        if notified == len(revisions):
             vault.adopt(prepared)
         else:
-            vault.apply(revisions[:told])
-    return told
+            vault.apply(revisions[:notified])
+    return notified

@@ -20,7 +20,7 @@ class RecoveryPhase(enum.Enum):
     SNAPSHOT = "snapshot"
     EVICTION = "eviction"
     START = "start"
-    TELL = "tell"
+    NOTIFY = "tell"
     REPLAY = "replay"
 
 
@@ -171,14 +171,14 @@ class Recorder:
 
     def step(self, phase: RecoveryPhase, done: int, total: int, unit: str) -> None:
         self._progress = RecoveryProgress(phase, done, total, unit)
-        self._tell()
+        self._report_progress()
 
     def waited(self) -> None:
         """A wait for the metadata store, without progress; reported as well."""
         self.add(waits=1)
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self.progress)
 

@@ -20,7 +20,7 @@ from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
 from palisade.recovery.flush_follower import FlushBatch, FlushFollower, body_of
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from palisade.recovery.ports import ClusterSource, NoResources, Resources
 from palisade.recovery.progress_log import ProgressLog
 from palisade.recovery.recovery import Settings, World
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class ComponentPort:
     """The listeners of a recovery: the inner lifecycle and its components.
 
-    `telling` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
+    `notifying` is held while they are notified of one revision. A caller that acquires it before it cancels a recovery,
     to be followed by another one in this process, interrupts no notification: otherwise some listeners would receive
     that revision twice.
     """
@@ -45,7 +45,7 @@ class ComponentPort:
         self._inner = inner
         self._vault = vault
         self.started = False
-        self.telling = asyncio.Lock()
+        self.notifying = asyncio.Lock()
 
     async def start(self) -> None:
         if not self.started:
@@ -55,21 +55,22 @@ class ComponentPort:
 
     async def revision(self, revision: Revision) -> None:
         listeners = self._inner.listeners
-        async with self.telling:
-            await listeners.tell(Told(revision.number, events_below(revision, listeners.prefixes) if listeners else ()))
+        async with self.notifying:
+            events = events_below(revision, listeners.prefixes) if listeners else ()
+            await listeners.notify(Notification(revision.number, events))
 
     async def leap(self, leap: FlushBatch, take: Callable[[], Awaitable[None]]) -> None:
         """`take` commits the leap. In the same turn of the loop, the listeners of prefixes receive what has changed
         there as one difference."""
         listeners = self._inner.listeners
-        async with self.telling:
+        async with self.notifying:
             await take()
             if listeners:
-                await listeners.tell(Told(leap.position.revision, events_of_leap(leap, listeners.prefixes)))
+                await listeners.notify(Notification(leap.position.revision, events_of_leap(leap, listeners.prefixes)))
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
-        async with self.telling:
-            await self._inner.listeners.tell(Told(revision, events, last))
+        async with self.notifying:
+            await self._inner.listeners.notify(Notification(revision, events, last))
 
 
 def events_of_leap(leap: FlushBatch, prefixes: tuple[bytes, ...]) -> list[VaultEvent]:
@@ -238,17 +239,17 @@ class VaultComponent(Component):
             pin_life_s_max=self._on_vault.pin_life_s_max,
             batches_per_commit=BATCHES_PER_COMMIT if beside is None else 1,
         )
-        telling = ProgressLog(self._clock.now)
+        progress_log = ProgressLog(self._clock.now)
 
         def recovers(begins: bool) -> None:
             self._fence.recovering(begins)
-            telling.began(begins)
+            progress_log.began(begins)
 
         return Follower(
             world,
             settings,
             on_recovering=recovers,
-            on_progress=telling.went_on,
+            on_progress=progress_log.went_on,
             on_report=self._home.keep,
         )
 
@@ -267,7 +268,7 @@ class VaultComponent(Component):
         follower = self._follower
         if follower is None:
             raise RuntimeError("the vault is not open: the node has not started, or has stopped")
-        async with self._port.telling:
+        async with self._port.notifying:
             await self._stop_following()
         report = await follower.recover(running=self._port.started)
         log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)

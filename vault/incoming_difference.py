@@ -21,9 +21,9 @@ from palisade.vault.vault import META, PLAN, PLAN_DUE, POSITION, RECOVERING, Vau
 
 
 class Incoming:
-    """At most one at a time. `tell`: keep the changes for running listeners (`Vault.difference`)."""
+    """At most one at a time. `notify`: keep the changes for running listeners (`Vault.difference`)."""
 
-    def __init__(self, vault: Vault, target: int, *, tell: bool) -> None:
+    def __init__(self, vault: Vault, target: int, *, notify: bool) -> None:
         """Mark the vault; an existing mark keeps its coverage. Raises VaultGap if `target` is below the present
         content.
         """
@@ -32,9 +32,9 @@ class Incoming:
         if target < highest:
             raise VaultGap(f"a snapshot of revision {target} can't replace content of revision {highest}")
         self._vault = vault
-        self._tell = tell
+        self._notify = notify
         mark = known.towards(target) if known else begun(vault.revision, target)
-        fresh = known is None or not tell
+        fresh = known is None or not notify
         vault.staging.between_revisions()
         vault.commit({META: {RECOVERING: pack_recovering(mark)}}, cleared=(VaultTable.DIFFERENCE,) if fresh else ())
         vault.recovering = mark
@@ -83,7 +83,7 @@ class Incoming:
             {
                 VaultTable.ENTRY: entries,
                 VaultTable.BUCKET: pages_of(sums, buckets),
-                VaultTable.DIFFERENCE: self._told(entries, old),
+                VaultTable.DIFFERENCE: self._first_old(entries, old),
                 META: {POSITION: pack_position(position), RECOVERING: pack_recovering(mark)},
             }
         )
@@ -97,9 +97,11 @@ class Incoming:
             raise VaultDiverged(f"a row of the snapshot of revision {self.mark.target} is malformed: request it again")
         return body
 
-    def _told(self, entries: Mapping[bytes, bytes | None], old: Mapping[bytes, bytes]) -> dict[bytes, bytes | None]:
+    def _first_old(
+        self, entries: Mapping[bytes, bytes | None], old: Mapping[bytes, bytes]
+    ) -> dict[bytes, bytes | None]:
         """The value before the first change of each key."""
-        if not self._tell or not entries:
+        if not self._notify or not entries:
             return {}
         known = self._vault.backend.get_many(VaultTable.DIFFERENCE, list(entries))
         return {stored: old.get(stored, b"") for stored in entries if stored not in known}

@@ -318,7 +318,7 @@ class VaultReader:
             if not isinstance(opened, Opened):
                 return opened
             try:
-                return self._told(opened, collect(opened, limit))
+                return self._unless_unreleased(opened, collect(opened, limit))
             except self._errors as error:
                 self._require_source().mend(error)
                 return Unreachable(f"reading it failed: {error}")
@@ -328,14 +328,14 @@ class VaultReader:
     def _opening(self, start: bytes, end: bytes | None) -> Course[Opened | Rows]:
         def look(applied: int) -> Opened | Unreleased | Unapplied | Unreachable:
             opened = self._look_range(start, end, applied)
-            return self._told(opened, opened) if isinstance(opened, Opened) else opened
+            return self._unless_unreleased(opened, opened) if isinstance(opened, Opened) else opened
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
 
     def _look_range(self, start: bytes, end: bytes | None, applied: int) -> Opened | Unapplied | Unreachable:
         return self._look(lambda snapshot, released: open_range(snapshot, start, end, released, applied))
 
-    def _told(self, opened: Opened, found: T) -> T | Unreleased:
+    def _unless_unreleased(self, opened: Opened, found: T) -> T | Unreleased:
         return Unreleased(opened.needs, found) if opened.needs else found
 
     def which(self) -> int:

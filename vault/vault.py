@@ -274,8 +274,8 @@ class Vault:
     def forget_difference(self, until: bytes | None = None) -> None:
         """The listeners have received it up to `until`, as returned by `difference`; None: all of it."""
         if until is not None:
-            told = self.backend.key_pages(VaultTable.DIFFERENCE, b"", until + b"\0", 1_000)
-            self.commit({VaultTable.DIFFERENCE: dict.fromkeys(chain.from_iterable(told))})
+            delivered = self.backend.key_pages(VaultTable.DIFFERENCE, b"", until + b"\0", 1_000)
+            self.commit({VaultTable.DIFFERENCE: dict.fromkeys(chain.from_iterable(delivered))})
         elif self.has_difference:
             self.commit({}, cleared=(VaultTable.DIFFERENCE,))
 

@@ -19,9 +19,8 @@ from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
 from palisade.service.fenced_reads import Ask, FencedReads
-from palisade.service.own_lease import OwnLease
 from palisade.service.ports import GroupFace
-from palisade.service.release_waiters import ReleaseWaiters
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters
 from palisade.vault.vault import Vault
 from palisade.wire.credentials import NodeProof
 
@@ -85,18 +84,17 @@ class FencingComponent(Component):
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
 
-    # What the keeper of the vault calls
+    # Called by the vault component
 
     def opened(self, vault: Vault) -> VaultGate:
         member = self._member
-        on_released = member.released.release if member is not None else _ignore
-        self.holder = LeaseClient(self.node, self._node.vault_id(), vault, self.timing, self._clock.now, on_released)
+        on_released, log = (member.released.release, member.released.log) if member is not None else (_ignore, None)
+        vault_id, now = self._node.vault_id(), self._clock.now
+        self.holder = LeaseClient(self.node, vault_id, vault, self.timing, now, on_released, log)
         if member is not None:
-            member.lease.holder = self.holder
+            member.lease.opened(self.holder)
         self.reads.open(vault, self.holder.changed, self._clock.now)
-        gate = VaultGate(self.holder, member.released.log if member is not None else None)
-        self.holder.gate = gate
-        return gate
+        return self.holder.gate
 
     def recovering(self, begins: bool) -> None:
         if self.holder is not None:
@@ -134,8 +132,8 @@ class FencingComponent(Component):
         self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
 
     async def _listen(self, holder: LeaseClient, core: Holder) -> None:
-        """The vault first: components are notified of a revision before the vault applies it, so they are up to date
-        with it (F2)."""
+        """Wait for the vault only: components are notified of a revision before the vault applies it, so they are up to
+        date as well (F2)."""
         released = core.released
         while holder.vault.revision < released:  # noqa: ASYNC110
             await asyncio.sleep(TICK_S)
@@ -149,7 +147,7 @@ class FencingComponent(Component):
 
     async def stop(self) -> None:
         """Promise the leader that this node serves nothing any more, so that no write waits for it. Releases still
-        arrive until `unlink`, since responses of its servers wait for them."""
+        arrive until `unlink`, because pending responses of its servers need them."""
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
@@ -164,13 +162,13 @@ class FencingComponent(Component):
             await asyncio.gather(self._linked, return_exceptions=True)
 
     async def _hand_over(self, group: GroupFace) -> None:
-        """The promise has to reach the next leader, too."""
+        """The promise must reach the next leader as well."""
         try:
             async with asyncio.timeout(2 * FAREWELL_S):
                 await group.transfer(None)
                 await self._welcomed_by_leader()
         except (RaftError, TimeoutError) as error:
-            log.info("the node stops before its successor has its promise: %s", reason_of(error))
+            log.info("the node stops before the next leader has received its promise: %s", reason_of(error))
 
     async def _welcomed_by_leader(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import GrantVerdict
@@ -37,6 +36,8 @@ from palisade.fencing.messages import (
 )
 from palisade.fencing.stage_chain import Mark, Odd
 from palisade.fencing.timing import FenceTiming
+from palisade.node.fencing.vault_gate import VaultGate
+from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_commands import Prefixes
 from palisade.vault.fence_page import FenceState
 from palisade.vault.vault import Vault
@@ -52,16 +53,9 @@ BEHIND_S = 0.1
 Send = Callable[[FromHolder], None]
 
 
-class GateFace(Protocol):
-    """Of this node's vault (`node.fencing.vault_gate`)."""
-
-    busy: bool
-
-    def wake(self) -> None: ...
-
-
 class LeaseClient:
-    """`node` and `vault_id` identify it. `on_released`: called with RR, each time that it has grown."""
+    """`node` and `vault_id` identify it. `on_released`: called with RR, each time that it has grown. `log`: of a member
+    of the group; None on a follower."""
 
     def __init__(
         self,
@@ -71,12 +65,13 @@ class LeaseClient:
         timing: FenceTiming,
         now: Callable[[], float],
         on_released: Callable[[int], None],
+        log: StrictLog | None = None,
     ) -> None:
         self.vault = vault
         self._node, self._vault_id = node, vault_id
         self._timing, self._now, self._on_released = timing, now, on_released
         self.core = Holder(HolderId(node, vault_id, 0), timing, now())
-        self.gate: GateFace | None = None
+        self.gate = VaultGate(self, log)
         self.caught_up = False
         """The recovery of the vault has ended, and it follows the cluster."""
         self.incarnation = 0
@@ -92,7 +87,7 @@ class LeaseClient:
         """The node was removed from the cluster: it never serves again."""
         self._send: Send | None = None
         self._changed: dict[asyncio.Future[None], None] = {}
-        self._told_lv = 0
+        self._notified_lv = 0
         self._join_at = 0.0
         self._stages: deque[StageMessage] = deque()
         self._marking: tuple[Mark, list[int]] | None = None
@@ -134,7 +129,7 @@ class LeaseClient:
         if self.core.state is HolderPhase.RECOVERING:
             self.core.recovery_failed(now, why)
         self._open_gate()
-        self._tell(promise)
+        self._send_if_any(promise)
 
     def _begin_anew(self, why: str) -> None:
         """Earlier grants are void. The page is updated first: no reader may continue by the old lease."""
@@ -163,7 +158,7 @@ class LeaseClient:
         self.stop("it was removed from the cluster")
         if self.vault.page is not None:
             self.vault.page.removed()
-        self._tell_readers()
+        self._notify_readers()
 
     def _refuse(self, why: str, state: FenceState = FenceState.FENCED) -> None:
         if self.why != why:
@@ -172,11 +167,10 @@ class LeaseClient:
         page = self.vault.page
         if page is not None and page.fence.state is not state:
             page.refuse(state)
-        self._tell_readers()
+        self._notify_readers()
 
     def _open_gate(self) -> None:
-        if self.gate is not None:
-            self.gate.wake()
+        self.gate.wake()
 
     # The connection to the leader
 
@@ -216,7 +210,7 @@ class LeaseClient:
         elif isinstance(message, Release):
             self.core.on_release(message, now)
         elif isinstance(message, WelcomeMessage):
-            self._tell(self.core.on_welcome(message, now))
+            self._send_if_any(self.core.on_welcome(message, now))
             self.welcomed = True
         elif isinstance(message, Behind):
             self._join_at = now + BEHIND_S
@@ -224,11 +218,11 @@ class LeaseClient:
             if promise is not None:
                 self._refuse("its vault is too far behind")
                 self._open_gate()
-            self._tell(promise)
+            self._send_if_any(promise)
         self._publish_release()
         self.settle()
 
-    def _tell(self, message: FromHolder | None) -> None:
+    def _send_if_any(self, message: FromHolder | None) -> None:
         if message is not None and self._send is not None:
             self._send(message)
 
@@ -238,9 +232,9 @@ class LeaseClient:
             self.vault.staging.release(released)
             self._on_released(released)
             self._open_gate()
-            self._tell_readers()
+            self._notify_readers()
 
-    def _tell_readers(self) -> None:
+    def _notify_readers(self) -> None:
         waiting, self._changed = self._changed, {}
         for future in waiting:
             if not future.done():
@@ -273,11 +267,11 @@ class LeaseClient:
         found = self.core.on_stage(stage, now)
         if found is Odd.GAP:
             self._stages.clear()
-            self._tell(self._hello(now))
+            self._send_if_any(self._hello(now))
         elif isinstance(found, Mark):
             self._mark(found)
         elif isinstance(found, StagedMessage):
-            self._tell(found)
+            self._send_if_any(found)
 
     def _mark(self, mark: Mark) -> None:
         try:
@@ -304,9 +298,9 @@ class LeaseClient:
             changes.pop(0)
         if not changes:
             self._marking = None
-            self._tell(self.core.marked(mark, self._now()))
+            self._send_if_any(self.core.marked(mark, self._now()))
         elif changes[0] - 1 > self.core.staged:
-            self._tell(self.core.marked(replace(mark, upto=changes[0] - 1), self._now()))
+            self._send_if_any(self.core.marked(replace(mark, upto=changes[0] - 1), self._now()))
 
     # What is due
 
@@ -314,14 +308,14 @@ class LeaseClient:
         """Execute every possible or due step. Called after every event that may have enabled one."""
         now = self._now()
         self._count(now)
-        if self._told_lv != self.vault.revision:
-            self._told_lv = self.vault.revision
-            self._tell_readers()
+        if self._notified_lv != self.vault.revision:
+            self._notified_lv = self.vault.revision
+            self._notify_readers()
         self.core.tick(now)
         if self.core.state is not HolderPhase.ACTIVE and self._page_serves():
             self._refuse("its lease has run out")
             self._open_gate()
-            self._tell(self.core.promise(now))
+            self._send_if_any(self.core.promise(now))
         if self._marking is not None:
             self._marked_if_whole()
             self._take_stages()
@@ -330,7 +324,7 @@ class LeaseClient:
         elif self.core.state is HolderPhase.RECOVERING:
             self._activate(now)
         if self._wants_join():
-            self._tell(self.core.join(now, self.vault.revision))
+            self._send_if_any(self.core.join(now, self.vault.revision))
 
     def calm_for(self, tick_s: float) -> float:
         """For how long nothing is due by time alone. While it serves, all other events are notified; before that they
@@ -353,12 +347,7 @@ class LeaseClient:
 
     def _activate(self, now: float) -> None:
         """A batch that is entering the vault was admitted while the node did not serve: it must be applied first."""
-        if (
-            self.listening
-            or not self.caught_up
-            or self.vault.staging.leaping
-            or (self.gate is not None and self.gate.busy)
-        ):
+        if self.listening or not self.caught_up or self.vault.staging.leaping or self.gate.busy:
             return
         if self.core.activate(now, self.vault.revision) is None:
             log.info("%s serves fenced reads, term %d, RR %d", self._node, self.core.term, self.core.released)

@@ -37,8 +37,8 @@ from palisade.fencing.release import NotGranted, Registration, Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.changes import AppliedEntry, StoreListener
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictBatch
+from palisade.service.strict_responses import ReleaseWaiters
 from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class HolderConnection:
     owed: tuple[Renew, float] | None = None
     renewed: bool = False
     """It is new, and gets the current revisions even if nothing strict has changed."""
-    told: int = -1
+    staged_upto: int = -1
     """The revision up to which it was staged."""
 
     @property
@@ -118,7 +118,7 @@ class LeaseServer(StoreListener):
         self.granted = 0
         self.waits = {"acked": Histogram(WAIT_BUCKETS_S), "fenced": Histogram(WAIT_BUCKETS_S)}
         """How long changes waited for their release, by whether all holders had acknowledged."""
-        self._told = -1
+        self._announced = -1
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -127,7 +127,7 @@ class LeaseServer(StoreListener):
 
     def begin_term(self, term: int, registered: Iterable[Registration]) -> None:
         """This node leads and has applied every entry of earlier terms."""
-        self._told = -1
+        self._announced = -1
         self.core.begin_term(term, self._now(), registered, self.log.latest)
         log.info("this node grants leases in term %d", term)
         self._soon()
@@ -167,7 +167,7 @@ class LeaseServer(StoreListener):
             self.core.fenced(holder, message, now)
         elif isinstance(message, JoinMessage):
             session.on_join(message)
-            connection.told = -1
+            connection.staged_upto = -1
         self._soon()
 
     def _on_hello(self, connection: HolderConnection, hello: Hello) -> None:
@@ -181,7 +181,7 @@ class LeaseServer(StoreListener):
         for other in list(self.connections):
             if other is not connection and other.holder is not None and other.holder.node == hello.holder.node:
                 self._replace(other, hello.holder)
-        connection.owed, connection.told = None, -1
+        connection.owed, connection.staged_upto = None, -1
         connection.session = HolderSession(hello)
         self.connections[connection] = None
         if hello.holder.incarnation:
@@ -287,7 +287,7 @@ class LeaseServer(StoreListener):
             session = connection.session
             if session is None or not session.holder.incarnation:
                 continue
-            if not connection.renewed and connection.told >= self.core.strict_latest:
+            if not connection.renewed and connection.staged_upto >= self.core.strict_latest:
                 continue
             wanted = session.next_range(self.core.lm, self.core.rr)
             if wanted is None:
@@ -302,7 +302,7 @@ class LeaseServer(StoreListener):
             else:
                 connection.send(wanted.stage(self.core.term, rows))
                 session.sent(wanted)
-                connection.told = wanted.upto
+                connection.staged_upto = wanted.upto
 
     def _rows(self, after: int) -> tuple[Row, ...] | None:
         """The latest version of each key is enough: a holder serves staged values only after their release."""
@@ -337,9 +337,9 @@ class LeaseServer(StoreListener):
     def _release_all(self, released: int) -> None:
         """As far as strict changes go: RR grows with every write, beyond the staged revisions."""
         message = Release(self.core.term, released)
-        everybody, self._told = released > self._told, max(released, self._told)
+        is_newer, self._announced = released > self._announced, max(released, self._announced)
         for connection in list(self.connections):
-            wanted, connection.renewed = everybody or connection.renewed, False
+            wanted, connection.renewed = is_newer or connection.renewed, False
             if wanted and connection.session is not None and connection.session.release_due(released):
                 connection.send(message)
 

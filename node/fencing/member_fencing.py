@@ -20,11 +20,9 @@ from palisade.raftgroup.ports import Clock
 from palisade.service.callers import THIS_NODE
 from palisade.service.cluster_fallback import asks_own_cluster
 from palisade.service.key_values import KeyValues
-from palisade.service.own_lease import OwnLease
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import OWN_KEYS, StrictResponses
+from palisade.service.strict_responses import OWN_KEYS, OwnLease, ReleaseWaiters, StrictResponses
 
 LOOK_S = 0.5
 
@@ -46,7 +44,7 @@ class GroupRoute:
         return member.addresses.get("stream") if member is not None else None
 
     def candidates(self) -> Sequence[str]:
-        """None: the group itself names the leader."""
+        """None: members learn the leader from the group."""
         return ()
 
 
@@ -99,7 +97,7 @@ class MemberFencing:
             ),
             on_failed=group.fail,
         )
-        self.door = LeaseEndpoint(self.grantor)
+        self.lease_endpoint = LeaseEndpoint(self.grantor)
         self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
         self.part = FencingComponent(
             node,
@@ -116,7 +114,7 @@ class MemberFencing:
         return member.addresses.get("stream") if member is not None else None
 
     def led(self, leads: bool, term: int) -> None:
-        """Called by the group when this member begins or ceases to lead."""
+        """Called by the group when this member starts or stops leading."""
         if leads:
             self.grantor.begin_term(term, counted_by(self.timing, registrations(self._service.store.system)))
         else:

@@ -7,16 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
-from palisade.node.fencing.lease_client import LeaseClient
+from palisade.fencing.holder_state import Holder
 from palisade.service.strict_changes import StrictLog
 from palisade.vault.change import Revision, key_of
+from palisade.vault.vault import Vault
+
+
+class GatedHolder(Protocol):
+    """The lease client of this node (`node.fencing.lease_client`), which makes its gate."""
+
+    @property
+    def core(self) -> Holder: ...
+    @property
+    def vault(self) -> Vault: ...
+    def settle(self) -> None: ...
 
 
 class VaultGate:
     """A `recovery.apply_gate.ApplyGate`. `log`: of a member of the group; None on a follower."""
 
-    def __init__(self, holder: LeaseClient, log: StrictLog | None) -> None:
+    def __init__(self, holder: GatedHolder, log: StrictLog | None) -> None:
         self._holder, self._log = holder, log
         self._opened = asyncio.Event()
         self.busy = False

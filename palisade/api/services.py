@@ -13,6 +13,7 @@ from typing import Any
 
 from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.recovery.status import RecoveryFace
+from palisade.segments.broker import SegmentBroker
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.catalog import Catalog
 from palisade.service.fenced_reads import FencedReads
@@ -28,7 +29,8 @@ class NodeServices:
     """`open_snapshot`: the state on disk, for backups; None without a disk. `participant`: the node's part in the
     initialization of the cluster. `vault`: None for a node without one. `topology`: None without a cluster. `catalog`:
     of a member of the Raft group. `fencing_view`, `fencing_families`: the fencing state of the node as JSON and as
-    metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything."""
+    metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
+    `broker`: None for a node without a vault."""
 
     key_values: KeyValues
     open_snapshot: OpenSnapshot | None = None
@@ -40,3 +42,4 @@ class NodeServices:
     fencing_families: Callable[[], Iterable[Any]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
+    broker: SegmentBroker | None = None

@@ -50,7 +50,8 @@ class Manifest:
         """Raises NotAllowed: too many publications are pending."""
         if len(self.pending) >= PENDING_MAX:
             raise NotAllowed(
-                f"data source {self.data_source} has {PENDING_MAX} pending publications: finish or abandon one"
+                f"data source {self.data_source} has {PENDING_MAX} pending publications: wait until the leader has "
+                "removed those that were abandoned, about a minute after their last write"
             )
         return replace(self, last=self.last + 1, pending=(*self.pending, self.last + 1))
 
@@ -58,7 +59,8 @@ class Manifest:
         """It is published; or it is abandoned and has no records any more. Raises NotAllowed: it is not pending."""
         if generation not in self.pending:
             raise NotAllowed(
-                f"generation {generation} of data source {self.data_source} is not pending: nothing to end"
+                f"generation {generation} of data source {self.data_source} is not pending: it is published, or was "
+                "abandoned and removed; palisade segments list shows which"
             )
         return replace(self, pending=tuple(each for each in self.pending if each != generation))
 

@@ -67,6 +67,18 @@ def time_ms(text: str) -> int:
         raise BadField(f"interval: {shown(text)} is no time such as 2013-03-01T00:00:00.000Z") from None
 
 
+def moment_ms(text: str) -> int:
+    """As `time_ms`, and also a day such as 2013-03-01, or a time without milliseconds or zone: UTC. Raises BadField."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        raise BadField(
+            f"time: {shown(text)} is no day such as 2013-03-01 and no time such as 2013-03-01T06:00Z"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // MILLISECOND
+
+
 def parse_segment(text: str) -> Segment:
     """Raises BadField. Only the canonical form is accepted, so one segment has one key."""
     parts = text.split("/")
@@ -126,7 +138,9 @@ class SegmentRecord:
         if not 0 <= self.replicas <= REPLICAS_MAX:
             raise BadField(f"replicas: {self.replicas} is not a number from 0 to {REPLICAS_MAX}")
         if self.loaded and not (self.used and self.replicas):
-            raise NotAllowed(f"segment {self.segment}: unused, or without replicas, it can't be loaded")
+            raise NotAllowed(
+                f"segment {self.segment}: unused, or without replicas, it can't be loaded: see palisade segments show"
+            )
 
     def state(self) -> ServingState:
         if self.replicas == 0:
@@ -143,6 +157,10 @@ class SegmentRecord:
 
     def marked_unused(self) -> SegmentRecord:
         return replace(self, used=False, loaded=False)
+
+    def not_loaded(self) -> SegmentRecord:
+        """No query counts on it until a data node has announced it again."""
+        return replace(self, loaded=False)
 
     def marked_loaded(self) -> SegmentRecord:
         """The transaction must compare that an announcement exists. Raises NotAllowed."""

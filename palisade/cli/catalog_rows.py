@@ -46,6 +46,7 @@ SUMMARIES: dict[str, Callable[[Shape], str]] = {
     "templates": of_series,
     "template-paths": lambda shape: f"template {shape['template']}",
     "views": lambda shape: f"view of {shape['source']}",
+    "resources": lambda shape: f"{len(shape['definition'])} characters",
     "ttl": lambda shape: f"kept for {shape['ttl_ms']} ms",
     "users": of_subject,
     "roles": of_subject,
@@ -75,8 +76,8 @@ def procedure_lines(view: Shape) -> list[str]:
     lines = [f"procedure {view['id']}: {view['kind']} {view['state']}"]
     lines += [f"  {name}: {value}" for name, value in view["request"].items()]
     for each in view["steps"]:
-        told = f": {each['text']}" if each["text"] else ""
-        lines.append(f"  {time_of(each['at_ms'])} {each['node']} revision {each['revision']} {each['step']}{told}")
+        text = f": {each['text']}" if each["text"] else ""
+        lines.append(f"  {time_of(each['at_ms'])} {each['node']} revision {each['revision']} {each['step']}{text}")
     if waits_for(view):
         lines.append(f"  waits for {waits_for(view)}")
     return lines

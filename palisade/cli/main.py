@@ -17,6 +17,7 @@ from palisade.cli.command_group import RootGroup
 from palisade.cli.completion import completion
 from palisade.cli.fencing import fencing
 from palisade.cli.init import init
+from palisade.cli.journal import journal
 from palisade.cli.kv import compact, delete, get, put, range_
 from palisade.cli.lease import lease
 from palisade.cli.load import load
@@ -26,11 +27,12 @@ from palisade.cli.ls import ls
 from palisade.cli.man import man
 from palisade.cli.member import member
 from palisade.cli.node_command import node
+from palisade.cli.query import query
 from palisade.cli.recovery import recovery
 from palisade.cli.region import region
 from palisade.cli.restore import recover_quorum, restore
 from palisade.cli.scenario import scenario
-from palisade.cli.segments import segments
+from palisade.cli.segment_records import segments
 from palisade.cli.status import status
 from palisade.cli.topology import topology
 from palisade.cli.txn import txn
@@ -40,8 +42,9 @@ from palisade.cli.vault import vault
 from palisade.cli.watch import watch
 
 EPILOG = """\b
-Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could execute it (nothing was
-changed; try again), 4 outcome unknown (it may have been executed)."""
+Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage,
+3 no node could execute it (nothing was changed; retry),
+4 outcome unknown (it may have been executed)."""
 
 
 @click.group(
@@ -60,7 +63,8 @@ for command in (
     put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
-    login, user, role, catalog, segments, scenario,
+    login, user, role, catalog, segments, query, scenario,
+    journal,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)

@@ -23,8 +23,9 @@ INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery
 
 @click.group()
 def scenario() -> None:
-    """Demonstrate recovery: each scenario starts a small cluster of its own and causes one recovery case.
+    """Demonstrate recovery in small clusters.
 
+    Each scenario starts a cluster of its own and causes one recovery case.
     Running clusters are not affected. All files are in a temporary folder, which is removed afterwards.
     """
 
@@ -32,7 +33,7 @@ def scenario() -> None:
 @scenario.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including the checks.")
 def list_scenarios(as_json: bool) -> None:
-    """List the scenarios, the recovery case of each, and what it demonstrates."""
+    """List the scenarios with their recovery cases."""
     from palisade.cli.scenarios.all import SCENARIOS
 
     if as_json:
@@ -57,7 +58,7 @@ def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: 
 
         watch_parent(parent_pipe)
     try:
-        held = asyncio.run(play(session, chosen, Teller(as_json, events), keep))
+        held = asyncio.run(play(session, chosen, EventPrinter(as_json, events), keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(INTERRUPTED)
     sys.exit(0 if held else REFUSED)
@@ -75,7 +76,7 @@ def choose(session: CliSession, names: Sequence[str], run_all: bool) -> list[Sce
     return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
 
 
-async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: Teller, keep: bool) -> bool:
+async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: EventPrinter, keep: bool) -> bool:
     """Whether all scenarios hold. SIGTERM ends it as Ctrl-C does: with complete cleanup."""
     from palisade.catalog.demo.flights import DataSetError
     from palisade.cli.scenarios.runner import run as run_scenario
@@ -93,21 +94,21 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], teller: T
         session.fail(Failure(UNAVAILABLE, "no-demo-data", str(error), False))
     outcomes = []
     for one in chosen:
-        outcomes.append(await run_scenario(one, entries, teller.tell, keep=keep))
-        teller.ended(outcomes[-1])
+        outcomes.append(await run_scenario(one, entries, printer.show, keep=keep))
+        printer.ended(outcomes[-1])
     if len(outcomes) > 1:
-        teller.summed_up(outcomes)
+        printer.summed_up(outcomes)
     return all(outcome.held for outcome in outcomes)
 
 
-class Teller:
+class EventPrinter:
     """Prints text at once; with `as_json` an object per scenario, with `events` an object per event."""
 
     def __init__(self, as_json: bool, events: bool) -> None:
         self._as_json = as_json
         self._events = events
 
-    def tell(self, event: ScenarioEvent) -> None:
+    def show(self, event: ScenarioEvent) -> None:
         if self._events:
             print_json(event.as_dict())
         elif not self._as_json:

@@ -10,7 +10,7 @@ import enum
 
 class CallKind(enum.Enum):
     """`READ` changes nothing. `CHANGE` must not be sent twice. `REPEATABLE_CHANGE` has an id of its own, by which the
-    node finds it when it is sent again."""
+    node finds it when it is sent again, or has the same effect twice."""
 
     READ = enum.auto()
     CHANGE = enum.auto()
@@ -41,6 +41,14 @@ CALL_KINDS: dict[str, CallKind] = {
     "catalog_object": READ,
     "procedures": READ,
     "procedure": READ,
+    "scan_count": READ,
+    "scan_rows": READ,
+    "scan_changes": READ,
+    "pin": REPEATABLE_CHANGE,
+    "unpin": REPEATABLE_CHANGE,
+    "segments_lookup": READ,
+    "segments_list": READ,
+    "segment": READ,
     "catalog_do": REPEATABLE_CHANGE,
     "procedure_cancel": CHANGE,
     "member_add": CHANGE,
@@ -51,4 +59,6 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_change": CHANGE,
     "region_delete": CHANGE,
     "segments_txn": CHANGE,
+    "segments_announce": REPEATABLE_CHANGE,
+    "segments_lease": CHANGE,
 }

@@ -216,10 +216,10 @@ class Claim:
 
     async def _not_acquired(self) -> NotAcquired:
         holder = await leader_of(self._store, self._prefix)
-        who = f"{holder.key.decode(errors='replace')} (token {holder.create_revision})" if holder else "another claim"
+        owner = f"{holder.key.decode(errors='replace')} (token {holder.create_revision})" if holder else "another claim"
         name = self._prefix[:-1].decode(errors="replace")
         waited = f" and was not released within {self._timeout_s:g} s" if self._timeout_s else ""
-        return NotAcquired(f"{name} is held by {who}{waited}; nothing was changed")
+        return NotAcquired(f"{name} is held by {owner}{waited}; nothing was changed")
 
 
 class Lock(Claim):

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from palisade.base.content import Content, as_bytes
-from palisade.client.catalog_api import CatalogApi
 from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
+from palisade.client.scan_api import ScanApi
+from palisade.client.segments_api import SegmentsApi
 from palisade.client.watch_handle import WatchHandle
-from palisade.metastore.command_codec import encode_command
 from palisade.metastore.digest import StoreDigest
 from palisade.metastore.requests import (
     Command,
@@ -35,7 +35,6 @@ from palisade.metastore.requests import (
     WatchRequest,
     ttl_ms_of,
 )
-from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,
@@ -49,7 +48,7 @@ from palisade.metastore.results import (
 )
 
 
-class StoreApi(CatalogApi):
+class StoreApi(ScanApi, SegmentsApi):
     """`timeout_s` of a call: its deadline; None for the default of the store."""
 
     @abstractmethod
@@ -257,12 +256,6 @@ class StoreApi(CatalogApi):
         """The regions with their modes and policies; the shape is in docs/http-api.md."""
         regions: dict[str, Any] = await self._call("regions")
         return regions
-
-    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
-        """A transaction of rows below palisade/segments/, which `txn` refuses; each row is checked."""
-        packed = encode_command(plain_txn(compare, success, ()))
-        result: TxnResult = decode_result(await self._call("segments_txn", packed))
-        return result
 
     async def region_set(self, name: str, packed: bytes) -> int:
         """Create or replace a region, encoded by `vault.regions.pack_region`. Returns its revision once every node

@@ -215,7 +215,6 @@ class SyncClient:
     topology = blocking(Client.topology)
     fencing = blocking(Client.fencing)
     regions = blocking(Client.regions)
-    segments_txn = blocking(Client.segments_txn)
     region_set = blocking(Client.region_set)
     region_change = blocking(Client.region_change)
     region_delete = blocking(Client.region_delete)
@@ -226,6 +225,14 @@ class SyncClient:
     digest = blocking(Client.digest)
     disarm_alarm = blocking(Client.disarm_alarm)
 
+    # Scans of many rows.
+
+    scan_counts = blocking(Client.scan_counts)
+    scan_rows = blocking(Client.scan_rows)
+    scan_changes = blocking(Client.scan_changes)
+    pin = blocking(Client.pin)
+    unpin = blocking(Client.unpin)
+
     # The catalog.
 
     catalog_do = blocking(Client.catalog_do)
@@ -234,6 +241,19 @@ class SyncClient:
     procedures = blocking(Client.procedures)
     procedure = blocking(Client.procedure)
     procedure_cancel = blocking(Client.procedure_cancel)
+
+    # Segments.
+
+    segments_lookup = blocking(Client.segments_lookup)
+    segments_list = blocking(Client.segments_list)
+    segment = blocking(Client.segment)
+    segments_publish = blocking(Client.segments_publish)
+    segments_mark_unused = blocking(Client.segments_mark_unused)
+    segments_set_replicas = blocking(Client.segments_set_replicas)
+    segments_reset_loaded = blocking(Client.segments_reset_loaded)
+    segments_txn = blocking(Client.segments_txn)
+    segments_announce = blocking(Client.segments_announce)
+    segments_lease = blocking(Client.segments_lease)
 
 
 def connect(

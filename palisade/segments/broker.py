@@ -23,7 +23,7 @@ from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by, segment_of_record
 from palisade.catalog.timeline import Interval
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState
 from palisade.vault.change import Item, VaultEvent
 from palisade.vault.regions import prefix_end
@@ -147,15 +147,15 @@ class SegmentBroker(Component):
         self._whole, self._unreleased_to = True, vault.revision
         self._listeners.listen("segments broker", self._on_change, below=ROOT)
 
-    def _on_change(self, told: Told) -> None:
+    def _on_change(self, notification: Notification) -> None:
         """Receives single revisions, leaps and differences. Never waits."""
-        if told.events and self._reads().segments_state() is None:
-            self._unreleased_to = told.revision
-        for event in told.events:
+        if notification.events and self._reads().segments_state() is None:
+            self._unreleased_to = notification.revision
+        for event in notification.events:
             self._feed.change(event)
-        self._whole = told.last
-        if told.last:
-            self._feed.view.settle(told.revision)
+        self._whole = notification.last
+        if notification.last:
+            self._feed.view.settle(notification.revision)
             self._moved.set()
 
     async def lookup(
@@ -180,6 +180,10 @@ class SegmentBroker(Component):
                 f"no segment of data source {data_source} was ever published: palisade segments list shows the names"
             )
         return feed.view.settled, feed.view.states(data_source)
+
+    async def view(self) -> BrokerView:
+        """As of now, for the coordinator. Raises BrokerNotSynced, VaultError."""
+        return (await self._current()).view
 
     async def _current(self) -> ViewFeed:
         """The view as of now, or one of the cluster's rows."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
@@ -76,6 +78,24 @@ class SegmentState:
     nodes: tuple[str, ...]
 
 
+class Unmarked(NamedTuple):
+    """A record at a revision, and a node that announces its segment."""
+
+    record: SegmentRecord
+    revision: int
+    segment: Segment
+    node: str
+
+
+class PendingGeneration(NamedTuple):
+    """A publication that is not visible yet: the revision of the manifest, and how many of its records are written."""
+
+    data_source: str
+    generation: int
+    manifest_revision: int
+    written: int
+
+
 @dataclass(slots=True)
 class _Entry:
     """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
@@ -98,6 +118,8 @@ class _DataSource:
     """Loaded by their records, without a known announcement, at a revision that has not settled."""
     hidden: set[SegmentId] = field(default_factory=set)
     """Their generations are not visible yet. A visible generation stays so."""
+    unmarked: set[SegmentId] = field(default_factory=set)
+    """Announced, used and visible, and not loaded by their records."""
     retired: set[SegmentId] = field(default_factory=set)
     """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
 
@@ -179,6 +201,26 @@ class BrokerView:
             if entry.record is not None
         ]
 
+    def unmarked(self, limit: int) -> list[Unmarked]:
+        """Up to `limit` segments whose records are to be marked as loaded."""
+        found: list[Unmarked] = []
+        for name, source in self._sources.items():
+            for each in islice(source.unmarked, limit - len(found)):
+                entry = source.entries[each]
+                if entry.record is not None:
+                    found.append(Unmarked(entry.record, entry.record_revision, Segment(name, each), entry.serving[0]))
+        return found
+
+    def publications(self) -> list[PendingGeneration]:
+        """Those that are not visible yet, with their progress."""
+        found: list[PendingGeneration] = []
+        for name, source in self._sources.items():
+            for generation in source.manifest.pending:
+                hidden = (source.entries[each].record for each in source.hidden)
+                written = sum(record is not None and record.generation == generation for record in hidden)
+                found.append(PendingGeneration(name, generation, source.manifest_revision, written))
+        return found
+
     def _change_record(self, revision: int, segment: Segment, record: SegmentRecord | None) -> None:
         source, entry = self._entry(segment)
         if revision <= max(entry.record_revision, self.settled):
@@ -218,6 +260,7 @@ class BrokerView:
         record = entry.record
         source.waiting.discard(found)
         source.hidden.discard(found)
+        source.unmarked.discard(found)
         if record is None:
             source.retired.add(found)
         elif not source.manifest.is_visible(record):
@@ -226,6 +269,8 @@ class BrokerView:
             source.timeline.remove(found)
             return
         state = record.state()
+        if state is ServingState.LOADING and entry.serving:
+            source.unmarked.add(found)
         if state is ServingState.QUERYABLE and not entry.announced_ever and entry.record_revision > self.settled:
             source.waiting.add(found)
             state = ServingState.LOADING

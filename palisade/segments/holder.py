@@ -4,6 +4,8 @@ Guarantees, and why they hold:
 - A local segment that is not assigned in its version is removed; an assigned one that is not local is fetched. At
   start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
   anew when an assignment changes. So a crash midway needs no handling of its own.
+- A copy that is not assigned any more is removed only once it is withdrawn (`announcer.py`) and no reader uses it. At
+  start, recovery keeps unassigned copies that queries may count on; the running node withdraws and removes them.
 - A segment that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
 - Recovery and this component never change the files at the same time.
 - An expired segment (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
@@ -15,30 +17,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from palisade.catalog.segment import SegmentRecord
 from palisade.recovery.errors import ResourceMissing
 from palisade.recovery.eviction import plan_eviction
 from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
-from palisade.segments.names import Wanted, name_below, own_prefix, wanted_of
+from palisade.recovery.listeners import Listeners, Notification
+from palisade.segments.announcements import is_needed
+from palisade.segments.names import Wanted, name_below, own_prefix, segment_named, wanted_of
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import SegmentSource, fetch
 from palisade.vault.change import Item
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import BadSegment, FolderUnreadable, NoSuchSegment, SegmentError
+from palisade.wire.segment_errors import BadSegment, FolderUnreadable, NoSuchSegment, NotRemoved, SegmentError
 
 log = logging.getLogger(__name__)
 
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
 FETCHES = 4
 """Number of concurrent fetches of a running node."""
-TOLD_S = 5.0
+LOG_EVERY_S = 5.0
 """Interval of progress lines in the log."""
 
 
@@ -46,6 +51,40 @@ class Places(Protocol):
     """Finds the sources of a segment: `sources.Everywhere`."""
 
     def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]: ...
+
+
+class Announcements(Protocol):
+    """What the holder asks before and after it removes a copy: `announcer.Announcer`."""
+
+    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
+        """Whether no broker returns this node for it any more. If True, `removed` must follow."""
+        ...
+
+    def removed(self, name: str) -> None:
+        """The attempt to remove it has ended."""
+        ...
+
+    def changed(self) -> None:
+        """The local copies have changed."""
+        ...
+
+    def state(self) -> tuple[int, str | None]:
+        """The number of announced copies, and why some are not announced."""
+        ...
+
+
+class Unannounced:
+    """Of a node that announces nothing."""
+
+    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
+        return True
+
+    def removed(self, name: str) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def state(self) -> tuple[int, str | None]:
+        return 0, "this node announces nothing"
 
 
 NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
@@ -76,6 +115,8 @@ class SegmentHolder(Component):
         self.shelf = shelf
         self.tally = Tally()
         self.wanted: dict[str, Wanted] = {}
+        self.announcements: Announcements = Unannounced()
+        self.readers = Readers()
         self.is_expired: Callable[[str], bool] = never
         self.retention_view: Callable[[], Mapping[str, Any]] = lambda: NO_RETENTION
         self._places = places
@@ -109,9 +150,9 @@ class SegmentHolder(Component):
         self.wanted = self.assignments()
         self._listeners.listen("segments", self._on_change)
 
-    def _on_change(self, told: Told) -> None:
+    def _on_change(self, notification: Notification) -> None:
         """Receives single revisions and differences. Never waits."""
-        for event in told.events:
+        for event in notification.events:
             if event.key.startswith(self._prefix):
                 self._update(event.key, event.item)
 
@@ -179,11 +220,21 @@ class SegmentHolder(Component):
         wanted = self.wanted.get(step.name)
         try:
             if step.action is EvictionAction.EVICT and not self._belongs(step.name):
-                await self.evict(step.name)
+                await self._withdraw_and_evict(step.name)
             elif step.action is EvictionAction.FETCH and wanted is not None and not self.is_expired(step.name):
                 await self._bring(step.name, wanted)
         except SegmentError as error:
             self._note_trouble(step.name, error)
+
+    async def _withdraw_and_evict(self, name: str) -> None:
+        if name not in self.shelf.held or not await self.announcements.withdraw(name, even_if_needed=False):
+            return
+        try:
+            await self.readers.until_none(name)
+            if not self._belongs(name):
+                await self.evict(name)
+        finally:
+            self.announcements.removed(name)
 
     def _note_trouble(self, name: str, error: SegmentError) -> None:
         if self.tally.trouble.get(name) != str(error):
@@ -224,7 +275,23 @@ class SegmentHolder(Component):
         return self.shelf.versions()
 
     async def assigned(self) -> dict[str, str]:
-        return self._expected(self.assignments())
+        """With the unassigned copies that queries may count on: the running node removes these in order."""
+        found = self._expected(self.assignments())
+        spare = {name: held.digest for name, held in self.shelf.held.items() if name not in found}
+        return found | {name: digest for name, digest in spare.items() if self._is_needed(name)}
+
+    def has_spare(self) -> bool:
+        """Whether there are copies that are not assigned."""
+        return not self.shelf.held.keys() <= self.wanted.keys()
+
+    def _is_needed(self, name: str) -> bool:
+        return self.shelf.is_whole(name) and is_needed(self.record(name))
+
+    def record(self, name: str) -> SegmentRecord | None:
+        """As of the vault. Raises DamagedRow."""
+        key = segment_named(name).key
+        item = self.vault.get(key)
+        return None if item is None else SegmentRecord.from_bytes(key, item.value)
 
     def assignments(self) -> dict[str, Wanted]:
         """The assignments of this node in its vault; invalid ones are skipped and logged."""
@@ -259,6 +326,7 @@ class SegmentHolder(Component):
         content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault))
         async with self._files:
             await self.shelf.put(name, wanted, content)
+        self.announcements.changed()
         self.tally.fetched += 1
         self.tally.trouble.pop(name, None)
 
@@ -268,6 +336,7 @@ class SegmentHolder(Component):
             return False
         async with self._files:
             await self.shelf.restore(name)
+        self.announcements.changed()
         self.tally.restored += 1
         self.tally.trouble.pop(name, None)
         log.info("segment restored from the trash: name=%s", name)
@@ -276,9 +345,18 @@ class SegmentHolder(Component):
     # Used by retention.
 
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
-        """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`."""
-        async with self._files:
-            done = name in self.shelf.held and await self.shelf.trash(name, still)
+        """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`.
+
+        The copy is withdrawn first, even if it is the last one: its rule says that it ends.
+        """
+        if not await self.announcements.withdraw(name, even_if_needed=True):
+            raise NotRemoved(f"cannot withdraw the announcement of segment {name} now; retrying")
+        try:
+            await self.readers.until_none(name)
+            async with self._files:
+                done = name in self.shelf.held and await self.shelf.trash(name, still)
+        finally:
+            self.announcements.removed(name)
         self.tally.trashed += done
         return done
 
@@ -299,11 +377,37 @@ class SegmentHolder(Component):
         """Raises NoSuchSegment. A damaged segment is fetched again immediately."""
         before = self.shelf.held.get(name)
         try:
-            return await self.shelf.read(name, digest)
+            with self.readers.reading(name):
+                return await self.shelf.read(name, digest)
         except NoSuchSegment:
             if self.shelf.held.get(name) is not before:
                 self._wakeup.set()
+                self.announcements.changed()
             raise
+
+
+class Readers:
+    """Counts the readers of each copy."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._ended: dict[str, asyncio.Event] = {}
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        self._counts[name] += 1
+        try:
+            yield
+        finally:
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]
+                if (ended := self._ended.pop(name, None)) is not None:
+                    ended.set()
+
+    async def until_none(self, name: str) -> None:
+        while self._counts[name]:
+            await self._ended.setdefault(name, asyncio.Event()).wait()
 
 
 class HolderProgress:
@@ -311,12 +415,12 @@ class HolderProgress:
 
     def __init__(self, total: int, now: Callable[[], float]) -> None:
         self._total, self._done, self._now = total, 0, now
-        self._told_at = now()
+        self._logged_at = now()
 
     def one_done(self) -> None:
         self._done += 1
-        if self._now() >= self._told_at + TOLD_S:
-            self._told_at = self._now()
+        if self._now() >= self._logged_at + LOG_EVERY_S:
+            self._logged_at = self._now()
             log.info("segment fetches attempted: done=%d total=%d", self._done, self._total)
 
 

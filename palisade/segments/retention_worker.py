@@ -23,7 +23,7 @@ from typing import Any
 
 from palisade.catalog.keys import TTL
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.fenced_rules import RuleReader, unfenced_rules
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose
@@ -87,8 +87,8 @@ class RetentionWorker(Component):
         if self._reader is not None:
             self._reader.close()
 
-    def _on_change(self, told: Told) -> None:
-        if any(event.key.startswith(TTL) for event in told.events):
+    def _on_change(self, notification: Notification) -> None:
+        if any(event.key.startswith(TTL) for event in notification.events):
             self._wakeup.set()
 
     async def run(self) -> None:

@@ -95,6 +95,10 @@ class Shelf:
         held = self.held.get(name)
         return held is not None and held is not UNREADABLE and held.digest == digest
 
+    def is_whole(self, name: str) -> bool:
+        """Whether it is here and was verified."""
+        return self.held.get(name, UNREADABLE) is not UNREADABLE
+
     async def put(self, name: str, wanted: Wanted, content: bytes) -> None:
         """`content` must be verified. Raises NotFetched if the write fails; an older version stays."""
         self._written += 1

@@ -40,5 +40,5 @@ class ThisNodeCaller(Caller):
     writes_own = True
 
 
-EVERYBODY = Caller()
+UNRESTRICTED = Caller()
 THIS_NODE = ThisNodeCaller()

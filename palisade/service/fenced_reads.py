@@ -31,6 +31,8 @@ class FencedReads:
     def __init__(self, ask: Ask | None = None) -> None:
         self.ask = ask
         self._reader: FollowerReader | None = None
+        self.at_once: Callable[[bytes], ShownPage | None] = not_open
+        """That of the reader: None if the read requires waiting or a policy: use `read`. Raises VaultError."""
         self._served: tuple[RowsWatch, RowsWatch, FencePage, Callable[[], float]] | None = None
         self.ended = dict.fromkeys((*(each.value for each in ReadOrigin), *_ENDS.values()), 0)
         """Number of reads that were not answered immediately, by origin or by the reason of their refusal."""
@@ -44,6 +46,7 @@ class FencedReads:
             changed=changed,
             clock_ns=lambda: int(now() * 1e9),
         )
+        self.at_once = self._reader.at_once
         if vault.page is not None:
             watch = vault.staging.watch
             self._served = watch(PERMISSIONS), watch(SEGMENTS), vault.page, now
@@ -55,13 +58,9 @@ class FencedReads:
 
     def close(self) -> None:
         """Must be called before the vault is closed."""
-        reader, self._reader, self._served = self._reader, None, None
+        reader, self._reader, self._served, self.at_once = self._reader, None, None, not_open
         if reader is not None:
             reader.close()
-
-    def at_once(self, key: bytes) -> ShownPage | None:
-        """None if the read requires waiting or a policy: use `read`. Raises VaultError."""
-        return None if self._reader is None else self._reader.at_once(key)
 
     def permissions_state(self) -> object | None:
         """As long as it is the same object, `at_once` returns the same rows below PERMISSIONS; None while nothing may
@@ -109,6 +108,10 @@ class FencedReads:
             raise
         self.ended[found.origin.value] += 1
         return found
+
+
+def not_open(_: bytes) -> None:
+    """A read of a vault that is not open."""
 
 
 _ENDS: dict[type[ReadRefused], str] = {Fenced: "fenced", Pending: "pending", Denied: "denied"}

@@ -60,7 +60,7 @@ class PendingFrame(HeldProposal):
     def release(self, applied: Applied, strict: StrictResponses) -> None:
         self._held = [place for place, write in enumerate(self.writes) if write.strict]
         if not self._held:
-            self._answer(applied)
+            self.answer(applied)
             return
         self.state = WriteState.HELD
         if len(self._held) < len(self.writes):
@@ -71,7 +71,6 @@ class PendingFrame(HeldProposal):
     def late(self, applied: Applied, strict: StrictResponses) -> None:
         """Each put of a series, too: they have revisions of their own, and a refused one waits for no release."""
         places = self._held if self.state is WriteState.HELD else range(len(self.writes))
-        self.state = WriteState.ANSWERED
         for place in places:
             write, result = self.writes[place], applied.results[place]
             for number, each in enumerate(results_in(result) or [result], write.number):

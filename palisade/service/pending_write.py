@@ -37,7 +37,6 @@ class WriteState(enum.Enum):
     PROPOSED = enum.auto()
     UNSURE = enum.auto()
     HELD = enum.auto()
-    ANSWERED = enum.auto()
 
 
 class HeldProposal(Proposal):
@@ -63,7 +62,7 @@ class HeldProposal(Proposal):
     def ended(self, outcome: Applied | RaftError) -> None:
         strict = self.strict
         if not isinstance(outcome, Applied) or strict is None:
-            self._answer(outcome)
+            self.answer(outcome)
             return
         self.applied = outcome
         if self.all_strict or strict.knows(self.prefixes, outcome):
@@ -73,7 +72,7 @@ class HeldProposal(Proposal):
             strict.when_applied(outcome, self.until, self.reached)
 
     def reached(self, in_time: bool) -> None:
-        """Applied by this node, or released; not `in_time`: the deadline has passed."""
+        """Applied by this node, or released. Without `in_time` the deadline has passed."""
         applied, strict = self.applied, self.strict
         if applied is None or strict is None:
             return
@@ -83,11 +82,7 @@ class HeldProposal(Proposal):
             self.decide_again(strict.prefixes)
             self.release(applied, strict)
         else:
-            self._answer(applied)
-
-    def _answer(self, outcome: Outcome) -> None:
-        self.state = WriteState.ANSWERED
-        self.answer(outcome)
+            self.answer(applied)
 
     def release(self, applied: Applied, strict: StrictResponses) -> None:
         """Answer the parts that touch no strict region; hold the rest."""
@@ -95,10 +90,10 @@ class HeldProposal(Proposal):
             self.state = WriteState.HELD
             strict.when_released(applied, self.until, self.reached)
         else:
-            self._answer(applied)
+            self.answer(applied)
 
     def late(self, applied: Applied, strict: StrictResponses) -> None:
-        self._answer(strict.late(applied))
+        self.answer(strict.late(applied))
 
     @abstractmethod
     def decide_again(self, prefixes: Prefixes) -> None:
@@ -136,17 +131,14 @@ class PendingWrite(HeldProposal):
         metrics.write_latency.observe(metrics.now() - self._began)
         if isinstance(outcome, Applied):
             metrics.applied += 1
-            self._reply(self._result(outcome))
+            try:
+                result = decode_result(outcome.results[0])
+                if self.request_id is not None:
+                    check_answers(result, self.request, self.request_id)
+            except Exception as error:
+                result = error
+            self._reply(result)
             return
         if isinstance(outcome, RaftError):
             metrics.failed(outcome)
         self._reply(outcome)
-
-    def _result(self, applied: Applied) -> Any:
-        try:
-            result = decode_result(applied.result)
-            if self.request_id is not None:
-                check_answers(result, self.request, self.request_id)
-        except Exception as error:
-            return error
-        return result

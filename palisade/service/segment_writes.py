@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.segment import ANNOUNCED
 from palisade.catalog.segment_writes import check_writes
-from palisade.metastore.requests import Txn
-from palisade.metastore.results import TxnResult
+from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, Txn
+from palisade.metastore.results import LeaseResult, TxnResult
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 
@@ -14,3 +16,17 @@ async def write_segments(service: KeyValues, request: Txn) -> TxnResult:
     check_writes(request)
     result: TxnResult = await service.write(request, caller=THIS_NODE)
     return result
+
+
+async def announce(service: KeyValues, request: Txn) -> TxnResult:
+    """On behalf of a data node. Raises NotAllowed for other rows than announcements, and as `write_segments`."""
+    if any(not operation.key.startswith(ANNOUNCED) for operation in request.success if not isinstance(operation, Txn)):
+        raise NotAllowed("a data node writes announcements only")
+    return await write_segments(service, request)
+
+
+async def lease_of_announcements(service: KeyValues, lease: int, ttl_ms: int) -> int:
+    """Renews a lease, or grants one if `lease` is 0. Returns its id. Raises LeaseNotFound, and as a write."""
+    request = LeaseKeepAlive(lease) if lease else LeaseGrant(ttl_ms)
+    result: LeaseResult = await service.write(request, caller=THIS_NODE)
+    return result.id

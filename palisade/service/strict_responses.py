@@ -1,27 +1,153 @@
 """Which responses wait for a release: the part of fencing that the write and read path knows.
 
-A write or read that touches no strict region costs one look at its key. Any other response waits for the release:
+A write or read that touches no strict region costs one check of its key. Any other response waits for the release:
 after it, no node serves a value that the write has replaced.
 
 A prefix may become strict while a write is under way. The regions at the revision of the write count. So it is decided
 again when the write is applied, unless nothing has changed; and nothing can have changed unnoticed on a node that has
 applied that revision, or that holds a lease: a region takes effect only once every holder has staged it. The change of
 a region itself waits for writes that were answered before, or by other nodes (`RegionAdmin`).
+
+A response leaves once this node knows that every strict change up to its revision is released; so each node answers for
+itself, under any leader. A write that is not released in time is answered as pending: it is committed and stays
+committed (F8).
 """
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any
+from operator import itemgetter
+from typing import Any, Protocol
 
 from palisade.base.key_text import key_text
+from palisade.base.metrics import Histogram
 from palisade.metastore.requests import Put, Range, prefix_end
 from palisade.metastore.result_codec import revision_of
 from palisade.raftgroup.proposals import Applied
-from palisade.service.own_lease import OwnLease
-from palisade.service.release_waiters import ReleaseWaiters, Told
+from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleasePending, ReservedKey
+
+SWEEP_S = 0.05
+_REVISION = itemgetter(0)
+
+OnReached = Callable[[bool], None]
+"""Whether it was reached in time."""
+
+
+class Waiting:
+    """Callbacks that wait until `point` reaches a revision; `point` never goes back. Call `wake` whenever it has moved:
+    `is_reached` and `when` use its value at the last call."""
+
+    def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
+        self._point = point
+        self._reached = point()
+        self.now = now
+        self._waiting: list[tuple[int, float, float, OnReached]] = []
+        """By revision; those of one revision in order of arrival."""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_reached(self, revision: int) -> bool:
+        return revision <= self._reached
+
+    def when(self, revision: int, until: float, on_reached: OnReached) -> None:
+        """Call `on_reached` once, at once if `revision` is reached already. `until`: by the clock `now`."""
+        if revision <= self._reached:
+            on_reached(True)
+            return
+        waiting = self._waiting
+        entry = (revision, until, self.now(), on_reached)
+        if not waiting or revision >= waiting[-1][0]:
+            waiting.append(entry)
+        else:
+            waiting.insert(bisect_right(waiting, revision, key=_REVISION), entry)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    async def until(self, revision: int, timeout_s: float) -> bool:
+        """Whether it was reached in time."""
+        if revision <= self._reached:
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_reached(in_time: bool) -> None:
+            if not future.done():
+                future.set_result(in_time)
+
+        self.when(revision, self.now() + timeout_s, on_reached)
+        return await future
+
+    def wake(self) -> None:
+        self._reached = max(self._reached, self._point())
+        if not self._waiting or self._waiting[0][0] > self._reached:
+            return
+        reached = bisect_right(self._waiting, self._reached, key=_REVISION)
+        now, waited, observe = self.now(), self._waiting[:reached], self.waits.observe
+        del self._waiting[:reached]
+        for _, _, began, on_reached in waited:
+            observe(now - began)
+            on_reached(True)
+
+    def _sweep(self) -> None:
+        self.wake()
+        now = self.now()
+        late = [each for each in self._waiting if each[1] <= now]
+        if late:
+            self._waiting = [each for each in self._waiting if each[1] > now]
+            self.late += len(late)
+            for _, _, _, on_reached in late:
+                on_reached(False)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
+
+
+class ReleaseWaiters(Waiting):
+    """Over the strict log of this node. `applied`: what waits until an entry is applied by this node."""
+
+    def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
+        super().__init__(lambda: log.point, now)
+        self.log = log
+        self.applied = Waiting(lambda: log.latest, now)
+
+    def wake(self) -> None:
+        self.applied.wake()
+        super().wake()
+
+    def release(self, revision: int) -> None:
+        """RR is at least `revision`."""
+        if self.log.release(revision):
+            self.wake()
+
+
+class LeaseHolder(Protocol):
+    @property
+    def prefixes(self) -> Prefixes:
+        """The strict prefixes that the vault of this node knows."""
+        ...
+
+    @property
+    def serves(self) -> bool:
+        """Whether a lease is held."""
+        ...
+
+
+class OwnLease:
+    """The lease of this node, which is read for every write. `holder`: None until the vault of this node is open."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: LeaseHolder | None = None) -> None:
+        self.holder = holder
+
+    def opened(self, holder: LeaseHolder) -> None:
+        """The vault of this node is open."""
+        self.holder = holder
 
 
 class StrictResponses:
@@ -84,11 +210,11 @@ class StrictResponses:
             return False
         return applied.here or ((holder := self.lease.holder) is not None and holder.serves)
 
-    def when_applied(self, applied: Applied, until: float, told: Told) -> None:
-        self.released.applied.when(last_revision(applied), until, told)
+    def when_applied(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.applied.when(last_revision(applied), until, on_reached)
 
-    def when_released(self, applied: Applied, until: float, told: Told) -> None:
-        self.released.when(last_revision(applied), until, told)
+    def when_released(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.when(last_revision(applied), until, on_reached)
 
     def as_it_stands(self, applied: Applied) -> Applied | ReleasePending:
         """The outcome of one write at its deadline: pending unless it is released or was refused."""

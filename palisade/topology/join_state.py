@@ -49,7 +49,7 @@ class Life:
         """A node of the cluster has answered."""
         return replace(self, phase=JoinPhase.JOINING, waiting="")
 
-    def told_to_wait(self, text: str) -> Life:
+    def wait_for(self, text: str) -> Life:
         return replace(self, waiting=text)
 
     def validated(self, record: NodeRecord) -> Life:

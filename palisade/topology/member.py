@@ -62,14 +62,14 @@ class JoinCandidate:
 
 
 class TopologyMember:
-    """`door`: the registrar to use now. `refusal`: why this node must stop, else None, by what SWIM has found: another
+    """`registrar`: the one to use now. `refusal`: why this node must stop, else None, by what SWIM has found: another
     process with its name, or seeds of another cluster. `cluster_id`: of the data on this node; empty if it has never
     been in a cluster.
     """
 
     def __init__(
         self,
-        door: Callable[[], RegistrarPort],
+        registrar: Callable[[], RegistrarPort],
         candidate: JoinCandidate,
         *,
         recover: Recover,
@@ -78,7 +78,7 @@ class TopologyMember:
     ) -> None:
         self.life = Life()
         self.state: ClusterState | None = None
-        self._door = door
+        self._registrar = registrar
         self._own = candidate
         self._recover = recover
         self._cluster_id = cluster_id
@@ -98,13 +98,13 @@ class TopologyMember:
             try:
                 self.life = await self._step(before)
             except JoinLater as later:
-                self.life = before.told_to_wait(str(later))
+                self.life = before.wait_for(str(later))
             except JoinRejected as rejected:
                 self.life = before.refused(Reject(rejected.reason, str(rejected)))
             except NodeFailed:
                 raise
             except RaftError as error:
-                self.life = before.told_to_wait(str(error))
+                self.life = before.wait_for(str(error))
             self._log_change(before)
             if self.life.phase is JoinPhase.REJECTED:
                 raise NodeRefused(f"cluster {self._own.cluster} rejected {self._own.name}: {self.life.reason}")
@@ -121,17 +121,17 @@ class TopologyMember:
 
     async def _step(self, life: Life) -> Life:
         if life.phase is JoinPhase.SEEKING:
-            self.state = await self._door().state()
-            return life.found() if self.state.initialized else life.told_to_wait("the cluster is not initialized yet")
+            self.state = await self._registrar().state()
+            return life.found() if self.state.initialized else life.wait_for("the cluster is not initialized yet")
         if life.phase is JoinPhase.JOINING:
-            return life.validated(await self._door().join(self._request(life)))
+            return life.validated(await self._registrar().join(self._request(life)))
         if life.phase is JoinPhase.RECOVERING:
-            self.state = await self._door().state()
+            self.state = await self._registrar().state()
             return life.has_recovered(await self._recover(self.state))
         if life.phase is JoinPhase.FINISHING:
-            await self._door().recovered(self._own.name, self._own.instance, life.incarnation, life.recovered)
+            await self._registrar().recovered(self._own.name, self._own.instance, life.incarnation, life.recovered)
             return life.is_active()
-        return life.saw(await self._door().look(self._own.name), self._own.instance)
+        return life.saw(await self._registrar().look(self._own.name), self._own.instance)
 
     def _request(self, life: Life) -> JoinRequest:
         own = self._own
@@ -146,6 +146,6 @@ class TopologyMember:
             return
         try:
             async with asyncio.timeout(LEAVE_S):
-                await self._door().leave(self._own.name, self._own.instance)
+                await self._registrar().leave(self._own.name, self._own.instance)
         except (RaftError, JoinRejected, JoinLater, TimeoutError) as error:
             log.info("leave not announced: node=%s error=%s", self._own.name, reason_of(error))

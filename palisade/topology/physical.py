@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from palisade.recovery.lifecycle import Component
 from palisade.topology.admission_rules import Physical, Presence
+from palisade.topology.node_finder import SeedSearch
 from palisade.topology.own_node import OwnNode
 from palisade.topology.records import NodeRole
 from palisade.topology.swim.protocol import Change, Swim
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
 FOREIGN_S = 10.0
-"""How long a node looks for its own cluster while some of its seeds belong to another one."""
+"""Time for which a node searches its own cluster while some of its seeds belong to another one."""
 LOG_LEVELS = {
     SwimState.ALIVE: logging.INFO,
     SwimState.SUSPECT: logging.DEBUG,
@@ -51,13 +52,21 @@ class PhysicalTopology(Component):
             rumour_bytes_max=RUMOUR_BYTES_MAX,
         )
         self.socket = SwimSocket(self.swim, own.cluster, self._changed)
+        self._search = SeedSearch(own.finders, lambda: len(self.swim.live()) < 2, self.swim.replace_found)
+        self._searching: asyncio.Task[None] | None = None
+        self._finds = bool(own.finders)
 
     async def start(self) -> None:
         """Raises OSError if the port cannot be bound."""
         self._started_at = asyncio.get_running_loop().time()
         await self.socket.start(self._listening.host, self._listening.port)
+        if self._finds:
+            self._searching = asyncio.create_task(self._search.run())
 
     async def stop(self) -> None:
+        if self._searching is not None:
+            self._searching.cancel()
+            await asyncio.gather(self._searching, return_exceptions=True)
         await self.socket.leave()
         self.socket.close()
 

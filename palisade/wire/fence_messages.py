@@ -48,9 +48,9 @@ class BadMessage(ValueError):
 
 
 def _hello(message: Hello) -> list[Any]:
-    who = message.holder
+    holder = message.holder
     return [
-        HELLO, who.node, who.vault, who.incarnation, message.fences, message.lease_s, message.state.value,
+        HELLO, holder.node, holder.vault, holder.incarnation, message.fences, message.lease_s, message.state.value,
         message.chain, message.joined, message.staged, message.lv, message.proceed_s, message.generation,
     ]  # fmt: skip
 

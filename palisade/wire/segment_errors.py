@@ -53,6 +53,8 @@ class SegmentsUnavailable(SegmentError):
     retry = True
 
     def __init__(self, missing: Sequence[str]) -> None:
+        if isinstance(missing, str):
+            missing = (missing,)
         shown = ", ".join(missing[:MISSING_SHOWN])
         more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
         super().__init__(
@@ -77,4 +79,10 @@ class PublicationOvertaken(SegmentError):
     """Other publications of the data source were first, repeatedly. Nothing of this one is visible."""
 
     code = "publication-overtaken"
+    retry = True
+
+
+class NoMemberKnown(SegmentError):
+    """A data node cannot announce its copies yet."""
+
     retry = True

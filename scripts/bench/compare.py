@@ -93,8 +93,8 @@ async def run(options: argparse.Namespace) -> tuple[list[Line], dict[str, Any]]:
                     content.setdefault("versions", {})[system.name] = system.version
                     figures = await measure(system, key_file, options.seconds)
                 rounds[system.name].append(figures)
-                told = ", ".join(f"{step} {value:,.1f}" for step, value in figures.items())
-                print(f"round {number} of {options.rounds}, {system.name}: {told}", flush=True)
+                shown = ", ".join(f"{step} {value:,.1f}" for step, value in figures.items())
+                print(f"round {number} of {options.rounds}, {system.name}: {shown}", flush=True)
     ours, theirs = medians(rounds[Palisade.name]), medians(rounds[Etcd.name])
     lines = judged(ours, theirs)
     content |= {"result": [line.to_json() for line in lines], "medians": {"palisade": ours, "etcd": theirs}}

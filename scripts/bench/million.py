@@ -99,14 +99,14 @@ async def check_count(system: Palisade, keys: int) -> None:
 
 async def restarts(system: Palisade, keys: int) -> dict[str, float]:
     """Which restart -> seconds until ready."""
-    everybody = range(NODES)
+    all_nodes = range(NODES)
     leader = await system.leader()
     follower = (leader + 1) % NODES
     took: dict[str, float] = {}
     for name, numbers in (
         ("a follower, kill -9", [follower]),
         ("the leader, kill -9", [leader]),
-        ("all nodes, kill -9", everybody),
+        ("all nodes, kill -9", all_nodes),
     ):
         await system.kill(numbers)
         took[name] = await system.start(numbers)

@@ -19,7 +19,7 @@ from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.requests import Put
 from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.metastore.store_errors import BackupInvalid
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
 
@@ -65,7 +65,7 @@ async def services(spied: Spy) -> NodeServices:
 @pytest.fixture
 async def spy(service: KeyValues, spied: Spy) -> Spy:
     for number in range(30):
-        await service.write(Put(b"key/%d" % number, b"v" * 60_000), caller=EVERYBODY)
+        await service.write(Put(b"key/%d" % number, b"v" * 60_000), caller=UNRESTRICTED)
     return spied
 
 
@@ -81,7 +81,7 @@ async def test_backup_is_of_one_revision_despite_concurrent_writes(
     revision = service.store.revision
     writes: list[Any] = []
     spy.before_piece = lambda number: writes.append(
-        asyncio.ensure_future(service.write(Put(b"during", b"x"), caller=EVERYBODY))
+        asyncio.ensure_future(service.write(Put(b"during", b"x"), caller=UNRESTRICTED))
     )
     async with http.get("/v1/backup") as answer:
         assert answer.headers["Palisade-Revision"] == str(revision)

@@ -105,6 +105,7 @@ EXAMPLES: list[tuple[str, str, str, Any]] = [
     ("POST", "/v1/leader/transfer", "/v1/leader/transfer", None),
     ("GET", "/v1/segments/copies", "/v1/segments/copies", None),
     ("GET", f"/v1/segments/{SEGMENT}/file", f"/v1/segments/{name(1)}/file", None),
+    ("GET", f"/v1/segments/{SEGMENT}/rows", f"/v1/segments/{name(1)}/rows", None),
     ("GET", "/v1/scenarios", "/v1/scenarios", None),
     ("GET", "/v1/scenarios/{name}", "/v1/scenarios/join", None),
     ("POST", "/v1/scenarios/{name}", "/v1/scenarios/join", None),

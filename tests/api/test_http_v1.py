@@ -13,6 +13,7 @@ from palisade.api.http.server import HttpServer
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import FoundCluster
 from palisade.raftgroup.generations import judge_generation
+from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.service.status import refusals_of, row_of
 from tests.support.fake_group import FakeGroup
 
@@ -368,3 +369,17 @@ async def test_metrics_include_what_operators_need(http: ClientSession, server: 
     assert values["palisade_write_seconds_count"] == "1.0"
     for name in ("commit_index", "applied_index", "term", "watchers", "leases", "store_bytes", "fsync_seconds_count"):
         assert f"palisade_{name}" in values
+    assert values['palisade_elections_total{outcome="won"}'] == "0.0"
+    assert values["palisade_snapshots_installed_total"] == "0.0"
+
+
+async def test_metrics_have_the_progress_of_each_other_member(http: ClientSession, group: FakeGroup) -> None:
+    """Issue 17 (seed 002): match and next index, retries and snapshots by peer; none of the node itself."""
+    members = [Member(name, MemberRole.VOTER, "x", {}) for name in ("n1", "n2")]
+    group.belongs_to(Membership(tuple(members)))
+    async with http.get("/metrics") as answer:
+        text = await answer.text()
+    for name in ("peer_match_index", "peer_connected", "append_retries_total", "snapshots_sent_total"):
+        assert f'palisade_{name}{{peer="n2"}}' in text
+        assert f'palisade_{name}{{peer="n1"}}' not in text
+    assert "palisade_peer_next_index{" not in text

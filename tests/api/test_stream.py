@@ -195,8 +195,8 @@ async def test_bad_command_is_refused_and_the_others_go_on(
     results = answers[FrameKind.RESULTS]
     found = dict(zip(results[::2], results[1::2], strict=True))
     assert found[2][1] == 2
-    told = found[1][1] if code == "future-revision" else answers[FrameKind.FAILURES][1][0]
-    assert told == code
+    shown = found[1][1] if code == "future-revision" else answers[FrameKind.FAILURES][1][0]
+    assert shown == code
     assert group.store.revision == 2
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from palisade.base.start_order import ComponentError
 from palisade.recovery.lifecycle import Component, ComponentFailed, Lifecycle, LifecyclePhase, Part
-from palisade.recovery.listeners import ListenerFailed, Listeners, NotStartedYet, Told
+from palisade.recovery.listeners import ListenerFailed, Listeners, Notification, NotStartedYet
 from tests.support.waiting import until
 
 
-def revision(number: int, *, last: bool = True) -> Told:
-    return Told(number, (), last)
+def revision(number: int, *, last: bool = True) -> Notification:
+    return Notification(number, (), last)
 
 
 class Noted(Component):
@@ -71,7 +71,7 @@ async def test_failing_start_stops_started_components_and_names_the_cause() -> N
     assert isinstance(failed.value.cause, OSError)
     assert world.notes == ["start a", "start b", "stop b", "stop a"]
     with pytest.raises(NotStartedYet):
-        await world.listeners.tell(revision(1))
+        await world.listeners.notify(revision(1))
     await world.life.stop()
     assert len(world.notes) == 4
 
@@ -123,14 +123,14 @@ async def test_listeners_are_not_called_before_the_last_component_has_started() 
     class Late(Component):
         async def start(self) -> None:
             try:
-                await listeners.tell(revision(1))
+                await listeners.notify(revision(1))
             except NotStartedYet as error:
                 refused.append(str(error))
 
     life = Lifecycle([Part("early", Early()), Part("late", Late(), ("early",))], listeners)
     await life.start()
     assert (heard, len(refused)) == ([], 1)
-    await listeners.tell(revision(1))
+    await listeners.notify(revision(1))
     assert heard == [1]
     await life.stop()
 
@@ -145,10 +145,10 @@ async def test_revisions_are_notified_once_and_in_order() -> None:
     listeners.begin_at(7)
     listeners.open()
     with pytest.raises(ComponentError, match="notified after 7"):
-        await listeners.tell(revision(7))
-    await listeners.tell(revision(9))
+        await listeners.notify(revision(7))
+    await listeners.notify(revision(9))
     with pytest.raises(ComponentError):
-        await listeners.tell(revision(8))
+        await listeners.notify(revision(8))
     assert listeners.handled == 9
 
 
@@ -158,10 +158,10 @@ async def test_listener_waits_for_values_it_depends_on_in_any_order() -> None:
     seen: list[tuple[int, str]] = []
     tables = listeners.value("tables", "none")
 
-    async def partitions(events: Told) -> None:
+    async def partitions(events: Notification) -> None:
         seen.append((events.revision, await tables.at(events.revision)))
 
-    async def schema(events: Told) -> None:
+    async def schema(events: Notification) -> None:
         await asyncio.sleep(0)
         tables.set(events.revision, f"tables of {events.revision}")
 
@@ -169,7 +169,7 @@ async def test_listener_waits_for_values_it_depends_on_in_any_order() -> None:
     listeners.listen("tables", schema)
     listeners.open()
     for number in (1, 2, 3):
-        await listeners.tell(revision(number))
+        await listeners.notify(revision(number))
     assert seen == [(number, f"tables of {number}") for number in (1, 2, 3)]
 
 
@@ -178,12 +178,12 @@ async def test_value_of_a_component_without_listeners_is_complete_at_once() -> N
     fixed = listeners.value("settings", "s")
     seen: list[str] = []
 
-    async def user(events: Told) -> None:
+    async def user(events: Notification) -> None:
         seen.append(await fixed.at(events.revision))
 
     listeners.listen("user", user)
     listeners.open()
-    await listeners.tell(revision(1))
+    await listeners.notify(revision(1))
     assert seen == ["s"]
 
 
@@ -193,12 +193,12 @@ async def test_failing_listener_interrupts_no_other_and_the_revision_is_repeated
     broken = True
 
     def attach(listeners: Listeners) -> None:
-        async def slow(events: Told) -> None:
+        async def slow(events: Notification) -> None:
             for _ in range(5):
                 await asyncio.sleep(0)
             done.append(f"slow {events.revision}")
 
-        async def bad(events: Told) -> None:
+        async def bad(events: Notification) -> None:
             if broken:
                 raise RuntimeError("disk of the partitions")
             done.append(f"bad {events.revision}")
@@ -210,15 +210,15 @@ async def test_failing_listener_interrupts_no_other_and_the_revision_is_repeated
     first = Listeners()
     attach(first)
     with pytest.raises(ListenerFailed, match="component bad could not handle revision 1") as failed:
-        await first.tell(revision(1))
+        await first.notify(revision(1))
     assert (failed.value.component, failed.value.revision, first.handled) == ("bad", 1, 0)
     assert done == ["slow 1"]
     with pytest.raises(ListenerFailed):
-        await first.tell(revision(2))
+        await first.notify(revision(2))
     broken = False
     second = Listeners(first.handled)
     attach(second)
-    await second.tell(revision(1))
+    await second.notify(revision(1))
     assert sorted(done[1:]) == ["bad 1", "slow 1"]
 
 
@@ -226,10 +226,10 @@ async def test_waiter_for_a_failed_components_value_gets_the_cause() -> None:
     listeners = Listeners()
     tables = listeners.value("tables", "none")
 
-    async def user(events: Told) -> None:
+    async def user(events: Notification) -> None:
         await tables.at(events.revision)
 
-    async def schema(events: Told) -> None:
+    async def schema(events: Notification) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("no schema")
 
@@ -237,7 +237,7 @@ async def test_waiter_for_a_failed_components_value_gets_the_cause() -> None:
     listeners.listen("tables", schema)
     listeners.open()
     with pytest.raises(ListenerFailed, match="component tables") as failed:
-        await listeners.tell(revision(1))
+        await listeners.notify(revision(1))
     assert "no schema" in str(failed.value)
 
 
@@ -265,9 +265,9 @@ async def test_difference_in_parts_is_handled_with_its_last_part() -> None:
     listeners = Listeners()
     value = listeners.value("a", 0)
     heard: list[bool] = []
-    listeners.listen("a", lambda told: heard.append(told.last))
+    listeners.listen("a", lambda notification: heard.append(notification.last))
     listeners.open()
     for last in (False, False, True):
         assert (listeners.handled, value.completed) == (0, 0)
-        await listeners.tell(revision(5, last=last))
+        await listeners.notify(revision(5, last=last))
     assert (listeners.handled, value.completed, heard) == (5, 5, [False, False, True])

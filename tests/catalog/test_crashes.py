@@ -230,7 +230,7 @@ async def test_concurrent_runners_and_a_cancel_do_no_harm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(80))
 async def test_operations_on_one_object_are_serialized(seed: int) -> None:
-    """One is refused, and told whom it has to wait for; or it comes later, and finds what the other has left. A third
+    """One is refused with an error that names the holder, or begins later and finds the other's result. A third
     one takes the addition back, if it can: nothing of a database that is gone may come back by that."""
     world = await world_for([DB, TABLE], seed)
 

@@ -60,7 +60,7 @@ def test_live_table_of_up_fits_and_its_line_to_paste_is_not_wrapped() -> None:
     console = Console(file=io.StringIO(), width=WIDTH, force_terminal=True, color_system=None)
     line = "export PALISADE_ENDPOINTS=" + ",".join(f"127.0.0.1:{port}" for port in range(8601, 8606))
     with LiveTable(console) as screen:
-        screen.tell(SupervisorEvent("ready", line))
+        screen.show(SupervisorEvent("ready", line))
         screen.status([row(1), row(2), row(3)])
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert line in shown

@@ -179,8 +179,8 @@ async def test_watch_prints_only_new_recoveries(capsys: pytest.CaptureFixture[st
     """A node lists its last hundred."""
     many = [replace(REPORT, lv=number) for number in range(120)]
     await watched(PlainLines(), shape(None, *many[:110]), shape(None, *many[:112]), shape(None, *many))
-    told = [line.split(", LM")[0] for line in capsys.readouterr().out.splitlines() if "LV 2 ->" in line]
-    assert told == [f"    LV 2 -> {number}" for number in range(110, 120)]
+    shown = [line.split(", LM")[0] for line in capsys.readouterr().out.splitlines() if "LV 2 ->" in line]
+    assert shown == [f"    LV 2 -> {number}" for number in range(110, 120)]
 
 
 async def test_stalled_recovery_is_printed_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def test_address_of_another_machine_is_refused() -> None:
 def test_json_events_are_one_object_per_line() -> None:
     out = io.StringIO()
     with ScreenLines(out, as_json=True) as screen:
-        screen.tell(SupervisorEvent("node-ready", "n1 is ready", {"node": "n1"}))
+        screen.show(SupervisorEvent("node-ready", "n1 is ready", {"node": "n1"}))
         screen.status([{"id": "n1", "role": "leader", "revision": 1}])
         screen.status([{"id": "n1", "role": "leader", "revision": 2}])
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [
@@ -157,7 +157,7 @@ def test_plain_lines_report_progress_in_tenths() -> None:
     out = io.StringIO()
     with ScreenLines(out, as_json=False) as screen:
         for done in range(1001):
-            screen.tell(SupervisorEvent("demo", f"{done}", {"done": done, "total": 1000}))
+            screen.show(SupervisorEvent("demo", f"{done}", {"done": done, "total": 1000}))
     assert out.getvalue().split() == [str(done) for done in range(0, 1001, 100)]
 
 
@@ -193,9 +193,9 @@ def test_ready_text_has_the_line_to_paste(tmp_path, monkeypatch: pytest.MonkeyPa
     assert other.splitlines() == ["for commands and programs:", line]
 
 
-@pytest.mark.parametrize(("rows", "told"), [([], 1), ([{"name": "root"}], 0)])
+@pytest.mark.parametrize(("rows", "shown"), [([], 1), ([{"name": "root"}], 0)])
 async def test_cluster_without_a_user_is_reported_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, str]], told: int
+    monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, str]], shown: int
 ) -> None:
     events: list[SupervisorEvent] = []
 
@@ -214,7 +214,7 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
     monkeypatch.setattr(first_user, "Client", FakeClient)
     monkeypatch.delenv("PALISADE_ROOT_PASSWORD_FILE", raising=False)
     await first_user.check_first_user(Layout("c"), events.append)
-    assert [event.name for event in events] == ["no-user"] * told
+    assert [event.name for event in events] == ["no-user"] * shown
     assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)
 
 

@@ -16,7 +16,8 @@ def test_calls_that_change_without_an_id_are_not_repeatable() -> None:
     assert not CALL_KINDS["member_add"].repeatable
     assert CALL_KINDS["catalog_do"].repeatable
     assert [name for name, kind in CALL_KINDS.items() if kind.writes] == [
-        "catalog_do", "procedure_cancel", "member_add", "member_promote", "member_remove", "transfer", "region_set",
-        "region_change", "region_delete", "segments_txn",
+        "pin", "unpin", "catalog_do", "procedure_cancel", "member_add", "member_promote", "member_remove", "transfer",
+        "region_set", "region_change", "region_delete", "segments_txn",
+        "segments_announce", "segments_lease",
     ]  # fmt: skip
     assert CallKind.READ.repeatable

@@ -22,7 +22,7 @@ def world() -> Iterator[ClaimsWorld]:
 
 
 class Work:
-    """Holds a claim until told to end."""
+    """Holds a claim until it is asked to end."""
 
     def __init__(self, holder: Holder, claim: Claim) -> None:
         self.claim = claim

@@ -18,7 +18,7 @@ from palisade.metastore.errors import Compacted, FutureRevision, KeyTooLarge, Le
 from palisade.metastore.limits import Limits
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, SortOrder, Txn
 from palisade.metastore.results import RangeResult, RevisionEvents
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.stream_frames import FrameKind
@@ -169,7 +169,7 @@ async def test_range_in_the_past_of_often_written_keys_takes_many_short_turns(
 
     monkeypatch.setattr(group.store, "range", watched)
     for limit in (0, 10, 100, 300, 301):
-        found = await service.range(Range(b"\0", b"\0", revision=1 + len(keys), limit=limit), caller=EVERYBODY)
+        found = await service.range(Range(b"\0", b"\0", revision=1 + len(keys), limit=limit), caller=UNRESTRICTED)
         assert [kv.key for kv in found.kvs] == keys[: limit or None]
         assert {kv.value for kv in found.kvs} == {b"first"}
         assert (found.count, found.more) == (len(keys), 0 < limit < len(keys))

@@ -138,7 +138,7 @@ async def test_watch_continues_at_the_new_leader_without_gap_or_repetition(nodes
 
 
 async def test_watch_leaves_a_node_that_knows_no_leader(nodes: TwoNodes) -> None:
-    """Otherwise it would be silent, and nobody could tell that from a store in which nothing happens."""
+    """Otherwise it would be silent, as a watch of a store without changes is."""
     async with Client(nodes.endpoints, follow_leader=False) as client, client.watch("a", progress_s=0.1) as watch:
         await client.put("a", "1")
         assert (await anext(watch)).revision == 2

@@ -29,7 +29,7 @@ def put_at(revision: int) -> list[Any]:
 
 
 async def test_progress_of_a_node_that_is_behind_does_not_move_a_watch_back() -> None:
-    """Storm 20: a member that had just come back from nothing told of its revision 1, and the next watch began at 2."""
+    """Storm 20: a member restarted with an empty store reported revision 1, and the next watch began at 2."""
     watch = watch_from(30)
     watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])
     assert (await anext(watch)).revision == 35

@@ -186,9 +186,9 @@ async def test_stopped_member_receives_nothing(world: World) -> None:
     await connect(world, one, two)
     one.peers.send("n2", KIND, "late")
     await world.stop(two)
-    told = list(two.recorder.messages)
+    received = list(two.recorder.messages)
     await world.until(lambda: one.recorder.disconnected == ["n2"])
-    assert two.recorder.messages == told
+    assert two.recorder.messages == received
     assert two.recorder.disconnected == []
     assert two.peers.send("n1", KIND, "too late") is False
 

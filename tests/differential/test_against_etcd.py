@@ -49,8 +49,8 @@ async def test_random_requests_get_equal_answers(theirs: ClientSession, ours: Cl
         request = operations.next()
         expected, found = await ask_both(theirs, ours, request)
         asked += 1
-        told = f"seed {seed}, request {asked}: {request[0]} {json.dumps(request[1])}"
-        assert found == expected, f"{told}\netcd: {expected}\nours: {found}"
+        shown = f"seed {seed}, request {asked}: {request[0]} {json.dumps(request[1])}"
+        assert found == expected, f"{shown}\netcd: {expected}\nours: {found}"
         operations.revision = max(operations.revision, expected.revision)
         statuses[expected.status] = statuses.get(expected.status, 0) + 1
     print(f"{asked} requests, revision {operations.revision}, statuses {statuses}")

@@ -86,9 +86,9 @@ async def test_node_without_free_file_descriptors_serves_open_connections(
                 await client.put("during", str(number))
                 await asyncio.sleep(0)
             await node.logged(f"as many as its limit of {FILES_MAX} open files allows")
-            told = await until(lambda: node.put("during", "more"), "an answer to one more")
-            assert (told["http_status"], told["code"]) == (503, "too-many-connections")
-            assert "ulimit -n" in told["detail"]
+            refused = await until(lambda: node.put("during", "more"), "an answer to one more")
+            assert (refused["http_status"], refused["code"]) == (503, "too-many-connections")
+            assert "ulimit -n" in refused["detail"]
         await cluster.ready()
         found = await client.get("during")
     assert found is not None

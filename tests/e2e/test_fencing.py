@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.support.fence_history import Told, violations
+from tests.support.fence_history import Answer, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
@@ -39,10 +39,10 @@ async def started(new_cluster: NewCluster) -> Cluster:
 
 
 def test_checker_finds_stale_and_new_then_old_reads() -> None:
-    written = [Told(0.0, 1.0, 1, "w"), Told(1.0, 2.0, 2, "w")]
-    assert violations([Told(1.5, 1.6, 1, "a"), Told(2.5, 2.6, 2, "b")], written) == []
-    assert len(violations([Told(2.1, 2.2, 1, "a")], written)) == 1
-    assert len(violations([Told(1.2, 1.3, 2, "a"), Told(1.4, 1.5, 1, "b")], written)) == 1
+    written = [Answer(0.0, 1.0, 1, "w"), Answer(1.0, 2.0, 2, "w")]
+    assert violations([Answer(1.5, 1.6, 1, "a"), Answer(2.5, 2.6, 2, "b")], written) == []
+    assert len(violations([Answer(2.1, 2.2, 1, "a")], written)) == 1
+    assert len(violations([Answer(1.2, 1.3, 2, "a"), Answer(1.4, 1.5, 1, "b")], written)) == 1
 
 
 @pytest.mark.alone
@@ -210,7 +210,7 @@ async def test_checker_sees_a_planted_fault(new_cluster: NewCluster, fault: str)
             await history.writes(50)
             if history.violations():
                 break
-    with pytest.raises(AssertionError, match="had been told"):
+    with pytest.raises(AssertionError, match="had been returned"):
         history.check(at_least=1)
 
 
@@ -246,15 +246,15 @@ async def four_writes(history: History, session: aiohttp.ClientSession, others: 
         began = now()
         assert await history.put(session, value) is None
         assert now() - began < STALL_S
-        history.answered.append(Told(began, now(), value, "the writer"))
+        history.answered.append(Answer(began, now(), value, "the writer"))
         await until(
             lambda: {shown_last(history, node) for node in others} == {history.answered[-1].value}, "it being shown"
         )
 
 
 def shown_last(history: History, node: NodeProcess) -> int:
-    told = history.reads(node)[0]
-    return told[-1].value if told else 0
+    answers = history.reads(node)[0]
+    return answers[-1].value if answers else 0
 
 
 @pytest.mark.alone

@@ -31,8 +31,8 @@ class Standing:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
-        self.gate, self.ledger = folder / "go-on", folder / "told"
-        plan = {"listener_ms": 1, "holds_at": STANDS_AT, "until": str(self.gate), "told": str(self.ledger)}
+        self.gate, self.ledger = folder / "go-on", folder / "notified"
+        plan = {"listener_ms": 1, "holds_at": STANDS_AT, "until": str(self.gate), "notified": str(self.ledger)}
         self.node = FollowerProcess(folder, "f1", join=cluster["n1"].http)
         self.node.program = ["-m", "palisade.cli.scenarios.staged_node", json.dumps(plan)]
 

@@ -37,9 +37,9 @@ async def test_scenario_holds_and_its_report_names_the_right_case(
 ) -> None:
     """Nodes are forked; the tests of the command below start them as users do."""
     monkeypatch.setattr(actor, "Child", ForkedChild)
-    told: list[ScenarioEvent] = []
-    outcome = await run(BY_NAME[name], entries, told.append)
-    assert outcome.held, "\n".join(event.text for event in told)
+    events: list[ScenarioEvent] = []
+    outcome = await run(BY_NAME[name], entries, events.append)
+    assert outcome.held, "\n".join(event.text for event in events)
     assert (outcome.report["case"] if outcome.report else None) == BY_NAME[name].case
     assert {check.name for check in outcome.checks} == set(BY_NAME[name].promises())
     assert outcome.steps

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from palisade.catalog.demo.flights import read_rows
 from palisade.catalog.demo.segments import contents_of, records_of, segment_of
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
+from palisade.catalog.segment import ANNOUNCED
+from palisade.catalog.segment import announced_by as announced_by_node
 from palisade.client import Client
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
@@ -93,6 +97,20 @@ async def run(cluster: Cluster, *arguments: str) -> Any:
     return json.loads(out)
 
 
+async def announced_by(cluster: Cluster, wanted: dict[str, int]) -> bool:
+    async with Client(cluster.endpoints) as client:
+        found = await client.range(ANNOUNCED, prefix=True)
+    return Counter(announced_by_node(kv.key)[0] for kv in found.kvs) == wanted
+
+
+async def counts_all(cluster: Cluster) -> bool:
+    """Whether a query succeeds. It never returns less than every row."""
+    where = ("--from", "2013-01-01", "--to", "2013-01-21", "--endpoints", ",".join(cluster.endpoints), "--json")
+    code, out, _ = await palisade("query", "count", "flights", *where)
+    assert code != 0 or json.loads(out)["rows"] == 3 * len(DAYS)
+    return code == 0
+
+
 async def active(node: NodeProcess) -> bool:
     return bool((await node.status()).get("ready"))
 
@@ -109,12 +127,33 @@ async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
         await until(partial(active, node), f"{node.id} being active")
     assert (await run(cluster, "assign", "--nodes", "f1"))["written"] == len(DAYS)
     await until(lambda: files_of(first) == contents(origin), "f1 having all segments, from the data set")
+    await until(partial(announced_by, cluster, {"f1": len(DAYS)}), "f1 announcing all segments")
     done = await run(cluster, "assign", "--replicas", "2")
     assert done["nodes"] == ["f1", "f2"]
     await until(lambda: files_of(second) == contents(origin), "f2 having all segments, which only f1 can give")
     rows = {each["node"]: each for each in (await run(cluster, "nodes"))["nodes"]}
     assert {rows[name]["missing"] for name in ("f1", "f2")} == {0}
     assert (rows["n1"]["assigned"], rows["n1"]["local"]) == (0, 0)
+
+    both = {"f1": len(DAYS), "f2": len(DAYS)}
+    await until(partial(announced_by, cluster, both), "both announcing all segments")
+    await until(partial(counts_all, cluster), "the coordinator marking all segments as loaded")
+    moving = asyncio.ensure_future(run(cluster, "assign", "--replicas", "1", "--nodes", "f1,f2"))
+    while not moving.done():
+        assert await counts_all(cluster), "while segments move"
+    await moving
+
+    async def moved() -> bool:
+        assert await counts_all(cluster), "while copies are removed"
+        return bool(joined(first, second))
+
+    await until(moved, "each segment on one node")
+    await run(cluster, "assign", "--replicas", "2")
+    await until(partial(announced_by, cluster, both), "both announcing all segments again")
+    first.kill()
+    assert await counts_all(cluster), "with one of two nodes dead, whose announcements have not expired"
+    first.start()
+    await until(partial(active, first), "f1 being active again")
 
     assert await second.stop() == 0
     (second.data_dir / "segments" / file_of(name(1))).write_bytes(b"damaged")

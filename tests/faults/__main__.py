@@ -82,13 +82,13 @@ def held(report: dict[str, Any]) -> bool:
     return report["failed"] is None and not report["violations"]
 
 
-def tell(given: argparse.Namespace, report: dict[str, Any]) -> None:
+def print_report(given: argparse.Namespace, report: dict[str, Any]) -> None:
     if given.json:
         print(json.dumps(report), flush=True)
         return
     numbers = {name: round(value, 2) for name, value in report.items() if isinstance(value, int | float)}
-    told = ", ".join(f"{name} {value}" for name, value in numbers.items() if name != "seed")
-    print(f"{'held  ' if held(report) else 'FAILED'} {report['scenario']} --seed {report['seed']}: {told}", flush=True)
+    line = ", ".join(f"{name} {value}" for name, value in numbers.items() if name != "seed")
+    print(f"{'held  ' if held(report) else 'FAILED'} {report['scenario']} --seed {report['seed']}: {line}", flush=True)
     if not held(report):
         print(shown(report), flush=True)
         again = f"scripts/faults --scenario {report['scenario']} --seed {report['seed']}"
@@ -103,7 +103,7 @@ async def play(given: argparse.Namespace) -> int:
     failed: list[str] = []
     for scenario, its_seed in to_play(given, seed):
         report = await one(given, scenario, its_seed)
-        tell(given, report)
+        print_report(given, report)
         counts[scenario] += 1
         failed += [] if held(report) else [f"{scenario} --seed {its_seed}"]
     if given.json:

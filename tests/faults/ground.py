@@ -17,7 +17,7 @@ import aiohttp
 from tests.faults.mixed import MixedClients
 from tests.faults.network import PORTS, Network
 from tests.faults.rules import Rule
-from tests.support.fence_history import Told, violations
+from tests.support.fence_history import Answer, violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
 from tests.support.node_log import faults_in
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
@@ -37,13 +37,13 @@ class GroundNode(NodeProcess):
 
     def __init__(self, network: Network, folder: Path, node: str, **options: str) -> None:
         super().__init__(folder, node, **options)
-        self._listens, self._told = network.listens_on(node), network.told(node)
-        self.http, self.peer, self.stream = (f"{self._told}:{PORTS[name]}" for name in ("http", "peer", "stream"))
+        self._listens, self._advertised = network.listens_on(node), network.advertised(node)
+        self.http, self.peer, self.stream = (f"{self._advertised}:{PORTS[name]}" for name in ("http", "peer", "stream"))
         self.before_exec = network.enter(node)
 
     def command(self) -> list[str]:
         listening = [f"--{name}={self._listens}:{port}" for name, port in PORTS.items()]
-        beyond = ["--insecure-listen", "--authorization=off", f"--advertise-host={self._told}"]
+        beyond = ["--insecure-listen", "--authorization=off", f"--advertise-host={self._advertised}"]
         return [*super().command(), *listening, *beyond]
 
 
@@ -88,7 +88,7 @@ class GroundHistory(History):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._writing = asyncio.Lock()
-        self._newest: list[Told] = []
+        self._newest: list[Answer] = []
         self._counted_to = 0.0
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,17 +98,17 @@ class GroundHistory(History):
     def check_so_far(self) -> None:
         """Reports stale reads, and drops all results but those of the last `KNOWN_S` and the newest before: a read that
         takes longer than that might be stale without being detected."""
-        told = [each for node in self._nodes for each in self.reads(node)[0]]
-        found = violations(told, [*self._newest, *self.answered])
+        reads = [each for node in self._nodes for each in self.reads(node)[0]]
+        found = violations(reads, [*self._newest, *self.answered])
         errors = {word for node in self._nodes for _, word in self.reads(node)[1] if word.startswith("error")}
         seen, before = self._ground.seen, now() - KNOWN_S
-        fresh = sum(each.ended >= self._counted_to for each in told)
+        fresh = sum(each.ended >= self._counted_to for each in reads)
         written = sum(each.ended >= self._counted_to for each in self.answered)
         for name, count in (("reads", fresh), ("strict_writes", written), ("old_reads", len(found))):
             seen[name] = seen.get(name, 0) + count
         self._ground.violations += found[:5] + sorted(errors)
-        self._counted_to = max((each.ended for each in [*told, *self.answered]), default=0.0)
-        passed = [each for each in [*told, *self.answered, *self._newest] if each.ended < before]
+        self._counted_to = max((each.ended for each in [*reads, *self.answered]), default=0.0)
+        passed = [each for each in [*reads, *self.answered, *self._newest] if each.ended < before]
         self._newest = [max(passed, key=lambda each: each.value)] if passed else []
         self.answered = [each for each in self.answered if each.ended >= before]
         for known in self._known.values():
@@ -278,15 +278,15 @@ class Ground:
         self.seen["history"] = str(file)
         for what, count in clients.counts().items():
             self.seen[what] = self.seen.get(what, 0) + count
-        if clients.told_s is not None:
-            self.seen["told_s"] = max(self.seen.get("told_s", 0.0), clients.told_s)
+        if clients.reported_s is not None:
+            self.seen["reported_s"] = max(self.seen.get("reported_s", 0.0), clients.reported_s)
 
     async def fenced(self, history: History, node: NodeProcess, since: float) -> None:
         """Its lease expires. A node with a planted fault need not be fenced: the checker has to detect that."""
 
         def is_fenced() -> bool:
-            told_enough = self.plant is not None and now() > since + 2 * STALL_S
-            return told_enough or any(word == "fenced" and at > since for at, word in reversed(history.reads(node)[1]))
+            long_enough = self.plant is not None and now() > since + 2 * STALL_S
+            return long_enough or any(word == "fenced" and at > since for at, word in reversed(history.reads(node)[1]))
 
         await until(is_fenced, f"the readers of {node.id} being fenced")
 
@@ -306,7 +306,7 @@ async def all_serve(nodes: Iterable[NodeProcess]) -> bool:
     return all([(await lease(node)).get("serves") for node in nodes])
 
 
-def values_of(history: History, node: NodeProcess, since: float) -> list[Told]:
+def values_of(history: History, node: NodeProcess, since: float) -> list[Answer]:
     """The values that its readers got after that moment."""
-    told = history.reads(node)[0]
-    return told[bisect_right(told, since, key=lambda each: each.began) :]
+    reads = history.reads(node)[0]
+    return reads[bisect_right(reads, since, key=lambda each: each.began) :]

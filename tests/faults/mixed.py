@@ -41,7 +41,7 @@ TRIES = 3
 ASKED_AGAIN_S = 0.1
 LEASE_S = 2
 LAST_WRITES = 3
-TOLD_S = 8.0
+REPORT_S = 8.0
 """Time within which every watch has received all changes when no fault is left: a client closes a silent connection
 after 5 s, and has another one within 2.75 s."""
 LOOK_S = 0.05
@@ -70,7 +70,7 @@ class MixedClients:
             Watcher(f"{name}-w{number}", number, prefix, nodes, self.history)
             for number, prefix in enumerate(self._asking.prefixes)
         ]
-        self.told_s: float | None = None
+        self.reported_s: float | None = None
         """How long it took at the end until every watch had received all changes."""
         self._tasks: list[asyncio.Task[None]] = []
         self._wrong: list[str] = []
@@ -95,8 +95,8 @@ class MixedClients:
         ended = await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._session.close()
         newest = newest_of(self.history)
-        if not await self._witnesses.have_told(newest, TOLD_S):
-            self._wrong.append(f"no member tells of all revisions up to {newest}, of which clients were told")
+        if not await self._witnesses.have_reported(newest, REPORT_S):
+            self._wrong.append(f"no member reported all revisions up to {newest}, which clients received")
         for node, result in (await self._witnesses.finals(b"/", b"0")).items():
             self.history.final(node, self._own(result))
         await self._witnesses.__aexit__(None, None, None)
@@ -116,10 +116,10 @@ class MixedClients:
             of_watchers = [watcher.silent(revision) for watcher, revision in zip(self._watchers, last, strict=True)]
             return [*self._witnesses.silent(newest), *filter(None, of_watchers)]
 
-        while (found := silent()) and now() < began + TOLD_S:
+        while (found := silent()) and now() < began + REPORT_S:
             await asyncio.sleep(LOOK_S)
-        self._wrong += [f"{each}, {TOLD_S:g} s later" for each in found]
-        self.told_s = now() - began
+        self._wrong += [f"{each}, {REPORT_S:g} s later" for each in found]
+        self.reported_s = now() - began
 
     async def _last_writes(self) -> list[int]:
         """The revision of the last put in each watched range."""
@@ -140,14 +140,14 @@ class MixedClients:
 
     def counts(self) -> dict[str, int]:
         """Numbers of results, as text."""
-        told = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
+        reported = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
         answered = sum(isinstance(each.outcome, Ok) for each in self.history.operations())
-        return {"mixed": answered, "watched": len(told), "finals": len(self.history.finals())}
+        return {"mixed": answered, "watched": len(reported), "finals": len(self.history.finals())}
 
     def violations(self, file: Path) -> list[str]:
         """Violations and undecided parts. The history is in `file` then."""
-        told = self._witnesses.revisions
-        history = woven(self.history, [self._own_events(told[each]) for each in sorted(told)])
+        reported = self._witnesses.revisions
+        history = woven(self.history, [self._own_events(reported[each]) for each in sorted(reported)])
         with file.open("w", encoding="ascii") as lines:
             lines.writelines(f"{line}\n" for line in dump(history))
         return [*self._wrong, *self._witnesses.disagreement[:5], *judged(history)]
@@ -188,11 +188,11 @@ class MixedClients:
         node = self._chance.choice(self._vaults if way is Way.FENCED_API else self._nodes)
         number = self.history.begin(client, node.id, way, request, rid, attempt)
         outcome = await outcome_at(self._session, node, way, request, rid)
-        self._heard(number, outcome)
+        self._record(number, outcome)
         await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
         return outcome
 
-    def _heard(self, number: int, outcome: Outcome) -> None:
+    def _record(self, number: int, outcome: Outcome) -> None:
         self.history.end(number, outcome)
         if isinstance(outcome, Ok):
             self._asking.revision = max(self._asking.revision, outcome.result.revision)
@@ -217,7 +217,7 @@ class MixedClients:
             outcome: Outcome = Ok(await sending)
         except EXPECTED as error:
             outcome = outcome_of(error)
-        self._heard(number, outcome)
+        self._record(number, outcome)
         await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
         return outcome
 

@@ -39,7 +39,7 @@ class Network(Protocol):
 
     def listens_on(self, host: str) -> str: ...
 
-    def told(self, host: str) -> str:
+    def advertised(self, host: str) -> str:
         """The address by which the others reach the host."""
         ...
 
@@ -124,7 +124,7 @@ class Namespaces:
     def listens_on(self, host: str) -> str:
         return self._addresses[host]
 
-    told = listens_on
+    advertised = listens_on
 
     def enter(self, host: str) -> Callable[[], None]:
         return kernel.Entering(self._networks[host])
@@ -147,16 +147,16 @@ class Loopback:
 
     def __init__(self, hosts: Sequence[str], seed: int) -> None:
         area = _free_area()
-        self._told = {host: f"{LOOPBACK}.{area}.{number}" for number, host in enumerate(hosts, 1)}
+        self._advertised = {host: f"{LOOPBACK}.{area}.{number}" for number, host in enumerate(hosts, 1)}
         self._listens = {host: f"{LOOPBACK}.{area + 1}.{number}" for number, host in enumerate(hosts, 1)}
-        given = {host: {"listens": self._listens[host], "told": self._told[host]} for host in hosts}
+        given = {host: {"listens": self._listens[host], "advertised": self._advertised[host]} for host in hosts}
         self._relay = _Process("tests.faults.relay", {"seed": seed, "hosts": given, "ports": PORTS})
 
     def listens_on(self, host: str) -> str:
         return self._listens[host]
 
-    def told(self, host: str) -> str:
-        return self._told[host]
+    def advertised(self, host: str) -> str:
+        return self._advertised[host]
 
     def enter(self, host: str) -> Callable[[], None]:
         """By an `exec`: the relay identifies the processes of a host by their command lines."""

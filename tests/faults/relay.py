@@ -61,10 +61,10 @@ class Relay:
     async def start(self) -> None:
         for host, at in self.hosts.items():
             for port in self.ports.values():
-                await asyncio.start_server(partial(self._accept, host, port), at["told"], port)
+                await asyncio.start_server(partial(self._accept, host, port), at["advertised"], port)
             loop = asyncio.get_running_loop()
             self._sockets[host], _ = await loop.create_datagram_endpoint(
-                partial(Datagrams, self, host), local_addr=(at["told"], self.ports["peer"])
+                partial(Datagrams, self, host), local_addr=(at["advertised"], self.ports["peer"])
             )
 
     def _keep(self, work: Any) -> None:
@@ -78,7 +78,7 @@ class Relay:
         self.changed = asyncio.Event()
 
     def host_with(self, command: str) -> str:
-        found = [host for host, at in self.hosts.items() if f"--advertise-host={at['told']}\0" in command + "\0"]
+        found = [host for host, at in self.hosts.items() if f"--advertise-host={at['advertised']}\0" in command + "\0"]
         return found[0] if found else CLIENT
 
     async def _accept(self, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

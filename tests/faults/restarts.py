@@ -59,8 +59,8 @@ async def rolling_restarts(ground: Ground) -> None:
                 await nothing_is_lost(ground, cluster, load)
             restarts.taken.append({node.id: await taken_by(node) for node in cluster.members})
             history.check_so_far()
-            told = ", ".join(f"{name} {value}" for name, value in restarts.shown().items())
-            ground.note(f"{told}; {len(ground.violations)} violations; {shown_of(restarts.taken[-1])}")
+            lines = ", ".join(f"{name} {value}" for name, value in restarts.shown().items())
+            ground.note(f"{lines}; {len(ground.violations)} violations; {shown_of(restarts.taken[-1])}")
             ground.seen |= restarts.shown()
             assert not ground.violations, "a checker found a violation"
     for load in restarts.loads:

@@ -38,5 +38,5 @@ async def played(scenario: str, *options: str, within_s: float = LONGEST_S, show
 
 def shown(report: dict[str, Any]) -> str:
     """As text, for a run that failed."""
-    told = [f"{name}: {value}" for name, value in report.items() if name != "log"]
-    return "\n".join([*told, *report["log"]])
+    lines = [f"{name}: {value}" for name, value in report.items() if name != "log"]
+    return "\n".join([*lines, *report["log"]])

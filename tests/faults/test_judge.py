@@ -37,7 +37,7 @@ def recorded(operations: int, lost: float, seed: int = 1) -> History:
     driver, chance, history = Driver(), Random(seed), History()
     asking = Asking("mixed", chance)
     watch = history.watch("w", "n1", WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True))
-    told = driver.store.watches.open(
+    changes = driver.store.watches.open(
         WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True), lambda: None
     )
     under_way: list[tuple[int, Any, Any]] = []
@@ -49,7 +49,7 @@ def recorded(operations: int, lost: float, seed: int = 1) -> History:
                 result = done(driver, request)
             history.end(number, Unknown("a timeout") if is_lost else Ok(result))
             asking.revision = driver.store.revision
-            if batch := told.poll(1000, 1 << 20):
+            if batch := changes.poll(1000, 1 << 20):
                 history.delivered(watch, tuple(batch))
         request = asking.anything()
         at_once = chance.random() < 0.5
@@ -204,10 +204,10 @@ def test_silent_member_is_named_while_others_continue() -> None:
     witnesses = Witnesses([])
     witnesses.first = 2
     for by, events in (("n1", first), ("n2", first), ("n1", second)):
-        witnesses.tell(by, events)
+        witnesses.report(by, events)
     assert witnesses.silent(first.revision) == []
     assert witnesses.silent(second.revision) == [
-        "n2 tells its watch of nothing behind revision 2, and 3 is the newest",
+        "n2 has reported nothing after revision 2, and 3 is the newest",
     ]
 
 
@@ -231,11 +231,11 @@ def test_members_must_agree_and_omit_nothing() -> None:
     witnesses = Witnesses([])
     witnesses.first = 2
     for by, events in (("n1", first), ("n1", second), ("n2", first)):
-        witnesses.tell(by, events)
+        witnesses.report(by, events)
     assert witnesses.disagreement == []
-    witnesses.tell("n2", replace(second, events=()))
-    witnesses.tell("n3", second)
+    witnesses.report("n2", replace(second, events=()))
+    witnesses.report("n3", second)
     assert [each.partition(" is ")[0] for each in witnesses.disagreement] == [
         "revision 3",
-        "n3 tells of revision 3 where 2",
+        "n3 reports revision 3 where 2",
     ]

@@ -30,7 +30,7 @@ async def test_reads_are_never_stale_under_link_faults(scenario: str, tmp_path: 
 async def test_planted_fault_shows(fault: str, tmp_path: Path) -> None:
     """By the results of readers, and by nothing else."""
     report = await played(FAULTS_SHOWN[fault].__name__, "--plant", fault, "--folder", str(tmp_path))
-    assert any("had been told" in each for each in report["violations"]), shown(report)
+    assert any("had been returned" in each for each in report["violations"]), shown(report)
 
 
 async def test_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_checkers_of_mixed_histories_see_a_planted_fault(tmp_path: Path) -
     assert any(each.startswith("linearizable: ") for each in report["violations"]), shown(report)
     assert any(each.startswith("fenced reads: ") for each in report["violations"]), shown(report)
     by_readers = [each for each in report["violations"] if not each.startswith(tuple(f"{name}: " for name in CHECKS))]
-    assert any("had been told" in each for each in by_readers), shown(report)
+    assert any("had been returned" in each for each in by_readers), shown(report)
     recorded = load(Path(report["history"]).read_text(encoding="ascii").splitlines())
     assert judged(recorded) == [each for each in report["violations"] if each not in by_readers]
 

@@ -26,7 +26,7 @@ class Witnesses:
         self.disagreement: list[str] = []
         self._members = members
         self._next: dict[str, int] = {}
-        self._tellers: dict[int, str] = {}
+        self._reporters: dict[int, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Witnesses:
@@ -50,22 +50,22 @@ class Witnesses:
                 try:
                     async with client.watch(EVERYTHING, EVERYTHING, start_revision=self._next[node.id]) as watch:
                         async for events in watch:
-                            self.tell(node.id, events)
+                            self.report(node.id, events)
                 except Compacted as error:
                     if error.minimal_revision <= self._next[node.id]:
                         self.disagreement.append(f"{node.id} has {self._next[node.id]}, and refuses it: {error}")
                         return
                     self._next[node.id] = error.minimal_revision
 
-    def tell(self, by: str, events: RevisionEvents) -> None:
+    def report(self, by: str, events: RevisionEvents) -> None:
         expected, revision = self._next.setdefault(by, self.first), events.revision
         if revision != expected:
-            self.disagreement.append(f"{by} tells of revision {revision} where {expected} is the next")
+            self.disagreement.append(f"{by} reports revision {revision} where {expected} is the next")
         self._next[by] = revision + 1
         known = self.revisions.setdefault(revision, events)
-        teller = self._tellers.setdefault(revision, by)
+        reporter = self._reporters.setdefault(revision, by)
         if known != events:
-            self.disagreement.append(f"revision {revision} is {known} at {teller}, and {events} at {by}")
+            self.disagreement.append(f"revision {revision} is {known} at {reporter}, and {events} at {by}")
 
     @property
     def newest(self) -> int:
@@ -75,12 +75,12 @@ class Witnesses:
     def silent(self, revision: int) -> list[str]:
         """The members that have not reported all changes up to that revision, as text."""
         return [
-            f"{member} tells its watch of nothing behind revision {behind - 1}, and {revision} is the newest"
+            f"{member} has reported nothing after revision {behind - 1}, and {revision} is the newest"
             for member, behind in self._next.items()
             if behind <= revision
         ]
 
-    async def have_told(self, revision: int, within_s: float) -> bool:
+    async def have_reported(self, revision: int, within_s: float) -> bool:
         """Whether one member has reported all changes up to that revision, in time."""
         try:
             async with asyncio.timeout(within_s):

@@ -1,4 +1,4 @@
-"""Nodes that were told different times: each is counted with its own (design.md, "all configurable").
+"""Nodes with different fencing times: each is counted with its own (design.md, "all configurable").
 
 The model check has the same in any order: `times_of_before`, `leaders_own_times`, `leaders_own_drift`.
 """

@@ -21,7 +21,7 @@ from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import RequestId
 from palisade.metastore.result_codec import EACH, SERIES
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.write_checks import WriteChecks
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged
 from tests.support.meta_driver import Driver, Tables
@@ -147,7 +147,7 @@ def test_what_a_node_lets_through_is_refused_for_the_state_alone(rounds: Rounds)
         driver = Driver(limits=LIMITS)
         for number in range(ENTRIES):
             workload.revision, workload.clock_ms = driver.store.revision, driver.clock_ms
-            for item in WriteChecks(LIMITS).command(number, command(workload, dice), EVERYBODY):
+            for item in WriteChecks(LIMITS).command(number, command(workload, dice), UNRESTRICTED):
                 if item.refusal is None:
                     (result,) = driver.batch(item.command)
                     assert result[0] != 0 or result[1] != "invalid-request" or "malformed" not in result[2], (

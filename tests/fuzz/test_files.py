@@ -6,7 +6,7 @@ is opened in a process of its own: it says what was written, or refuses with wha
 taken down, does not hang, and does not take the machine's memory (issue 5, "Fuzzing"; M9).
 
 Not here: a page of an earlier commit in a store or journal that is otherwise sound (a write that a disk took and lost).
-Nothing in one LMDB file tells it; digests that replicas compare do. In a vault its own sums do.
+One LMDB file alone does not show it; digests that replicas compare do. In a vault its own sums do.
 """
 
 from __future__ import annotations

@@ -137,11 +137,11 @@ def test_messages_of_members_never_fail_half_way(rounds: Rounds) -> None:
                 lone.sync()
                 lone.waits(dice.choice([0.0, 0.1, 3.0]))
             except NodeFailed as error:
-                told_on_purpose(error, rounds, kind, made)
+                is_deliberate_stop(error, rounds, kind, made)
                 break
         else:
             lone.crash()
 
 
-def told_on_purpose(error: NodeFailed, rounds: Rounds, kind: MessageKind, body: Any) -> None:
+def is_deliberate_stop(error: NodeFailed, rounds: Rounds, kind: MessageKind, body: Any) -> None:
     assert any(each in str(error) for each in TOLERATED), (rounds, kind.name, body, str(error))

@@ -54,6 +54,11 @@ READS: list[tuple[int, Any]] = [
         ["ping", "status", "members", "topology", "leases", "digest", "fencing"], 10
     )),
     (FrameKind.CALL, [20, "lease_info", [7]]),
+    (FrameKind.CALL, [25, "scan_count", [b"a", b"\0", 0]]),
+    (FrameKind.CALL, [26, "scan_rows", [b"a", b"\0", 1, ["", 1]]]),
+    (FrameKind.CALL, [27, "scan_changes", [b"a", b"\0", [1, 0], 1, ["", 1]]]),
+    (FrameKind.CALL, [28, "pin", [b"a", b"\0", "job", 1, 1000]]),
+    (FrameKind.CALL, [29, "unpin", [b"a", b"\0", "job"]]),
     (FrameKind.CALL, [21, "catalog_objects", ["tables", "", ""]]),
     (FrameKind.CALL, [22, "catalog_object", ["tables", "plant.readings"]]),
     (FrameKind.CALL, [23, "procedures", [True, 5]]),
@@ -123,7 +128,7 @@ async def test_announced_gigabytes_after_the_greeting_are_not_waited_for(ground:
 
 
 async def test_whole_frames_that_make_no_sense_are_answered_or_refused(ground: Ground, rounds: Rounds) -> None:
-    """With a right checksum. Nobody is told that the node has a fault, and its log has none."""
+    """With a right checksum. No response blames the node, and its log has no error."""
     async with watched(ground.member, ground.member, unchanged=False):
         for dice in rounds:
             await asyncio.gather(*(converse(ground.member.stream, frames_of(dice), dice) for _ in range(BESIDE)))

@@ -356,15 +356,15 @@ async def test_member_shows_its_recovery_as_a_follower_does(served: Served) -> N
 
 def test_log_reports_only_long_recoveries(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    telling = ProgressLog(clock.now)
+    progress_log = ProgressLog(clock.now)
     caplog.set_level(logging.INFO, "palisade.recovery.progress_log")
-    telling.began(True)
+    progress_log.began(True)
     for second in range(1, 13):
         clock.time += 1
-        telling.went_on(RecoveryProgress(RecoveryPhase.REPLAY, 1000 * second, 20_000, "revisions", float(second)))
-    telling.began(True)
+        progress_log.went_on(RecoveryProgress(RecoveryPhase.REPLAY, 1000 * second, 20_000, "revisions", float(second)))
+    progress_log.began(True)
     clock.time += 4
-    telling.went_on(RecoveryProgress(RecoveryPhase.ASK, seconds=4.0))
+    progress_log.went_on(RecoveryProgress(RecoveryPhase.ASK, seconds=4.0))
     assert [record.getMessage() for record in caplog.records] == [
         "recovering: replay: 5,000 of 20,000 revisions, 1,000/s, about 15 s left",
         "recovering: replay: 10,000 of 20,000 revisions, 1,000/s, about 10 s left",

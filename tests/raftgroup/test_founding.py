@@ -55,7 +55,7 @@ class Founder:
         self.looks()
         return True
 
-    def hears(self, member: str, pins: dict[str, str]) -> None:
+    def receives(self, member: str, pins: dict[str, str]) -> None:
         self.introductions.reported(member, pins)
         self.looks()
 
@@ -75,15 +75,15 @@ def test_founding_reaches_the_same_membership_in_any_order_of_greetings(order: l
         assert founders[other].meets(greetings[0])
     assert all(founder.membership is None for founder in founders.values()), "nobody votes before all agree"
     for one, other in order:
-        founders[one].hears(other, dict(founders[other].introductions.pins or {}))
-        founders[other].hears(one, dict(founders[one].introductions.pins or {}))
+        founders[one].receives(other, dict(founders[other].introductions.pins or {}))
+        founders[other].receives(one, dict(founders[one].introductions.pins or {}))
     assert [founder.membership for founder in founders.values()] == [voters("n1", "n2", "n3")] * 3
 
 
 def test_missing_founder_delays_the_founding_and_is_named() -> None:
     founder = Founder("n1")
     founder.meets(greeting("n2"))
-    founder.hears("n2", {"n1": storage("n1"), "n2": storage("n2")})
+    founder.receives("n2", {"n1": storage("n1"), "n2": storage("n2")})
     assert founder.membership is None
     assert founder.introductions.missing_founders() == ["n3"]
 
@@ -100,7 +100,7 @@ def test_pins_are_reported_after_the_founding() -> None:
     pins = {member: storage(member) for member in ADDRESSES}
     for member in ("n2", "n3"):
         founder.meets(greeting(member))
-        founder.hears(member, pins)
+        founder.receives(member, pins)
     assert founder.membership is not None
     assert founder.introductions.pins == pins
 
@@ -156,7 +156,7 @@ def random_walk(random: Random) -> None:
             if deed < 0.5:
                 founders[one].meets(founders[other].greeting())
             elif deed < 0.9:
-                founders[one].hears(other, dict(founders[other].introductions.pins or {}))
+                founders[one].receives(other, dict(founders[other].introductions.pins or {}))
             elif founders[one].membership is None:
                 pins = dict(founders[one].introductions.pins or {})
                 founders[one] = Founder(one, founders[one].incarnation, pins)

@@ -122,21 +122,21 @@ def test_joining_member_copies_one_history_even_if_another_knows_it() -> None:
         assert node.judge(each.to_wire()) is None
     node.dial(1.0)
     assert connected_with.pop() == {"n2", "n3"}
-    assert node.hears("n2", MessageKind.PRE_VOTE)
+    assert node.accepts("n2", MessageKind.PRE_VOTE)
     assert node.generation == UNKNOWN, "it is no leader that speaks"
-    assert node.hears("n3", MessageKind.HEARTBEAT)
+    assert node.accepts("n3", MessageKind.HEARTBEAT)
     assert node.generation == UNKNOWN, "it has nothing for this node yet"
-    assert node.hears("n3", MessageKind.APPEND)
+    assert node.accepts("n3", MessageKind.APPEND)
     assert connected_with == [{"n3"}], "nor is the other one to hear this node, which it has let in"
     assert [
-        node.hears("n2", kind) for kind in (MessageKind.APPEND, MessageKind.SNAPSHOT, MessageKind.REQUEST_VOTE)
+        node.accepts("n2", kind) for kind in (MessageKind.APPEND, MessageKind.SNAPSHOT, MessageKind.REQUEST_VOTE)
     ] == [False] * 3
     node.dial(2.0)
     assert connected_with.pop() == {"n2", "n3"}, "it is asked again, and refused"
     assert refusing_generation(str(node.judge(of_before.to_wire()))) == (2, stored.incarnation)
-    assert not node.hears("n2", MessageKind.APPEND), "its connection is open, and no greeting comes over it"
+    assert not node.accepts("n2", MessageKind.APPEND), "its connection is open, and no greeting comes over it"
     assert node.judge(replace(of_before, generation=2).to_wire()) is None
-    assert node.hears("n2", MessageKind.APPEND), "it is another one by now"
+    assert node.accepts("n2", MessageKind.APPEND), "it is another one by now"
     assert node.greeting()["generation"] == 2
     assert open_storage(journal, "c", "n1", Random(1)).generation == UNKNOWN, "of nothing"
     journal.append(Entry(b"", 1, 1))

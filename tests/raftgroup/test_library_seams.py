@@ -38,7 +38,7 @@ RELIED_UPON = {
     "_SyncObj__getPrevLogIndexTerm": "is not reached, since the appends are sent elsewhere",
     "_SyncObj__deleteEntriesFrom": "an offset from the first entry; nothing where it is negative",
     "_SyncObj__onBecomeLeader": "resets nextIndex and matchIndex; a no-op, whose index is kept; sends appends",
-    "_SyncObj__setCurrentTerm": "memory first, then the journal, which tells the replica",
+    "_SyncObj__setCurrentTerm": "memory first, then the journal, which notifies the replica",
     "_SyncObj__setState": "the state alone",
     "_SyncObj__onLeaderChanged": "ends forwarded commands, of which there are none here",
 }

@@ -54,7 +54,7 @@ async def crash_at(step: int, *, after: bool, moves_on: int, running: bool = Fal
 async def started(ground: Ground, steps: Steps, running: bool) -> Node:
     node = ground.node(steps)
     if running:
-        await node.told.start()
+        await node.recorded.start()
     await node.recover(running=running)
     return node
 

@@ -313,7 +313,7 @@ async def test_few_revisions_are_applied_at_once_one_by_one() -> None:
         await following.turns()
         following.node.check()
         assert following.node.vault.revision == following.cluster.store.revision
-        assert len(following.node.told.revisions) >= 20
+        assert len(following.node.recorded.revisions) >= 20
 
 
 async def test_many_revisions_wait_for_the_flush_and_are_skipped() -> None:
@@ -327,7 +327,7 @@ async def test_many_revisions_wait_for_the_flush_and_are_skipped() -> None:
         await following.turns()
         assert following.node.vault.revision == following.cluster.store.revision
         assert items_of(following.node.vault) == state_of(following.cluster)
-        assert max(following.node.told.revisions, default=0) <= lv
+        assert max(following.node.recorded.revisions, default=0) <= lv
 
 
 async def test_vault_of_another_history_does_not_leap() -> None:
@@ -351,7 +351,7 @@ async def test_listeners_receive_every_revision() -> None:
         following.flush()
         await following.turns(200)
         following.node.check()
-        assert following.node.told.revisions[-FEW_REVISIONS:] == list(
+        assert following.node.recorded.revisions[-FEW_REVISIONS:] == list(
             range(following.cluster.store.revision - FEW_REVISIONS + 1, following.cluster.store.revision + 1)
         )
 

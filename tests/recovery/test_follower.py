@@ -55,7 +55,7 @@ async def test_live_changes_arrive_one_by_one() -> None:
             if number % 7 == 0:
                 await running.caught_up()
         await running.caught_up()
-        assert running.node.told.revisions == list(range(2, running.cluster.store.revision + 1))
+        assert running.node.recorded.revisions == list(range(2, running.cluster.store.revision + 1))
 
 
 async def test_node_paused_past_mm_receives_every_change_of_the_difference() -> None:
@@ -73,16 +73,16 @@ async def test_node_paused_past_mm_receives_every_change_of_the_difference() -> 
         compact(running.cluster, running.cluster.store.revision)
         await running.caught_up()
         await until(lambda: len(running.node.follower.reports) == 2)
-        told = running.node.told
-        assert [event.key for event in told.differences] == [b"/assigned/p", b"/k/05", b"/k/09", b"/new"]
-        assert [event.item is None for event in told.differences] == [False, False, True, False]
-        assert max(told.revisions) == paused_at
+        recorded = running.node.recorded
+        assert [event.key for event in recorded.differences] == [b"/assigned/p", b"/k/05", b"/k/09", b"/new"]
+        assert [event.item is None for event in recorded.differences] == [False, False, True, False]
+        assert max(recorded.revisions) == paused_at
         first, second = running.node.follower.reports
         assert (first.case, second.case, second.first_case) == (Case.B, Case.C, Case.C)
         assert running.node.states == [True, False, True, False]
         do(Put(b"/after", b""))
         await running.caught_up()
-        assert told.revisions[-1] == running.cluster.store.revision
+        assert recorded.revisions[-1] == running.cluster.store.revision
 
 
 @pytest.mark.parametrize("generation", [1, 2])
@@ -117,30 +117,30 @@ async def test_cancelled_recovery_of_a_running_node_skips_no_notification(
     for number in range(10):
         cluster.do(Put(b"/k/%02d" % number, b"changed"))
     compact(cluster, cluster.store.revision)
-    told, evict = node.told.difference, node.resources.evict
+    recorded, evict = node.recorded.difference, node.resources.evict
 
-    async def told_once(revision: int, events: Any, last: bool) -> None:
-        if len(node.told.differences) > 5:
+    async def record_few(revision: int, events: Any, last: bool) -> None:
+        if len(node.recorded.differences) > 5:
             raise asyncio.CancelledError
-        await told(revision, events, last)
+        await recorded(revision, events, last)
 
     async def never(*_: Any) -> None:
         raise asyncio.CancelledError
 
     if place == "difference":
-        monkeypatch.setattr(node.told, "difference", told_once)
+        monkeypatch.setattr(node.recorded, "difference", record_few)
     elif place == "evict":
         monkeypatch.setattr(node.resources, "evict", never)
     else:
         node.source.before["rows"] = raiser(asyncio.CancelledError())
     with pytest.raises(asyncio.CancelledError):
         await node.recover(running=True)
-    monkeypatch.setattr(node.told, "difference", told)
+    monkeypatch.setattr(node.recorded, "difference", recorded)
     monkeypatch.setattr(node.resources, "evict", evict)
     node.source.before.clear()
     await node.recover(running=True)
     node.check()
-    assert [event.key for event in node.told.differences] == [b"/k/%02d" % number for number in range(10)]
+    assert [event.key for event in node.recorded.differences] == [b"/k/%02d" % number for number in range(10)]
 
 
 async def test_node_keeps_the_newest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,18 +156,18 @@ async def test_follower_waits_for_a_lost_majority() -> None:
     async with Running() as running:
         running.node.source.before["changes"] = raiser(SourceUnavailable("no majority"))
         running.cluster.do(Put(b"/k/01", b"1"))
-        told = len(running.node.progress)
+        recorded = len(running.node.progress)
         for _ in range(50):
             await asyncio.sleep(0)
         assert running.node.vault.revision < running.cluster.store.revision
-        assert len(running.node.progress) == told, "it follows, and is not told of as one that recovers"
+        assert len(running.node.progress) == recorded, "it follows, and is not reported as recovering"
         del running.node.source.before["changes"]
         await running.caught_up()
 
 
 async def test_failing_listener_stops_the_node_and_the_revision_is_repeated() -> None:
     async with Running() as running:
-        running.node.told.on_revision = lambda revision: raiser(RuntimeError(f"{revision.number}"))()
+        running.node.recorded.on_revision = lambda revision: raiser(RuntimeError(f"{revision.number}"))()
         running.cluster.do(Put(b"/k/01", b"1"))
         assert running.task is not None
         with pytest.raises(RuntimeError):
@@ -175,7 +175,7 @@ async def test_failing_listener_stops_the_node_and_the_revision_is_repeated() ->
         again = Node(running.cluster, running.node.disk, running.node.shelf)
         await again.recover()
         again.check()
-        assert again.told.revisions == [running.cluster.store.revision]
+        assert again.recorded.revisions == [running.cluster.store.revision]
 
 
 def raiser(error: BaseException) -> Callable[[], None]:

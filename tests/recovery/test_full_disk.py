@@ -62,9 +62,9 @@ async def replay() -> Ground:
 
 async def begun(ground: Ground, running: bool) -> Node:
     node = ground.node()
-    node.told.on_revision = lambda _: setattr(node.clock, "time", node.clock.time + 0.05)
+    node.recorded.on_revision = lambda _: setattr(node.clock, "time", node.clock.time + 0.05)
     if running:
-        await node.told.start()
+        await node.recorded.start()
     return node
 
 

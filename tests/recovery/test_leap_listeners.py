@@ -10,7 +10,7 @@ from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.flush_follower import FlushBatch
 from palisade.recovery.lifecycle import Lifecycle
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.recovery.vault_component import ComponentPort
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.position import VaultPosition
@@ -22,22 +22,22 @@ MINE, OTHER = b"mine/a", b"other/b"
 
 def test_listener_of_a_prefix_needs_no_single_revisions() -> None:
     listeners = Listeners()
-    listeners.listen("broker", lambda told: None, below=b"mine/")
+    listeners.listen("broker", lambda notification: None, below=b"mine/")
     assert listeners
     assert not listeners.each_revision
     assert listeners.prefixes == (b"mine/",)
-    listeners.listen("holder", lambda told: None)
+    listeners.listen("holder", lambda notification: None)
     assert listeners.each_revision
     assert listeners.prefixes == (b"",)
 
 
-async def ready() -> tuple[ComponentPort, list[Told], list[str]]:
+async def ready() -> tuple[ComponentPort, list[Notification], list[str]]:
     """A port with one listener, what it has received, and in which order it and the vault were called."""
-    received: list[Told] = []
+    received: list[Notification] = []
     order: list[str] = []
 
-    def listener(told: Told) -> None:
-        received.append(told)
+    def listener(notification: Notification) -> None:
+        received.append(notification)
         order.append("listener")
 
     inner = Lifecycle([])
@@ -52,7 +52,7 @@ async def test_single_revisions_are_reduced_to_the_prefix() -> None:
     cluster = full([(MINE, b"1"), (OTHER, b"2")])
     for number in (2, 3):
         await port.revision(revision_at(cluster, number))
-    assert [[event.key for event in told.events] for told in received] == [[MINE], []]
+    assert [[event.key for event in notification.events] for notification in received] == [[MINE], []]
 
 
 async def test_leap_arrives_as_one_difference_in_the_turn_of_its_commit() -> None:

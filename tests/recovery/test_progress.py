@@ -27,7 +27,7 @@ def slow(node: Node, at: Callable[[int], None], seconds: float = 0.01) -> None:
         node.clock.time += seconds
         at(revision.number)
 
-    node.told.on_revision = hear
+    node.recorded.on_revision = hear
 
 
 class Watch:
@@ -137,7 +137,7 @@ async def test_wait_for_the_metadata_store_is_reported() -> None:
     node.source.before["state"] = fail
     await node.recover()
     waited = [each for each in node.progress if each.phase is RecoveryPhase.ASK and each.seconds]
-    assert len(waited) == 4, "the first of five waits is told before it begins"
+    assert len(waited) == 4, "the first of five waits is reported before it begins"
     assert [each.seconds for each in waited] == sorted(each.seconds for each in waited)
 
 
@@ -160,7 +160,7 @@ async def test_larger_difference_applies_to_the_recovery_in_progress(wanted: int
     assert report.outcome is RecoveryOutcome.DONE
     assert min(wanted, 700) - commit <= behind <= wanted
     assert report.difference == wanted
-    assert node.told.revisions == list(range(lv + 1, node.vault.revision + 1))
+    assert node.recorded.revisions == list(range(lv + 1, node.vault.revision + 1))
 
 
 async def test_smaller_difference_applies_to_the_recovery_in_progress() -> None:

@@ -86,8 +86,8 @@ class Life:
         task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)
         assert isinstance(ended, asyncio.CancelledError | Crash), ended
-        told = node.told.revisions
-        assert told == sorted(set(told))
+        recorded = node.recorded.revisions
+        assert recorded == sorted(set(recorded))
 
 
 @pytest.fixture(autouse=True)

@@ -45,7 +45,7 @@ async def test_missed_revisions_are_replayed_one_by_one_in_order(missed: int) ->
     report = await node.recover()
     node.check()
     assert (report.case, report.first_case, report.revisions_replayed) == (Case.B, Case.B, missed)
-    assert node.told.revisions == list(range(lv + 1, lv + missed + 1))
+    assert node.recorded.revisions == list(range(lv + 1, lv + missed + 1))
     assert (report.lv_before, report.lv, report.lm) == (lv, lv + missed, lv + missed)
     assert report.pinned
     assert not bench.cluster.store._compactor._pins
@@ -58,7 +58,7 @@ async def test_several_batches_share_a_commit_if_configured() -> None:
     for number in range(39):
         bench.cluster.do(Put(b"/k/%d" % number, bytes(300_000 if number >= 30 else 3)))
     node = await bench.once(batch_revisions=10, batches_per_commit=9)
-    assert len(node.told.revisions) == 39
+    assert len(node.recorded.revisions) == 39
     replay = [name for name in node.steps.names if name in ("changes", "commit")][-10:]
     assert replay == [*["changes"] * 7, "commit", "changes", "commit"]
 
@@ -105,8 +105,8 @@ async def test_snapshot_transfers_the_difference_and_evicts_local_data() -> None
         RecoveryPhase.EVICTION,
         RecoveryPhase.START,
     ]
-    assert node.told.revisions == []
-    assert node.told.differences == []
+    assert node.recorded.revisions == []
+    assert node.recorded.differences == []
 
 
 async def test_snapshot_transfers_only_part_of_the_bytes() -> None:
@@ -232,8 +232,8 @@ async def test_replay_overtaken_by_compaction_becomes_a_snapshot() -> None:
     node.check()
     assert (report.first_case, report.case, report.reason) == (Case.B, Case.C, SnapshotReason.COMPACTED.value)
     assert report.revisions_replayed == 20
-    assert len(node.told.revisions) == len(set(node.told.revisions)) == 20
-    assert node.told.differences
+    assert len(node.recorded.revisions) == len(set(node.recorded.revisions)) == 20
+    assert node.recorded.differences
 
 
 async def test_replay_costlier_than_a_snapshot_becomes_one() -> None:
@@ -246,12 +246,12 @@ async def test_replay_costlier_than_a_snapshot_becomes_one() -> None:
     def slow(_: object) -> None:
         node.clock.time += 0.01
 
-    node.told.on_revision = slow
+    node.recorded.on_revision = slow
     report = await node.recover()
     node.check()
     assert (report.first_case, report.case, report.reason) == (Case.B, Case.C, SnapshotReason.COST.value)
     assert 2000 <= report.revisions_replayed < 4000
-    assert [event.key for event in node.told.differences] == [b"/busy"]
+    assert [event.key for event in node.recorded.differences] == [b"/busy"]
 
 
 async def test_slow_start_of_a_replay_does_not_count_as_its_speed() -> None:
@@ -290,13 +290,13 @@ async def test_writes_faster_than_listeners_lead_to_a_snapshot_and_a_larger_diff
         for number in range(2 if revision else 20):
             bench.cluster.do(Put(b"/busy/%d" % number, b""))
 
-    node.told.on_revision = node.source.before["state"] = busy
+    node.recorded.on_revision = node.source.before["state"] = busy
     async with asyncio.timeout(60):
         report = await node.recover()
     assert report.outcome is RecoveryOutcome.DONE
     assert (report.reason, report.snapshots) == (SnapshotReason.STUCK.value, 1)
     assert report.difference > 5
-    node.told.on_revision = None
+    node.recorded.on_revision = None
     del node.source.before["state"]
     node.difference.value = 0
     await node.recover(running=True)
@@ -311,10 +311,10 @@ async def test_difference_can_be_changed_during_catch_up() -> None:
 
     def busy(revision: object) -> None:
         bench.cluster.do(Put(b"/busy", b""))
-        if len(node.told.revisions) == 20:
+        if len(node.recorded.revisions) == 20:
             node.difference.value = 10_000
 
-    node.told.on_revision = busy
+    node.recorded.on_revision = busy
     report = await node.recover()
     assert (report.difference, report.snapshots) == (10_000, 0)
 
@@ -340,7 +340,7 @@ async def test_lm_is_read_again_after_slow_eviction_and_start() -> None:
     bench.assign(p1="1", p2="1")
     bench.compact()
     node = bench.node(difference=10)
-    evict, fetch, start = node.resources.evict, node.resources.fetch, node.told.start
+    evict, fetch, start = node.resources.evict, node.resources.fetch, node.recorded.start
 
     async def slow_fetch(name: str, version: str) -> None:
         await fetch(name, version)
@@ -350,7 +350,7 @@ async def test_lm_is_read_again_after_slow_eviction_and_start() -> None:
         await start()
         bench.cluster.all(*(Put(b"/started/%d" % number, b"") for number in range(200)))
 
-    node.resources.fetch, node.told.start = slow_fetch, slow_start  # type: ignore[method-assign]
+    node.resources.fetch, node.recorded.start = slow_fetch, slow_start  # type: ignore[method-assign]
     report = await node.recover()
     node.check()
     assert (report.case, report.snapshots, report.outcome) == (Case.C, 1, RecoveryOutcome.DONE)

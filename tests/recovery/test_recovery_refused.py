@@ -47,7 +47,7 @@ async def test_vault_of_another_history_is_refused_and_unchanged(reason: Refusal
     report = node.follower.reports[0]
     assert (report.outcome, report.case, report.reason) == (RecoveryOutcome.REFUSED, Case.D, reason.value)
     assert node.disk.commits == before
-    assert node.told.state is None
+    assert node.recorded.state is None
     assert [name for name, _ in node.source.asked] == ["state"]
 
 
@@ -79,7 +79,7 @@ async def test_standalone_start_needs_no_network() -> None:
     report = await node.recover()
     assert (report.case, report.outcome, report.lv) == (Case.STANDALONE, RecoveryOutcome.DONE, lv)
     assert node.source.asked == []
-    assert node.told.state
+    assert node.recorded.state
     bench.disk = MemoryBackend()
     with pytest.raises(RecoveryRefused, match="has no state of the cluster"):
         await bench.node(standalone=True).recover()
@@ -160,16 +160,16 @@ async def test_failing_listener_leaves_lv_before_its_revision_and_the_next_start
         if revision.number == lv + 17:
             raise RuntimeError("this component can't")
 
-    node.told.on_revision = fail_at
+    node.recorded.on_revision = fail_at
     with pytest.raises(RuntimeError, match="this component can't"):
         await node.recover()
-    assert (node.vault.revision, node.told.revisions) == (lv + 16, list(range(lv + 1, lv + 17)))
+    assert (node.vault.revision, node.recorded.revisions) == (lv + 16, list(range(lv + 1, lv + 17)))
     assert node.follower.reports[0].outcome is RecoveryOutcome.FAILED
     assert node.follower.reports[0].revisions_replayed == 16
     again = bench.node()
     await again.recover()
     again.check()
-    assert again.told.revisions[0] == lv + 17
+    assert again.recorded.revisions[0] == lv + 17
 
 
 async def test_replay_with_slow_listeners_commits_in_time() -> None:
@@ -184,7 +184,7 @@ async def test_replay_with_slow_listeners_commits_in_time() -> None:
         node.clock.time += 0.05
         behind.append(revision.number - node.vault.revision)
 
-    node.told.on_revision = slow
+    node.recorded.on_revision = slow
     await node.recover()
     node.check()
     assert max(behind) <= 5
@@ -198,7 +198,7 @@ async def test_change_that_does_not_fit_stops_the_node_before_any_notification()
     node.source.spoil["changes"] = lambda found: [found[0]._replace(bodies=found[1].bodies), *found[1:]]
     with pytest.raises(VaultDiverged):
         await node.recover()
-    assert (node.vault.revision, node.told.revisions) == (lv, [])
+    assert (node.vault.revision, node.recorded.revisions) == (lv, [])
 
 
 async def test_pin_prevents_compaction_and_ends_by_itself() -> None:

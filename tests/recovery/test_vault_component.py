@@ -10,7 +10,7 @@ import pytest
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import Compact
 from palisade.recovery.lifecycle import Component
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from tests.support.keeper_world import World
 from tests.support.waiting import until
 
@@ -62,12 +62,12 @@ class Beside(Component):
 
     async def start(self) -> None:
         self.value = self._world.listeners.value("beside", 0)
-        self._world.listeners.listen("beside", self._hear)
+        self._world.listeners.listen("beside", self._on_change)
 
-    def _hear(self, told: Told) -> None:
-        self.heard.append(told.revision)
-        if told.last:
-            self.value.set(told.revision, told.revision)
+    def _on_change(self, notification: Notification) -> None:
+        self.heard.append(notification.revision)
+        if notification.last:
+            self.value.set(notification.revision, notification.revision)
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["revisions", "difference"])
@@ -101,7 +101,7 @@ async def test_stopping_node_does_not_wait_for_a_listener(world: World) -> None:
     await keeper.catch_up()
     world.gate.clear()
     world.put("b")
-    await until(lambda: keeper._port.telling.locked())
+    await until(lambda: keeper._port.notifying.locked())
     again = asyncio.create_task(keeper.catch_up())
     await asyncio.sleep(0.01)
     again.cancel()

@@ -55,7 +55,7 @@ class Run:
         try:
             self._lane(first, False)
             behind.join()
-        except KeyboardInterrupt:  # the terminal has told the steps as well
+        except KeyboardInterrupt:  # the terminal has signalled the steps as well
             return INTERRUPTED
         print(self.table(time.monotonic() - began), flush=True)
         return int(not all(each.passed for each in self.ended))

@@ -17,10 +17,10 @@ def python(name: str, program: str, after: str | None = None) -> Step:
 
 def test_every_step_runs_though_one_fails_and_the_whole_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
     run = Run()
-    assert run.go((python("bad", "raise SystemExit(3)"), python("good", "")), (python("other", "print('told')"),)) == 1
+    assert run.go((python("bad", "raise SystemExit(3)"), python("good", "")), (python("other", "print('shown')"),)) == 1
     assert {each.name: each.code for each in run.ended} == {"bad": 3, "good": 0, "other": 0}
     shown = capfd.readouterr().out
-    assert "told" in shown
+    assert "shown" in shown
     assert "FAILED (3)" in shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from palisade.segments.broker import SegmentBroker, ViewFeed
 from tests.support.broker_world import BrokerWorld, Violation
 
@@ -41,9 +41,9 @@ class StaleState(SegmentBroker):
 class MissedNotifications(SegmentBroker):
     """Does not wait for notifications of what the vault has committed."""
 
-    def _on_change(self, told: Told) -> None:
-        if told.revision % 3:
-            super()._on_change(told)
+    def _on_change(self, notification: Notification) -> None:
+        if notification.revision % 3:
+            super()._on_change(notification)
 
     async def _reach(self, lv: int) -> None:
         """Skipped."""
@@ -52,8 +52,8 @@ class MissedNotifications(SegmentBroker):
 class UnreleasedView(SegmentBroker):
     """Forgets that a fenced node applies changes before their release."""
 
-    def _on_change(self, told: Told) -> None:
-        super()._on_change(told)
+    def _on_change(self, notification: Notification) -> None:
+        super()._on_change(notification)
         self._unreleased_to = 0
 
 

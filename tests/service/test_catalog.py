@@ -14,7 +14,7 @@ from palisade.catalog.ports import ReleaseRefused
 from palisade.catalog.procedures import ProcedureState
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.raftgroup.errors import OutcomeUnknown
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup
@@ -221,7 +221,7 @@ async def test_lists_are_filtered_by_path_and_paged(catalog: Catalog) -> None:
 
 async def test_damaged_row_is_shown_as_such_and_hides_no_other(catalog: Catalog, service: KeyValues) -> None:
     await a_table(catalog)
-    await service.write(Put(keys.at(keys.TABLES, "plant.bad"), b"garbage"), caller=EVERYBODY)
+    await service.write(Put(keys.at(keys.TABLES, "plant.bad"), b"garbage"), caller=UNRESTRICTED)
     found = {each["name"]: each for each in (await catalog.objects("tables"))["objects"]}
     assert set(found) == {"plant.bad", "plant.readings"}
     assert "damaged catalog row" in found["plant.bad"]["damaged"]
@@ -235,7 +235,7 @@ async def test_locks_of_a_deleted_procedure_are_released(
     await until(lambda: catalog.runner.working == {"mine"})
     group.led_by("n2")
     await until(lambda: not catalog.runner.working)
-    await service.write(DeleteRange(keys.PROCEDURES + b"mine"), caller=EVERYBODY)
+    await service.write(DeleteRange(keys.PROCEDURES + b"mine"), caller=UNRESTRICTED)
     group.led_by("n1")
     await until(lambda: not service.store.get(keys.LOCKS + b"paths/plant/"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import Put
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.regions import RegionAdmin
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from palisade.wire.fencing_errors import ReservedKey
@@ -51,7 +51,7 @@ async def test_region_is_changed_as_the_cluster_itself(act: Act) -> None:
     assert (None if row is None else row.value) == (None if act is delete else pack_region(STRICT))
     assert service.store.revision == revision
     with pytest.raises(ReservedKey):
-        await service.key_values.write(Put(region_key("config"), pack_region(STRICT)), caller=EVERYBODY)
+        await service.key_values.write(Put(region_key("config"), pack_region(STRICT)), caller=UNRESTRICTED)
 
 
 @CHANGES

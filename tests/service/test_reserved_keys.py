@@ -10,7 +10,7 @@ from palisade.metastore.command_codec import encode_command
 from palisade.metastore.limits import Limits
 from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from palisade.service.callers import EVERYBODY, THIS_NODE
+from palisade.service.callers import THIS_NODE, UNRESTRICTED
 from palisade.service.write_checks import WriteChecks
 from palisade.wire.fencing_errors import ReservedKey
 from tests.support.strict_service import StrictService
@@ -45,7 +45,7 @@ WRITES_NONE: dict[str, Any] = {
 async def test_user_request_that_writes_the_clusters_own_keys_is_refused(request_: Any) -> None:
     service = StrictService()
     with pytest.raises(ReservedKey, match="keys under palisade/ are the cluster's own"):
-        await service.key_values.write(request_, caller=EVERYBODY)
+        await service.key_values.write(request_, caller=UNRESTRICTED)
     assert service.group.submitted == 0
 
 
@@ -58,14 +58,14 @@ async def test_node_writes_the_clusters_own_keys(request_: Any) -> None:
 
 @pytest.mark.parametrize("request_", WRITES_NONE.values(), ids=WRITES_NONE)
 async def test_user_request_beside_the_clusters_own_keys_is_taken(request_: Any) -> None:
-    await StrictService().key_values.write(request_, caller=EVERYBODY)
+    await StrictService().key_values.write(request_, caller=UNRESTRICTED)
 
 
 async def test_wide_delete_passes_where_the_cluster_has_no_keys() -> None:
     service = StrictService(has_own=False)
-    await service.key_values.write(DeleteRange(b"\0", b"\0"), caller=EVERYBODY)
+    await service.key_values.write(DeleteRange(b"\0", b"\0"), caller=UNRESTRICTED)
     with pytest.raises(ReservedKey):
-        await service.key_values.write(DeleteRange(b"palisade/x"), caller=EVERYBODY)
+        await service.key_values.write(DeleteRange(b"palisade/x"), caller=UNRESTRICTED)
 
 
 # Frames of the stream.
@@ -74,7 +74,7 @@ async def test_wide_delete_passes_where_the_cluster_has_no_keys() -> None:
 def frame(*commands: bytes) -> tuple[list[int], list[tuple[int, type]]]:
     """(numbers of what may be proposed, numbers of what is refused, with why)."""
     checks = WriteChecks(Limits(), StrictService().strict)
-    accepted, refused = checks.frame(list(enumerate(commands, 1)), EVERYBODY, 100)
+    accepted, refused = checks.frame(list(enumerate(commands, 1)), UNRESTRICTED, 100)
     return [each.number for each in accepted], [(each.number, type(each.refusal)) for each in refused]
 
 

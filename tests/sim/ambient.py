@@ -29,7 +29,7 @@ from palisade.metastore import snapshot
 from palisade.node.fencing import fencing_component as part
 from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing import leader_connection as link
-from palisade.node.fencing import lease_endpoint as door
+from palisade.node.fencing import lease_endpoint
 from palisade.node.fencing import lease_server as grantor
 from palisade.raftgroup import group, replication
 from palisade.raftgroup import read_barrier as barrier
@@ -39,7 +39,7 @@ from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
 from palisade.service import housekeeping as leader_duties
 from palisade.service import procedure_runner as runner
-from palisade.service import release_waiters
+from palisade.service import strict_responses
 from palisade.topology import address_announcement as moving
 from palisade.topology import join_token as token
 from palisade.topology import registrar
@@ -54,7 +54,10 @@ SMALL_PIECES_EVERY = 3
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper case for a node that has missed few revisions, as it is for many."""
-SMALL_STAGES: tuple[tuple[Any, str, int], ...] = ((grantor, "STAGE_BYTES_MAX", 1000), (door, "UNSENT_BYTES_MAX", 2000))
+SMALL_STAGES: tuple[tuple[Any, str, int], ...] = (
+    (grantor, "STAGE_BYTES_MAX", 1000),
+    (lease_endpoint, "UNSENT_BYTES_MAX", 2000),
+)
 """So that a holder that does not read is disconnected within some seconds."""
 SMALL_APPENDS: tuple[tuple[Any, str, int], ...] = (
     (replication, "WINDOW_BYTES", SMALL_PEER_BYTES_MAX // 4),
@@ -69,7 +72,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
     (registry, "LOOK_S", 0.4),
-    (release_waiters, "SWEEP_S", 0.2),
+    (strict_responses, "SWEEP_S", 0.2),
     (beside, "LOOK_S", 0.4),
     (leader_duties, "LOOK_S", 0.5),
     (server, "LEADER_POLL_S", 0.5),

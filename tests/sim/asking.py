@@ -105,8 +105,8 @@ class Asking:
 
     def _swap(self) -> Txn:
         """Changes a key if it has the value that was read."""
-        told = [row for row in self._rows.values() if row.key in KEYS]
-        row = told[-1] if self._chance.random() < 0.7 else self._chance.choice(told)
+        seen = [row for row in self._rows.values() if row.key in KEYS]
+        row = seen[-1] if self._chance.random() < 0.7 else self._chance.choice(seen)
         same = Compare(row.key, CompareTarget.MOD, CompareResult.EQUAL, row.mod_revision)
         if row.version and self._chance.random() < 0.4:
             same = Compare(row.key, CompareTarget.VALUE, CompareResult.EQUAL, row.value)

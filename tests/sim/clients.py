@@ -12,7 +12,7 @@ from typing import Any
 
 from palisade.metastore.requests import Range, RequestId
 from palisade.metastore.results import KeyValue, RangeResult
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.vault.change import Item
 from palisade.vault.snapshot_reads import Rows
 from tests.sim.node import Host
@@ -88,7 +88,7 @@ class Client:
                 host,
                 way_to(host),
                 request,
-                lambda node: node.key_values.write(request, request_id, caller=EVERYBODY),
+                lambda node: node.key_values.write(request, request_id, caller=UNRESTRICTED),
                 request_id,
                 attempt,
             )
@@ -100,7 +100,7 @@ class Client:
     async def read(self, request: Range) -> Outcome:
         host = self.chance.choice(self.world.members)
         path = Path.LOCAL if request.serializable else way_to(host)
-        return await self.ask(host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY))
+        return await self.ask(host, path, request, lambda node: node.key_values.range(request, caller=UNRESTRICTED))
 
     async def fenced(self, host: Host, key: bytes) -> Outcome:
         """From the vault of a node, by its API."""

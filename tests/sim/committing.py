@@ -14,10 +14,10 @@ BYTES = 1 << 24
 
 
 class Committing:
-    """`known`: the latest reported revision; `tell` is called for later ones."""
+    """`known`: the latest reported revision; `report` is called for later ones."""
 
-    def __init__(self, store: MetaStore, known: Callable[[], int], tell: Callable[[RevisionEvents], None]) -> None:
-        self._store, self._known, self._tell = store, known, tell
+    def __init__(self, store: MetaStore, known: Callable[[], int], report: Callable[[RevisionEvents], None]) -> None:
+        self._store, self._known, self._report = store, known, report
         look = self.look
 
         class Looking(Compactor):
@@ -37,6 +37,6 @@ class Committing:
         try:
             while events := watcher.poll(MANY, BYTES):
                 for each in events:
-                    self._tell(each)
+                    self._report(each)
         finally:
             watcher.close()

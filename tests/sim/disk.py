@@ -126,7 +126,7 @@ class Disk(VaultDisk):
         """Of unsynced data. Nothing runs."""
         loss = self.backend.without_power(self.chance)
         if loss is not None:
-            self.tell(loss)
+            self.report(loss)
         self.foreign = self.foreign if self.vault_lineage is not None else None
         self.boots += 1
         self._named()

@@ -184,8 +184,8 @@ def _read(entries: Entries, request: Range, result: RangeResult) -> Entries:
     rows = [kv.key for kv in result.kvs]
     if rows != shown or result.more != (len(present) > len(shown)) or result.count != len(present):
         raise Impossible
-    told = {kv.key: _seen(entries[kv.key], kv, keys_only=request.keys_only) for kv in result.kvs}
-    return {**entries, **told}
+    returned = {kv.key: _seen(entries[kv.key], kv, keys_only=request.keys_only) for kv in result.kvs}
+    return {**entries, **returned}
 
 
 def _seen(entry: Entry, kv: KeyValue | None, *, keys_only: bool = False) -> Entry:

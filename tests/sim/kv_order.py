@@ -29,7 +29,7 @@ def drawn_closer(ops: Sequence[Op]) -> list[Op]:
     return [
         op
         if op.ended is None
-        else replace(op, began=int(begins[number]), ended=int(ends[number]), told=(op.began, op.ended))
+        else replace(op, began=int(begins[number]), ended=int(ends[number]), places=(op.began, op.ended))
         for number, op in enumerate(ops)
     ]
 

@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Hashable)
 class Op:
     """`began`, `ended`: places in one order. `ended` None: it may take effect at any later time, or never.
 
-    `told`: the original places for explanations, if a model has narrowed the others.
+    `places`: the places places for explanations, if a model has narrowed the others.
     """
 
     began: int
@@ -45,7 +45,7 @@ class Op:
     asked: Any
     answered: Any = None
     by: str = ""
-    told: tuple[int, int] | None = None
+    places: tuple[int, int] | None = None
 
 
 class Model(Protocol[S]):
@@ -113,9 +113,9 @@ def check(model: Model[Any], ops: Iterable[Op], steps_max: int = STEPS_MAX) -> R
 
 def _explained(part: Model[Any], ops: Sequence[Op], search: _Search[Any]) -> tuple[str, ...]:
     """By the recorded times: the narrowed ones would show the violation too early."""
-    if any(op.told for op in ops):
+    if any(op.places for op in ops):
         search = _Search(
-            part, [replace(op, began=op.told[0], ended=op.told[1]) if op.told else op for op in ops], 100_000
+            part, [replace(op, began=op.places[0], ended=op.places[1]) if op.places else op for op in ops], 100_000
         )
         search.run()
     return search.explained()
@@ -254,5 +254,5 @@ class _Search(Generic[S]):
 
 
 def _when(op: Op) -> str:
-    began, ended = op.told or (op.began, op.ended)
+    began, ended = op.places or (op.began, op.ended)
     return f"[{began}, {'...' if ended is None else ended}]"

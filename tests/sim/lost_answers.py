@@ -74,10 +74,10 @@ def _settled(op: Op, seen: dict[Value, list[tuple[int, int]]]) -> Op:
     """With an end, at the time at which it was read."""
     if op.ended is not None:
         return op
-    told = [place for put in puts_of(op.asked) for place in seen.get((put.key, put.value), [])]
-    if not told:
+    places = [place for put in puts_of(op.asked) for place in seen.get((put.key, put.value), [])]
+    if not places:
         return op
-    revision, ended = max(mod for mod, _ in told), min(end for _, end in told)
+    revision, ended = max(mod for mod, _ in places), min(end for _, end in places)
     return replace(op, ended=max(ended, op.began + 1), answered=Resolved(revision))
 
 

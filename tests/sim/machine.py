@@ -20,7 +20,7 @@ from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.ports import Clock, Journal, Peers
 from palisade.recovery.remote_source import RemoteSource
 from palisade.recovery.vault_storage import VaultHome
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.feed_service import FeedAnswers
 from palisade.topology.admission_rules import JoinRequest
 from palisade.topology.initialization import Participant
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 T = TypeVar("T")
-DOOR_S = 10.0
+REGISTRAR_S = 10.0
 JOIN_RETRY_S = 1.0
 
 
@@ -92,8 +92,8 @@ class SimMachine(Host):
         server: HostedServer = make()
         return server
 
-    def door(self, addresses: Addresses) -> RemoteRegistrar:
-        return SimDoor(self, addresses)
+    def registrar(self, addresses: Addresses) -> RemoteRegistrar:
+        return SimRegistrar(self, addresses)
 
     def source(self, addresses: Addresses) -> RemoteSource:
         return SimSource(self, addresses)
@@ -109,7 +109,7 @@ class SimMachine(Host):
                 return
             for address in self.world.http_of_members(self.config.id):
                 try:
-                    async with asyncio.timeout(DOOR_S):
+                    async with asyncio.timeout(REGISTRAR_S):
                         await self.ask(address, lambda node: node.group.add(wanted))
                     break
                 except (RaftError, ConnectionError, TimeoutError):
@@ -126,7 +126,7 @@ class SimMachine(Host):
         return await self.world.ask(self.process, self.config.id, address, work)
 
 
-class SimDoor(RemoteRegistrar):
+class SimRegistrar(RemoteRegistrar):
     """The requests of `RemoteRegistrar`, to the registrar of a member."""
 
     def __init__(self, machine: SimMachine, addresses: Addresses) -> None:
@@ -140,9 +140,9 @@ class SimDoor(RemoteRegistrar):
         key, end = (base64.b64decode(body.get(f"{name}_base64", "")) for name in ("key", "range_end"))
         request = Range(key, end, limit=body["limit"])
         try:
-            async with asyncio.timeout(DOOR_S):
+            async with asyncio.timeout(REGISTRAR_S):
                 return range_shape(
-                    await self._machine.ask(address, lambda node: node.key_values.range(request, caller=EVERYBODY))
+                    await self._machine.ask(address, lambda node: node.key_values.range(request, caller=UNRESTRICTED))
                 )
         except (RaftError, ReleaseError) as error:
             return Unavailable(str(error))
@@ -172,7 +172,7 @@ class SimDoor(RemoteRegistrar):
         trouble = "no node of the cluster is known yet"
         for address in self._addresses.in_order():
             try:
-                async with asyncio.timeout(DOOR_S):
+                async with asyncio.timeout(REGISTRAR_S):
                     answer = await self._machine.ask(address, lambda node: work(node.registrar))
             except (ConnectionError, TimeoutError, RaftError) as error:
                 trouble = f"{address}: {error or type(error).__name__}"

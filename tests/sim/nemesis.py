@@ -10,7 +10,7 @@ from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compact
 from palisade.raftgroup.errors import MemberRemoved, RaftError
 from palisade.recovery.decision import RefusalReason
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.vault.errors import VaultDamaged, VaultDiverged
 from palisade.wire.fencing_errors import ReleaseError
 from tests.sim import foreign
@@ -441,5 +441,5 @@ class Nemesis:
         if not host.follows and host.store is not None:
             request = Compact(max(1, host.store.revision))
             self._at(
-                host, lambda host: host.node.key_values.write(request, caller=EVERYBODY), lambda: self.struck(fault)
+                host, lambda host: host.node.key_values.write(request, caller=UNRESTRICTED), lambda: self.struck(fault)
             )

@@ -123,28 +123,28 @@ class _Question:
 
     async def _run(self, work: Callable[[], Awaitable[Any]]) -> None:
         try:
-            told: Any = (await work(), None)
+            outcome: Any = (await work(), None)
         except Exception as error:
-            told = (None, error)
-        self._back(told)
+            outcome = (None, error)
+        self._back(outcome)
 
-    def _back(self, told: Any) -> None:
+    def _back(self, outcome: Any) -> None:
         network = self._network
         if not network.passes(self._receiver, self._sender):
             self.give_up()
             return
         way = network.stream_way(self._receiver, self._sender)
-        network.simulation.after(way, lambda: self._own.call(self._arrived, told))
+        network.simulation.after(way, lambda: self._own.call(self._arrived, outcome))
 
-    def _arrived(self, told: Any) -> None:
+    def _arrived(self, outcome: Any) -> None:
         if not self._answer.done():
-            self._answer.set_result(told)
+            self._answer.set_result(outcome)
 
     def give_up(self) -> None:
         """There will be no response."""
-        told = (None, ConnectionResetError("the connection broke"))
+        outcome = (None, ConnectionResetError("the connection broke"))
         network = self._network
-        network.simulation.after(network.patience(), lambda: self._own.call(self._arrived, told))
+        network.simulation.after(network.patience(), lambda: self._own.call(self._arrived, outcome))
 
 
 __all__ = ["Network", "Weather"]

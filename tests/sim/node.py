@@ -55,7 +55,7 @@ class Host:
         """Its disk was lost: it joins the group again."""
         self.was_full = self.was_failing = False
         """The state of its disk since the node was started."""
-        self._told = asyncio.Event()
+        self._ended_event = asyncio.Event()
         """A request to stop."""
         self._when_stopped: Callable[[], None] = lambda: None
         self.ended: BaseException | None = None
@@ -137,7 +137,7 @@ class Host:
 
     def start(self) -> None:
         self.starts += 1
-        self.ended, self._told = None, asyncio.Event()
+        self.ended, self._ended_event = None, asyncio.Event()
         self.was_full, self.was_failing = self.disk.full, self.disk.bad_vault
         process = self.new_process(self.id)
         self.process = process
@@ -168,20 +168,20 @@ class Host:
     async def _life(self, machine: SimMachine, process: Process) -> None:
         """As `node.run`: start, wait until stopped, and stop in any case."""
         node: Any = None
-        told = self._told
+        ended_event = self._ended_event
         try:
             config = machine.config
             node = FollowerNode(config, machine=machine) if self.follows else Node(config, machine=machine)
             self._is(node)
             self.world.wired(self, node)
             await node.start()
-            await until(told, node.wait())
+            await until(ended_event, node.wait())
         except Exception as error:
             self.ended = error
         finally:
             if node is not None:
                 await node.stop()
-        if told.is_set() and self.ended is None:
+        if ended_event.is_set() and self.ended is None:
             self.world.simulation.after(0.0, lambda: self._when_stopped() if self.process is process else None)
         else:
             self.world.has_ended(self, process)
@@ -201,7 +201,7 @@ class Host:
         """An orderly stop, as by SIGTERM. `then` is called when the node has ended."""
         if self.process is not None:
             self._when_stopped = then
-            self.process.call(self._told.set)
+            self.process.call(self._ended_event.set)
 
     def kill(self, *, power: bool = False) -> None:
         """kill -9, or a loss of power."""
@@ -275,11 +275,11 @@ def wall_offset_s(lot: float) -> float:
     return float(WALL_STEP_S_MAX * (2 * lot - 1) ** 5)
 
 
-async def until(told: asyncio.Event, coroutine: Coroutine[Any, Any, None]) -> None:
+async def until(ended_event: asyncio.Event, coroutine: Coroutine[Any, Any, None]) -> None:
     """Until that, or the end of the coroutine. Raises its error."""
-    hearing, running = asyncio.ensure_future(told.wait()), asyncio.ensure_future(coroutine)
-    await asyncio.wait({hearing, running}, return_when=asyncio.FIRST_COMPLETED)
-    hearing.cancel()
+    waiting, running = asyncio.ensure_future(ended_event.wait()), asyncio.ensure_future(coroutine)
+    await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
     if running.done():
         running.result()
     running.cancel()

@@ -16,7 +16,7 @@ from typing import Any
 
 from palisade.client.client import Client as StreamClient
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.vault.reader import VaultReader
 from tests.sim.clients import Client, way_to
 from tests.sim.http_clients import HttpClient
@@ -120,7 +120,7 @@ class Probes:
     async def _write(self, host: Host) -> Outcome:
         request = Put(KEY, self._value())
         outcome = await self._client.ask(
-            host, way_to(host), request, lambda node: node.key_values.write(request, caller=EVERYBODY)
+            host, way_to(host), request, lambda node: node.key_values.write(request, caller=UNRESTRICTED)
         )
         if isinstance(outcome, Ok):
             self._written = max(self._written, outcome.result.revision)
@@ -130,7 +130,7 @@ class Probes:
         async def ask(host: Host) -> Outcome:
             path = Path.LOCAL if request.serializable else way_to(host)
             return await self._client.ask(
-                host, path, request, lambda node: node.key_values.range(request, caller=EVERYBODY)
+                host, path, request, lambda node: node.key_values.range(request, caller=UNRESTRICTED)
             )
 
         return ask
@@ -142,7 +142,7 @@ class Probes:
     async def _watch(self, host: Host) -> Outcome:
         watcher = Watcher(self._client, lambda: not watcher.delivered, self._written or self._start)
         await watcher.watch(host)
-        return _told(watcher.delivered)
+        return _delivered(watcher.delivered)
 
     # Out of the vault
 
@@ -176,7 +176,7 @@ class Probes:
     async def _stream_watch(self, host: Host) -> Outcome:
         watcher = StreamWatcher(self._client, lambda: not watcher.delivered, self._written or self._start)
         await watcher.live(self._streams[host.id])
-        return _told(watcher.delivered)
+        return _delivered(watcher.delivered)
 
     def _http(self, path: Path, make: Callable[[], Any]) -> Act:
         """On a connection of its own: no request waits for another one that gets no response."""
@@ -194,5 +194,5 @@ def _shown(heard: Outcome | str) -> str:
     return heard if isinstance(heard, str) else getattr(heard, "text", "")
 
 
-def _told(times: int) -> Outcome:
-    return Ok(times) if times else Refused(Why.UNAVAILABLE, "it has told of no event")
+def _delivered(times: int) -> Outcome:
+    return Ok(times) if times else Refused(Why.UNAVAILABLE, "it has delivered no event")

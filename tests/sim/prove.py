@@ -27,7 +27,7 @@ Place = tuple[Stage, int]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """`seed`: of the run; 0 if no checker reported anything in any run. `told`: the checkers that reported, in order.
+    """`seed`: of the run; 0 if no checker reported anything in any run. `seen_by`: the checkers that did, in order.
 
     `well_without`: the control passed. `control_s`: how long it has to run, in simulated time; None: to its end.
     `cpu_s`: of all runs that the proof took.
@@ -35,7 +35,7 @@ class Proof:
 
     plant: str
     seed: int
-    told: tuple[str, ...]
+    seen_by: tuple[str, ...]
     violation: str
     well_without: bool
     cpu_s: float
@@ -48,7 +48,7 @@ class Proof:
     @property
     def right(self) -> bool:
         plant = PLANTS[self.plant]
-        return self.well_without and set(plant.catches) <= set(self.told) and plant.says in self.violation
+        return self.well_without and set(plant.catches) <= set(self.seen_by) and plant.says in self.violation
 
 
 def prove(name: str, first: int = 0, seeds: int = SEEDS_MAX) -> Proof:
@@ -77,7 +77,7 @@ def with_fault(name: str, seed: int) -> Proof:
     plant = PLANTS[name]
     outcome = run_on(plant.on, seed, name, Until(goes_on=True, reported=frozenset(plant.catches)))
     control_s = None if outcome.judged else outcome.simulated_s + CONTROL_MORE_S
-    return Proof(name, seed, outcome.told, outcome.violation, True, outcome.cpu_s, control_s)
+    return Proof(name, seed, outcome.seen_by, outcome.violation, True, outcome.cpu_s, control_s)
 
 
 def without_fault(place: Place, for_s: float | None) -> tuple[bool, float]:
@@ -118,12 +118,12 @@ def shown(proof: Proof) -> str:
         return f"{proof.plant}: NOT SEEN in {SEEDS_MAX} seeds of {plant.on}"
     if proof.right:
         return f"{proof.plant}: seen by {', '.join(plant.catches)} with {where} ({proof.cpu_s:.1f} s of CPU)"
-    if not proof.well_without and set(plant.catches) <= set(proof.told):
+    if not proof.well_without and set(plant.catches) <= set(proof.seen_by):
         return f"{proof.plant}: {where} fails without it too"
-    missing = [name for name in plant.catches if name not in proof.told]
+    missing = [name for name in plant.catches if name not in proof.seen_by]
     if not missing:
         return f"{proof.plant}: {plant.says!r} IS NOT SAID with {where}, but {proof.violation}"
-    return f"{proof.plant}: NOT SEEN BY {', '.join(missing)}, but by {', '.join(proof.told) or proof.violation[:80]}"
+    return f"{proof.plant}: NOT SEEN BY {', '.join(missing)}, but by {', '.join(proof.seen_by) or proof.violation[:80]}"
 
 
 def uncaught(proofs: Iterable[Proof]) -> list[str]:
@@ -145,6 +145,6 @@ def matrix(proofs: Iterable[Proof]) -> Iterator[str]:
 
 def _mark(proof: Proof, name: str) -> str:
     wanted = name in PLANTS[proof.plant].catches
-    if name in proof.told:
+    if name in proof.seen_by:
         return "#" if wanted else "+"
     return "!" if wanted else "."

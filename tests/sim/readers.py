@@ -166,7 +166,7 @@ class ReaderBeside:
             if vault is not None and world.is_asked(vault):
                 way, key = world.chance.choice(WAYS), world.chance.choice(STRICT)
                 if world.chance.random() < WAITED:
-                    await read_what_was_told(world, host, vault, reader)
+                    await read_acknowledged(world, host, vault, reader)
                 else:
                     await read_beside(world, self.name, host, reader, way, key)
 
@@ -196,10 +196,10 @@ async def read_beside(world: World, client: str, host: Host, reader: VaultReader
     return outcome
 
 
-async def read_what_was_told(world: World, host: Host, vault: Vault, reader: VaultReader) -> None:
+async def read_acknowledged(world: World, host: Host, vault: Vault, reader: VaultReader) -> None:
     """An eventual key, at or after the latest revision acknowledged to any write. A vault from before a restore has
     other revisions. Raises Killed."""
-    history, told, key = world.history, acknowledged(world.history), world.chance.choice(EVENTUAL)
+    history, revision, key = world.history, acknowledged(world.history), world.chance.choice(EVENTUAL)
 
     def is_of_this_history() -> bool:
         lineage = vault.lineage
@@ -208,22 +208,22 @@ async def read_what_was_told(world: World, host: Host, vault: Vault, reader: Vau
     if not is_of_this_history():
         return
     try:
-        await reader.wait_for_async(told, WAIT_S)
+        await reader.wait_for_async(revision, WAIT_S)
         item = reader.get_item(key)
     except EXPECTED as error:
         world.count(f"waited read: {type(error).__name__}")
         return
     if is_of_this_history():
         world.count("waited read: Ok")
-        world.note(host.id, f"reader waited for {told}: {key!r} {item.mod_revision if item else 0}")
+        world.note(host.id, f"reader waited for {revision}: {key!r} {item.mod_revision if item else 0}")
         for checker in world.checkers:
-            checker.waited(host, told, key, item)
+            checker.waited(host, revision, key, item)
 
 
 async def _found(history: History, reader: VaultReader, way: Way, key: bytes) -> RangeResult:
     match way:
         case Way.GET:
-            return told_by(history, key, reader.get(key))
+            return row_of(history, key, reader.get(key))
         case Way.AT_ONCE:
             return result_of((reader.at_once(key) or reader.read(key)).item)
         case Way.ITEM:
@@ -246,7 +246,7 @@ def asked_by(way: Way, key: bytes) -> Range:
     return Range(*EVERYTHING) if way in RANGES else Range(key)
 
 
-def told_by(history: History, key: bytes, value: bytes | None) -> RangeResult:
+def row_of(history: History, key: bytes, value: bytes | None) -> RangeResult:
     """The revision of a value: each value of a client is of one request, so it identifies its revision; a value that no
     client put has none. Raises Ambiguous for one that a later put kept."""
     if value is None:

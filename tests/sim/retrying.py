@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from tests.sim.backups import Base
 from tests.sim.checkers.durable import revisions_of
 from tests.sim.clients import TIMEOUT_S, Client, way_to
@@ -49,7 +49,9 @@ class Retrier:
                         self._client.process,
                         self._client.name,
                         host.http,
-                        lambda node: node.key_values.write(operation.request, operation.request_id, caller=EVERYBODY),
+                        lambda node: node.key_values.write(
+                            operation.request, operation.request_id, caller=UNRESTRICTED
+                        ),
                     )
             except (*EXPECTED, ConnectionError, TimeoutError):
                 await asyncio.sleep(PAUSE_S)
@@ -71,7 +73,7 @@ class Retrier:
                 host,
                 way_to(host),
                 operation.request,
-                lambda node: node.key_values.write(operation.request, operation.request_id, caller=EVERYBODY),
+                lambda node: node.key_values.write(operation.request, operation.request_id, caller=UNRESTRICTED),
                 operation.request_id,
                 attempt,
             )

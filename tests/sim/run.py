@@ -47,7 +47,7 @@ class Outcome:
     scenario: str
     plan: Plan
     violation: str = ""
-    told: tuple[str, ...] = ()
+    seen_by: tuple[str, ...] = ()
     """The checkers with violations, the first one first."""
     digest: str = ""
     simulated_s: float = 0.0
@@ -65,7 +65,7 @@ class Outcome:
 
     def fails_as(self, other: Outcome) -> bool:
         """By the first checker with a violation; or both break down by themselves."""
-        return self.failed and other.failed and self.told[:1] == other.told[:1]
+        return self.failed and other.failed and self.seen_by[:1] == other.seen_by[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Run:
         outcome.cpu_s = time.process_time() - began
         outcome.digest, outcome.simulated_s, outcome.trace = world.digest(), world.now, world.lines
         if world.violations:
-            outcome.violation, outcome.told = str(world.violations[0]), world.told
+            outcome.violation, outcome.seen_by = str(world.violations[0]), world.seen_by
         outcome.coverage, outcome.operations = world.coverage, world.operations + len(world.history.operations())
         return outcome
 

@@ -11,7 +11,7 @@ from tests.sim.history import History
 from tests.sim.seen import Ok, Path
 
 A, B, E = b"s/a", b"s/b", b"e/a"
-TOLD = WatchRequest(b"s/", b"s0", 2)
+WATCHED = WatchRequest(b"s/", b"s0", 2)
 
 
 Broken = Callable[["Story"], None]
@@ -57,7 +57,7 @@ class Story:
         number = self.history.begin("r", "n2", path, request)
         self.history.end(number, Ok(RangeResult(revision, kvs, False, len(kvs))))
 
-    def watch(self, *batches: RevisionEvents, request: WatchRequest = TOLD, resumes: int = 0, began: int = 1) -> int:
+    def watch(self, *batches: RevisionEvents, request: WatchRequest = WATCHED, resumes: int = 0, began: int = 1) -> int:
         number = self.history.watch("v", "n3", request, resumes)
         self.history.watch_began(number, began)
         for batch in batches:

@@ -77,8 +77,8 @@ class LastingWatcher:
                     self._world.count("watch over a restore: ended")
                     breaks += 1
                     if breaks > self._world.epoch:
-                        told = f"{self._client.name} got {breaks} breaks, there were {self._world.epoch}"
-                        self._world.fail("watch contract", f"{told}: {error}")
+                        shown = f"{self._client.name} got {breaks} breaks, there were {self._world.epoch}"
+                        self._world.fail("watch contract", f"{shown}: {error}")
                 except (Compacted, RaftError):
                     await asyncio.sleep(1.0)
 

@@ -26,7 +26,7 @@ from palisade.metastore.results import (
 )
 from tests.sim.checkers.of_history import CHECKS
 from tests.sim.seen import Ending, Ok, Path, Refused, Unknown, Why
-from tests.sim.stories import TOLD, A, B, Broken, E, Story
+from tests.sim.stories import WATCHED, A, B, Broken, E, Story
 from tests.sim.test_leases import BROKEN_LEASES
 
 
@@ -49,7 +49,7 @@ def good(story: Story) -> None:
     story.read(key=B, path=Path.VAULT_READER)
     story.history.end(both, Ok(TxnResult(4, True, (PutResult(4), PutResult(4)))))
     story.read(story.state[A], story.state[B], key=b"s/", revision=4)
-    told = RevisionEvents(4, third.events[:1])
+    partial = RevisionEvents(4, third.events[:1])
     watch = story.watch(first, second)
     story.history.progressed(watch, 3)
     story.history.watch_ended(watch, Ending.BROKEN)
@@ -57,7 +57,7 @@ def good(story: Story) -> None:
     old = story.state[A]
     fourth = story.commit((A, None))
     story.history.end(gone, Ok(DeleteRangeResult(5, 1, (old,))))
-    story.watch(told, fourth, request=WatchRequest(b"s/", b"s0", 4), resumes=watch)
+    story.watch(partial, fourth, request=WatchRequest(b"s/", b"s0", 4), resumes=watch)
     story.read(path=Path.VAULT_READER)
     story.final()
 
@@ -270,7 +270,7 @@ def a_watch_of_what_was_before(story: Story) -> None:
 
 
 def a_watch_of_what_is_not_committed(story: Story) -> None:
-    number = story.history.watch("v", "n3", TOLD)
+    number = story.history.watch("v", "n3", WATCHED)
     story.history.delivered(number, (RevisionEvents(2, (Event(False, KeyValue(A, b"1", 2, 2, 1, 0), None),)),))
     story.put(A, b"1")
 

@@ -121,12 +121,12 @@ def test_lease_checker_accepts_valid_leases(kept: Broken) -> None:
     assert check(story.history) == []
 
 
-@pytest.mark.parametrize(("told_s", "violations"), [(1.9, 1), (2.0, 0)])
-def test_lease_end_counts_from_its_report_if_revisions_are_early(told_s: float, violations: int) -> None:
+@pytest.mark.parametrize(("answered_s", "violations"), [(1.9, 1), (2.0, 0)])
+def test_lease_end_counts_from_its_report_if_revisions_are_early(answered_s: float, violations: int) -> None:
     story = Story()
     with_a_lease(story, A)
     story.commit((A, None))
-    story.now_s = told_s
+    story.now_s = answered_s
     number = story.history.begin("r", "n2", Path.HTTP, Range(A))
     story.history.end(number, Ok(RangeResult(3, (), False, 0)))
     assert len(check(story.history)) == 1

@@ -116,16 +116,16 @@ PLANT = "progress-ahead-of-events"
 
 
 def runs(
-    monkeypatch: pytest.MonkeyPatch, told: dict[int, tuple[str, ...]], control: str = ""
+    monkeypatch: pytest.MonkeyPatch, seen_by: dict[int, tuple[str, ...]], control: str = ""
 ) -> list[tuple[int, bool]]:
-    """Of (seed, with a planted fault), on demand; `told`: by the seeds with one."""
+    """Of (seed, with a planted fault), on demand; `seen_by`: by the seeds with one."""
     asked: list[tuple[int, bool]] = []
 
     def run_seed(
         seed: int, scenario: str, plan: object, settings: object, *, plant: str | None, until: Until
     ) -> Outcome:
         asked.append((seed, plant is not None))
-        seen = told.get(seed, ()) if plant is not None else ()
+        seen = seen_by.get(seed, ()) if plant is not None else ()
         violation = ", ".join(seen) if plant is not None else control
         return Outcome(seed, scenario, (), violation, seen, cpu_s=1.0)
 
@@ -156,11 +156,11 @@ def test_failure_of_another_checker_is_no_proof(monkeypatch: pytest.MonkeyPatch)
     assert prove.shown(proof) == f"{PLANT}: NOT SEEN BY watch contract, but by liveness"
 
 
-@pytest.mark.parametrize(("told", "status"), [(("watch contract",), 1), (("liveness",), 0), ((), 0)])
+@pytest.mark.parametrize(("seen_by", "status"), [(("watch contract",), 1), (("liveness",), 0), ((), 0)])
 def test_planted_fault_fails_only_its_own_proof(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: tuple[str, ...], status: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seen_by: tuple[str, ...], status: int
 ) -> None:
-    asked = runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), told))
+    asked = runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), seen_by))
     assert one_plant(parsed(["--plant", PLANT])) == status
     assert asked
     assert ("NOT SEEN" in capsys.readouterr().err) == (status == 0)

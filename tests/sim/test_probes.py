@@ -31,12 +31,12 @@ def test_each_path_is_answered_at_each_node() -> None:
 def test_each_member_sends_later_changes_to_a_watch() -> None:
     run = Run(3, SCENARIOS["calm"], None, Settings())
     assert not run.run().violation
-    told = []
+    recorded = []
     for events in run.world.history.watches().values():
         asked = events[0]
         if isinstance(asked, WatchAsked) and asked.client == PROBER:
-            told.append((asked.node, any(isinstance(each, WatchDelivered) for each in events)))
-    assert sorted(told) == [("n1", True), ("n2", True), ("n3", True), *[("stream", True)] * 3]
+            recorded.append((asked.node, any(isinstance(each, WatchDelivered) for each in events)))
+    assert sorted(recorded) == [("n1", True), ("n2", True), ("n3", True), *[("stream", True)] * 3]
 
 
 def test_path_counts_as_gone_only_where_clients_were_answered() -> None:

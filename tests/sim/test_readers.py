@@ -10,7 +10,7 @@ from palisade.vault.errors import Fenced
 from palisade.vault.fence_page import FENCE_BYTES, FencePage
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
-from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, told_by
+from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, row_of
 from tests.sim.schedule import FastLoop, FastProcess
 from tests.sim.stories import A, Story
 from tests.sim.vault_disk import Killed
@@ -96,9 +96,9 @@ def test_value_identifies_its_revision_unless_a_later_put_kept_it() -> None:
     """Many 200817: a reader that got the earlier value was assumed to have seen the put that kept it."""
     story = Story()
     story.put(A, b"1")
-    assert told_by(story.history, A, b"1").kvs == (story.state[A],)
-    assert told_by(story.history, A, None).kvs == ()
-    assert told_by(story.history, A, b"2").kvs[0].mod_revision == 0
+    assert row_of(story.history, A, b"1").kvs == (story.state[A],)
+    assert row_of(story.history, A, None).kvs == ()
+    assert row_of(story.history, A, b"2").kvs[0].mod_revision == 0
     story.put(A, b"1")
     with pytest.raises(Ambiguous, match=r"\[2, 3\]"):
-        told_by(story.history, A, b"1")
+        row_of(story.history, A, b"1")

@@ -42,5 +42,5 @@ def test_vault_from_before_a_restore_is_judged_by_the_lost_history(is_down: bool
     world.hosts["n1"].disk.foreign = RefusalReason.OLDER_HISTORY
     vault, cluster = VaultState(None, 246, b"of before"), ClusterHistory("sim", 1, 251, 1)
     RecoveryDecision(world)._judge(Replay(247, 251), vault, cluster, Options("n1"))
-    assert (RecoveryDecision.name in world.told) is not is_down
+    assert (RecoveryDecision.name in world.seen_by) is not is_down
     world.close()

@@ -14,7 +14,7 @@ from tests.sim.checkers.of_history import CHECKS
 from tests.sim.history import History
 from tests.sim.history_file import dump, load
 from tests.sim.seen import Ok, Path
-from tests.sim.stories import TOLD, A, B, Story
+from tests.sim.stories import WATCHED, A, B, Story
 from tests.sim.truth import Truth
 
 BASE = 4
@@ -36,7 +36,7 @@ def was(value: bytes, mod: int, version: int = 2) -> KeyValue:
     return KeyValue(A, value, 2, mod, version, 0)
 
 
-def told(story: Story) -> set[str]:
+def reporters(story: Story) -> set[str]:
     return {name for name, check in CHECKS.items() if check(story.history)}
 
 
@@ -54,13 +54,13 @@ def well(story: Story) -> None:
     story.read(KeyValue(A, b"1", 2, 2, 1, 0), revision=4, at=2)
     story.put(A, b"3")
     story.read(story.state[A], revision=5)
-    story.watch(*story.history.revisions(), request=TOLD, began=5)
+    story.watch(*story.history.revisions(), request=WATCHED, began=5)
 
 
 def test_history_that_continues_from_the_backup_is_valid() -> None:
     story = restored()
     well(story)
-    assert told(story) == set()
+    assert reporters(story) == set()
     assert list(dump(load(dump(story.history)))) == list(dump(story.history))
 
 
@@ -93,7 +93,7 @@ def test_history_that_contradicts_the_backup_is_refused(name: str) -> None:
     story = restored()
     act, by = BROKEN[name]
     act(story)
-    assert by <= told(story), told(story)
+    assert by <= reporters(story), reporters(story)
 
 
 def test_damaged_copy_of_a_backup_differs() -> None:

@@ -40,93 +40,93 @@ def test_process_killed_during_a_turn_runs_nothing_more() -> None:
     """Scenario disks, seed 3: a callback that a dead task had scheduled ran in the same turn, beside the next start."""
     simulation = FastSimulation(1)
     process = simulation.process("node")
-    told: list[str] = []
+    recorded: list[str] = []
 
     def die() -> None:
-        told.append("before")
+        recorded.append("before")
         process.kill()
-        process.loop.call_soon(told.append, "after")
+        process.loop.call_soon(recorded.append, "after")
 
     process.loop.call_soon(die)
     simulation.run_for(1.0)
     simulation.close()
-    assert told == ["before"]
+    assert recorded == ["before"]
 
 
 def standing(meanwhile: Callable[[FastSimulation, FastProcess], None]) -> tuple[list[str], FastSimulation]:
     """The actions of a process and of another one, which ticks each second, while the first is suspended in a step."""
-    simulation, told = FastSimulation(1), list[str]()
+    simulation, recorded = FastSimulation(1), list[str]()
     process, other = simulation.process("reader", loop=FastLoop), simulation.process("node", loop=FastLoop)
     assert isinstance(process, FastProcess)
 
     async def read() -> None:
-        told.append(f"page at {simulation.now:.0f}")
+        recorded.append(f"page at {simulation.now:.0f}")
         meanwhile(simulation, process)
         process.stand_still()
-        told.append(f"snapshot at {simulation.now:.0f}, {'dead' if process.dead else 'alive'}")
+        recorded.append(f"snapshot at {simulation.now:.0f}, {'dead' if process.dead else 'alive'}")
         assert asyncio.current_task() is not None
 
     async def tick() -> None:
         for _ in range(3):
             await asyncio.sleep(1.0)
-            told.append(f"tick at {simulation.now:.0f}")
+            recorded.append(f"tick at {simulation.now:.0f}")
 
     process.start(read())
     other.start(tick())
-    return told, simulation
+    return recorded, simulation
 
 
 def test_suspended_process_resumes_in_the_middle_of_its_step() -> None:
-    told, simulation = standing(lambda simulation, process: simulation.after(2.5, process.resume))
+    recorded, simulation = standing(lambda simulation, process: simulation.after(2.5, process.resume))
     simulation.run_for(1.0)
-    assert told == ["page at 0", "tick at 1", "tick at 2", "snapshot at 2, alive"]
+    assert recorded == ["page at 0", "tick at 1", "tick at 2", "snapshot at 2, alive"]
     simulation.run_for(1.0)
-    assert told[4:] == ["tick at 3"]
+    assert recorded[4:] == ["tick at 3"]
     simulation.close()
 
 
 def test_suspended_process_has_no_turn_until_its_time_is_over() -> None:
     """Nor when it was paused and resumed, and another process was suspended for longer."""
-    simulation, told = FastSimulation(1), list[str]()
+    simulation, recorded = FastSimulation(1), list[str]()
     one, other = (simulation.process(name, loop=FastLoop) for name in ("one", "other"))
     assert isinstance(one, FastProcess)
     assert isinstance(other, FastProcess)
 
     def stand(process: FastProcess, seconds: float) -> None:
         process.stand_still_for(seconds)
-        told.append(f"{process.name} goes on at {simulation.now:.0f}")
+        recorded.append(f"{process.name} goes on at {simulation.now:.0f}")
 
     one.loop.call_soon(stand, one, 2.0)
-    simulation.after(0.5, lambda: one.call(told.append, f"another turn at {simulation.now:.1f}"))
+    simulation.after(0.5, lambda: one.call(recorded.append, f"another turn at {simulation.now:.1f}"))
     simulation.after(0.6, one.pause)
     simulation.after(0.7, one.resume)
     simulation.after(1.0, lambda: other.call(stand, other, 3.0))
     simulation.run_for(1.0)
-    assert told == ["other goes on at 4", "one goes on at 4", "another turn at 0.5"]
+    assert recorded == ["other goes on at 4", "one goes on at 4", "another turn at 0.5"]
     simulation.close()
 
 
 def test_suspended_process_that_is_paused_continues_when_resumed() -> None:
-    simulation, told = FastSimulation(1), list[float]()
+    simulation, recorded = FastSimulation(1), list[float]()
     process = simulation.process("node", loop=FastLoop)
     assert isinstance(process, FastProcess)
 
     def stand() -> None:
         process.stand_still_for(1.0)
-        told.append(simulation.now)
+        recorded.append(simulation.now)
 
     process.loop.call_soon(stand)
     simulation.after(0.5, process.pause)
     simulation.after(3.0, process.resume)
     simulation.run_for(1.0)
-    assert told == [3.0]
+    assert recorded == [3.0]
     simulation.close()
 
 
 def test_suspended_process_gets_its_kill_as_an_exception() -> None:
-    told, simulation = standing(lambda simulation, process: simulation.after(1.5, process.kill))
+    recorded, simulation = standing(lambda simulation, process: simulation.after(1.5, process.kill))
     simulation.run_for(1.0)
-    assert told == ["page at 0", "tick at 1", "snapshot at 2, dead"]
+    assert recorded == ["page at 0", "tick at 1", "snapshot at 2, dead"]
     simulation.close()
 
 

@@ -77,8 +77,8 @@ def test_plan_follows_from_its_seed_and_can_be_cut() -> None:
 def test_failure_is_the_same_if_the_same_checker_sees_it_first() -> None:
     """Otherwise a plan was shrunk to the faults of a different failure."""
 
-    def outcome(violation: str, *told: str) -> Outcome:
-        return Outcome(1, "calm", (), violation, told)
+    def outcome(violation: str, *seen_by: str) -> Outcome:
+        return Outcome(1, "calm", (), violation, seen_by)
 
     failure = outcome("durable: ...", "durable", "answers")
     assert outcome("durable: something else", "durable").fails_as(failure)

@@ -13,7 +13,7 @@ from tests.sim.sockets import SimLoop, Transport
 from tests.support.simulation import Process
 
 
-class Told(asyncio.Protocol):
+class Recorder(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: Any = None
         self.heard: list[str] = []
@@ -43,7 +43,7 @@ class Ground:
         self.network = Network(self.simulation)
         self.network.window_bytes = 100
         self.here, self.there = self._process("a", 1), self._process("b", 2)
-        self.writer, self.reader = Told(), Told()
+        self.writer, self.reader = Recorder(), Recorder()
         self.simulation.run(self.there, self._listen())
         self.simulation.run(self.here, self._connect())
         self.simulation.run_for(0.1)

@@ -26,8 +26,8 @@ class Ground:
 
     def __init__(self, seed: int = 1) -> None:
         self.simulation = FastSimulation(seed)
-        self.told: list[str] = []
-        self.disk = Disk(self.simulation, "n1", count=self.told.append)
+        self.recorded: list[str] = []
+        self.disk = Disk(self.simulation, "n1", count=self.recorded.append)
         self.driver = full([(b"a", b"%d" % number) for number in range(WRITES)])
         self.states = {0: list[Any]()}
         self.vault = self.start()
@@ -89,14 +89,14 @@ def test_commits_on_a_slow_disk_are_visible_before_their_writer_continues() -> N
 
     ground.simulation.process("reader", loop=FastLoop).start(look())
     ground.apply(WRITES)
-    assert "vault disk: commit-waits" in ground.told
+    assert "vault disk: commit-waits" in ground.recorded
     assert {committed - known for committed, known in seen} == {0, 1}
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"), [("full", {Trouble.NO_ROOM}), ("bad_vault", {Trouble.COMMIT_FAILS, Trouble.USELESS})]
+    ("trouble", "recorded"), [("full", {Trouble.NO_ROOM}), ("bad_vault", {Trouble.COMMIT_FAILS, Trouble.USELESS})]
 )
-def test_commit_that_is_refused_changes_nothing(trouble: str, told: set[Trouble]) -> None:
+def test_commit_that_is_refused_changes_nothing(trouble: str, recorded: set[Trouble]) -> None:
     ground = Ground()
     ground.apply(2)
     setattr(ground.disk, trouble, True)
@@ -109,7 +109,7 @@ def test_commit_that_is_refused_changes_nothing(trouble: str, told: set[Trouble]
             refused += 1
             assert items_of(ground.vault) == ground.states[before]
     assert refused
-    assert {f"vault disk: {each.value}" for each in told} & {*ground.told}
+    assert {f"vault disk: {each.value}" for each in recorded} & {*ground.recorded}
 
 
 def test_file_with_a_failed_head_refuses_commits_until_reopened() -> None:
@@ -187,7 +187,7 @@ def test_vault_after_power_loss_is_at_a_commit_or_refused() -> None:
         else:
             assert items_of(vault) == ground.states[vault.revision]
             assert not ground.disk.backend.suspect
-        found.update(ground.told)
+        found.update(ground.recorded)
     assert all("palisade vault reset" in each for each in refused)
     assert {f"vault without power: {loss.value}" for loss in Loss} <= found
     assert {f"vault of another boot: {each.value}" for each in Found} <= found

@@ -12,7 +12,7 @@ from palisade.recovery.lifecycle import ComponentFailed
 from palisade.vault.errors import VaultError
 from palisade.wire.topology_errors import NodeRefused
 
-AT_THE_DOOR = (RefusalReason.FOREIGN_CLUSTER,)
+WHILE_JOINING = (RefusalReason.FOREIGN_CLUSTER,)
 """For these the cluster itself may refuse a node."""
 SAYS_SO = (NodeFailed, StoreFailed, VaultError)
 """The errors by which journal, store and vault report that they cannot be written."""
@@ -23,7 +23,7 @@ def is_refusal(error: BaseException, reason: RefusalReason) -> bool:
     cause = error.cause if isinstance(error, ComponentFailed) else error
     if isinstance(cause, RecoveryRefused):
         return cause.refusal.reason is reason
-    return isinstance(cause, NodeRefused) and reason in AT_THE_DOOR
+    return isinstance(cause, NodeRefused) and reason in WHILE_JOINING
 
 
 def is_full(error: BaseException) -> bool:

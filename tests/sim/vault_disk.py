@@ -120,12 +120,12 @@ class VaultDisk:
         turning = self._simulation.turning
         return turning is not None and turning.dead
 
-    def tell(self, what: Trouble | Loss | Found) -> None:
+    def report(self, what: Trouble | Loss | Found) -> None:
         group = {Trouble: "vault disk", Loss: "vault without power", Found: "vault of another boot"}[type(what)]
         self._count(f"{group}: {what.value}")
 
     def refused(self, trouble: Trouble, number: int) -> VaultUnusable:
-        self.tell(trouble)
+        self.report(trouble)
         cause = OSError(number, os.strerror(number))
         error = VaultUnusable(f"the vault can't be used: {cause}. Make room on the disk, and start the node again")
         error.__cause__ = cause
@@ -157,7 +157,7 @@ class VaultDisk:
 
     def _synced_by(self, wait: Callable[[], None]) -> None:
         if self.is_slow:
-            self.tell(Trouble.SYNC_WAITS)
+            self.report(Trouble.SYNC_WAITS)
         wait()
         try:
             self.check()
@@ -170,7 +170,7 @@ class VaultDisk:
         if not self.is_slow or self.chance.random() >= COMMITS_THAT_WAIT:
             yield
             return
-        self.tell(Trouble.COMMIT_WAITS)
+        self.report(Trouble.COMMIT_WAITS)
         for_s = min(WAITS_S_MAX, self.fsync_s) * self.chance.random()
         self._stand_still(for_s)
         yield

@@ -45,7 +45,7 @@ class SimVaultHome:
                 for _ in verify(vault):
                     await asyncio.sleep(0)
             await backend.vouch()
-            disk.tell(Found.SOUND)
+            disk.report(Found.SOUND)
         self.on_open(vault)
         return vault
 
@@ -54,7 +54,7 @@ class SimVaultHome:
         try:
             yield
         except VaultDamaged:
-            self._disk.tell(found)
+            self._disk.report(found)
             raise
 
     def vault_id(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.metastore.requests import Compact, Put
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.topology.admission_rules import JoinRequest
 from palisade.topology.records import PROTOCOL_VERSION, NodeRole
 from palisade.vault.regions import Mode, Policy, Region
@@ -101,7 +101,7 @@ class Visitor:
 
     async def _write(self, host: Host) -> None:
         if not host.follows:
-            await self._ask(host, lambda node: node.key_values.write(Put(KEY, b"set"), caller=EVERYBODY))
+            await self._ask(host, lambda node: node.key_values.write(Put(KEY, b"set"), caller=UNRESTRICTED))
 
     async def _compact(self, host: Host) -> None:
         """In the history, like every request of a client: up to an earlier revision, perhaps a compacted one."""

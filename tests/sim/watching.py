@@ -86,15 +86,15 @@ class Watcher:
         request = self._wanted.request(self._from)
         number = history.watch(self._client.name, host.id, request, self._before)
         self._before = number
-        told: asyncio.Queue[Any] = asyncio.Queue()
+        queue: asyncio.Queue[Any] = asyncio.Queue()
         ending, minimal = Ending.BROKEN, 0
         try:
             began = await self._world.ask(
-                self._client.process, self._client.name, host.http, lambda node: self._open(host, node, request, told)
+                self._client.process, self._client.name, host.http, lambda node: self._open(host, node, request, queue)
             )
             history.watch_began(number, began)
             self._from = self._from or began + 1
-            ending, minimal = await self._listen(number, told)
+            ending, minimal = await self._listen(number, queue)
         except Compacted as error:
             ending, minimal = Ending.COMPACTED, error.minimal_revision
         except (ConnectionError, MemberRemoved):
@@ -103,15 +103,15 @@ class Watcher:
             self._from, self._before = minimal, 0
         history.watch_ended(number, ending, minimal)
 
-    async def _open(self, host: Host, node: Any, request: WatchRequest, told: asyncio.Queue[Any]) -> int:
+    async def _open(self, host: Host, node: Any, request: WatchRequest, queue: asyncio.Queue[Any]) -> int:
         """In the node's process: from now on it sends by itself, in order."""
         watching = node.key_values.watch(request, progress_s=PROGRESS_S)
         process = host.process
         assert process is not None
-        process.start(self._send(host, watching, told))
+        process.start(self._send(host, watching, queue))
         return int(watching.revision)
 
-    async def _send(self, host: Host, watching: Watching, told: asyncio.Queue[Any]) -> None:
+    async def _send(self, host: Host, watching: Watching, queue: asyncio.Queue[Any]) -> None:
         network, own = self._world.network, self._client
         arrives = 0.0
         life = life_s(self._world.chance)
@@ -126,16 +126,16 @@ class Watcher:
                 return
             arrives = max(arrives, network.simulation.now + network.stream_way(host.id, own.name))
             network.simulation.after(
-                arrives - network.simulation.now, lambda news=news: own.process.call(told.put_nowait, news)
+                arrives - network.simulation.now, lambda news=news: own.process.call(queue.put_nowait, news)
             )
             if isinstance(news, Compacted):
                 return
         watching.close()
 
-    async def _listen(self, number: int, told: asyncio.Queue[Any]) -> tuple[Ending, int]:
+    async def _listen(self, number: int, queue: asyncio.Queue[Any]) -> tuple[Ending, int]:
         history = self._world.history
         while self._going():
-            news = await self._hear(told)
+            news = await self._next(queue)
             if news is None:
                 break
             if isinstance(news, Compacted):
@@ -150,11 +150,11 @@ class Watcher:
             self._from = news[-1].revision + 1
         return (Ending.BROKEN if self._going() else Ending.CANCELLED), 0
 
-    async def _hear(self, told: asyncio.Queue[Any]) -> Any:
+    async def _next(self, queue: asyncio.Queue[Any]) -> Any:
         """None if nothing arrives for SILENT_S, or the watch is not wanted any more."""
         for _ in range(int(SILENT_S / LOOK_S)):
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(told.get(), LOOK_S)
+                return await asyncio.wait_for(queue.get(), LOOK_S)
             if not self._going():
                 break
         return None

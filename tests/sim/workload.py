@@ -123,7 +123,7 @@ class Workload:
             if task.done():
                 task.result()
 
-    def not_told(self, revision: int) -> dict[str, int]:
+    def lagging_watches(self, revision: int) -> dict[str, int]:
         """The clients whose watches have not reached a revision, and the revision that they reached."""
         come = {name: watcher.next_revision - 1 for name, watcher in self._watchers.items()}
         return {name: at for name, at in come.items() if at < revision}

@@ -343,15 +343,15 @@ class World:
             self.count(f"beyond the bound: {checker}")
             return
         violation = Violation(checker, f"seed {self.seed}, at {self.simulation.now:.3f} s: {text}")
-        if checker not in self.told:
+        if checker not in self.seen_by:
             self.violations.append(violation)
-            if self.wanted and self.wanted <= set(self.told):
+            if self.wanted and self.wanted <= set(self.seen_by):
                 self.goes_on = False
         if not self.goes_on:
             raise violation
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def seen_by(self) -> tuple[str, ...]:
         """The checkers with violations, the first one first."""
         return tuple(violation.checker for violation in self.violations)
 

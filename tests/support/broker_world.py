@@ -15,7 +15,7 @@ from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import ROOT, Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.metastore.requests import DeleteRange, Put, Range, Txn
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.broker import END, SegmentBroker, ViewFeed
 from palisade.segments.broker_view import OnMissing, SegmentAnswer
 from palisade.service.fenced_reads import FencedReads
@@ -125,13 +125,13 @@ class BrokerWorld(World):
         found = revisions(self.driver, self.vault.revision + 1, last)
         if self.rng.random() < 0.5:
             for each in found:
-                complete(self.listeners.tell(Told(each.number, events_of(each))))
+                complete(self.listeners.notify(Notification(each.number, events_of(each))))
             self.vault.apply(found)
             return
         latest = {event.key: event for each in found for event in events_of(each)}
         self.vault.apply(found)
         events = [VaultEvent(event.key, last, event.item) for event in latest.values()]
-        complete(self.listeners.tell(Told(last, events)))
+        complete(self.listeners.notify(Notification(last, events)))
 
     def restart(self) -> None:
         if self.reading:

@@ -18,7 +18,7 @@ from palisade.metastore.requests import Command, Range, WatchRequest
 from palisade.metastore.results import RangeResult
 from palisade.node.embedded import LocalWatch
 from palisade.raftgroup.errors import Unavailable
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.housekeeping import due
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeClock, FakeGroup, fake_group
@@ -44,11 +44,11 @@ class SimulatedStore(StoreApi):
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         await self._answer()
-        return await self._service.write(request, timeout_s=timeout_s, caller=EVERYBODY)
+        return await self._service.write(request, timeout_s=timeout_s, caller=UNRESTRICTED)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         await self._answer()
-        return await self._service.range(request, timeout_s=timeout_s, caller=EVERYBODY)
+        return await self._service.range(request, timeout_s=timeout_s, caller=UNRESTRICTED)
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         raise AssertionError(f"unexpected call {name}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """`value` was returned between `began` and `ended`. `by`: a reader, or the writer of the acknowledged write."""
 
     began: float
@@ -22,12 +22,12 @@ class Told(NamedTuple):
     by: str
 
 
-def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
+def violations(reads: Sequence[Answer], answered: Iterable[Answer]) -> list[str]:
     """Each read that returned less than an earlier result."""
-    told = sorted([*reads, *answered], key=lambda each: each.ended)
-    ends = [each.ended for each in told]
-    newest: list[Told] = []
-    for each in told:
+    answers = sorted([*reads, *answered], key=lambda each: each.ended)
+    ends = [each.ended for each in answers]
+    newest: list[Answer] = []
+    for each in answers:
         newest.append(each if not newest or each.value > newest[-1].value else newest[-1])
     found = []
     for read in reads:
@@ -35,25 +35,25 @@ def violations(reads: Sequence[Told], answered: Iterable[Told]) -> list[str]:
         if before and newest[before - 1].value > read.value:
             known = newest[before - 1]
             found.append(
-                f"{read.by} read {read.value} at {read.began:.6f}, {known.value} had been told by {known.by} "
+                f"{read.by} read {read.value} at {read.began:.6f}, {known.value} had been returned by {known.by} "
                 f"at {known.ended:.6f}"
             )
     return found
 
 
-def reads_of(text: str, by: str) -> tuple[list[Told], list[tuple[float, str]]]:
+def reads_of(text: str, by: str) -> tuple[list[Answer], list[tuple[float, str]]]:
     """(the reads that returned a value, the others by time) in the output of `fence_reader`, without a torn last
     line."""
-    told, other = [], []
+    answers, other = [], []
     for line in text.splitlines(keepends=True):
         fields = line.split()
         if not line.endswith("\n") or len(fields) != 3:
             continue
         if fields[2].isdigit():
-            told.append(Told(float(fields[0]), float(fields[1]), int(fields[2]), by))
+            answers.append(Answer(float(fields[0]), float(fields[1]), int(fields[2]), by))
         else:
             other.append((float(fields[0]), fields[2]))
-    return told, other
+    return answers, other
 
 
 class ReadSoFar:
@@ -61,22 +61,22 @@ class ReadSoFar:
 
     def __init__(self, file: Path, by: str) -> None:
         self._file, self._by, self._offset = file, by, 0
-        self._found: tuple[list[Told], list[tuple[float, str]]] = ([], [])
+        self._found: tuple[list[Answer], list[tuple[float, str]]] = ([], [])
 
-    def now(self) -> tuple[list[Told], list[tuple[float, str]]]:
+    def now(self) -> tuple[list[Answer], list[tuple[float, str]]]:
         """Empty before the reader has made its file."""
         with contextlib.suppress(FileNotFoundError), self._file.open("rb") as file:
             file.seek(self._offset)
             text = file.read()
             text = text[: text.rfind(b"\n") + 1]
             self._offset += len(text)
-            told, other = reads_of(text.decode("ascii"), self._by)
-            self._found[0].extend(told)
+            answers, other = reads_of(text.decode("ascii"), self._by)
+            self._found[0].extend(answers)
             self._found[1].extend(other)
         return self._found
 
     def forget(self, before: float) -> None:
         """Drops what ended before that time and has been checked."""
-        told, other = self._found
-        del told[: sum(each.ended < before for each in told)]
+        answers, other = self._found
+        del answers[: sum(each.ended < before for each in answers)]
         del other[: sum(at < before for at, _ in other)]

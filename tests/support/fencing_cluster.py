@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from tests.support.fence_history import ReadSoFar, Told, violations
+from tests.support.fence_history import Answer, ReadSoFar, violations
 from tests.support.preloaded import Preloaded
 from tests.support.processes import Cluster, NodeProcess, until
 
@@ -52,7 +52,7 @@ class History(AbstractAsyncContextManager["History"]):
         self._cluster, self._nodes, self._writer = cluster, nodes, writer
         self._readers: list[Preloaded] = []
         self._known = {node.id: ReadSoFar(self._file(node), node.id) for node in nodes}
-        self.answered: list[Told] = []
+        self.answered: list[Answer] = []
         self.failures: list[Any] = []
         self.value = 0
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +83,7 @@ class History(AbstractAsyncContextManager["History"]):
         try:
             await self.writes(20)
             for node in self._nodes:
-                await self._is_being_told(node)
+                await self._follows(node)
         except BaseException:
             await self._end()
             raise
@@ -98,7 +98,7 @@ class History(AbstractAsyncContextManager["History"]):
             await asyncio.gather(self._task, return_exceptions=True)
         self._stop_readers()
 
-    async def _is_being_told(self, node: NodeProcess) -> None:
+    async def _follows(self, node: NodeProcess) -> None:
         """The next step may end this node, and a reader that has just started would show nothing."""
         await until(lambda: len(self.reads(node)[0]) >= ENOUGH, f"{ENOUGH} values read from the vault of {node.id}")
 
@@ -113,7 +113,7 @@ class History(AbstractAsyncContextManager["History"]):
                 value, began = self.value, now()
                 failure = await self.put(session, value)
                 if failure is None:
-                    self.answered.append(Told(began, now(), value, "the writer"))
+                    self.answered.append(Answer(began, now(), value, "the writer"))
                 else:
                     self.failures.append(failure)
                     await asyncio.sleep(0.02)
@@ -139,22 +139,22 @@ class History(AbstractAsyncContextManager["History"]):
         await self.writes(writes_after)
         return max(each.ended - max(each.began, began) for each in self.answered if each.ended > began)
 
-    def reads(self, node: NodeProcess) -> tuple[list[Told], list[tuple[float, str]]]:
+    def reads(self, node: NodeProcess) -> tuple[list[Answer], list[tuple[float, str]]]:
         """None before the reader has made its file."""
         return self._known[node.id].now()
 
     def check(self, at_least: int = ENOUGH) -> None:
         """No read was stale; and there were enough reads to be sure."""
-        everything: list[Told] = []
+        everything: list[Answer] = []
         for node in self._nodes:
-            told, other = self.reads(node)
+            answers, other = self.reads(node)
             errors = {word for _, word in other if word.startswith("error")}
             assert not errors, f"the reader of {node.id} met {errors}"
-            assert len(told) >= at_least, f"the reader of {node.id} got only {len(told)} values: {other[-3:]}"
-            everything += told
+            assert len(answers) >= at_least, f"the reader of {node.id} got only {len(answers)} values: {other[-3:]}"
+            everything += answers
         found = violations(everything, self.answered)
         assert not found, f"{len(found)} of {len(everything)} reads: {found[:5]}"
 
     def violations(self) -> list[str]:
         """So far."""
-        return violations([told for node in self._nodes for told in self.reads(node)[0]], self.answered)
+        return violations([answers for node in self._nodes for answers in self.reads(node)[0]], self.answered)

@@ -24,19 +24,19 @@ class HolderMoves(Parts):
         self.hellos += 1
         process = self.processes[number]
         process.leader = leader
-        self._tell(number, self._call(number, "hello", self._clock_of(number), process.vault.lv))
+        self._send_if_any(number, self._call(number, "hello", self._clock_of(number), process.vault.lv))
 
     def can_join(self) -> list[Any]:
         return self._alive(lambda h, _: h.wants_join)
 
     def join(self, number: int) -> None:
-        self._tell(number, self._call(number, "join", self._clock_of(number), self.processes[number].vault.lv))
+        self._send_if_any(number, self._call(number, "join", self._clock_of(number), self.processes[number].vault.lv))
 
     def can_renew(self) -> list[Any]:
         return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED)
 
     def renew(self, number: int) -> None:
-        self._tell(number, self._call(number, "renew", self._clock_of(number)))
+        self._send_if_any(number, self._call(number, "renew", self._clock_of(number)))
 
     def can_notice(self) -> list[Any]:
         """A holder checks its clock."""
@@ -49,13 +49,13 @@ class HolderMoves(Parts):
         return self._alive(lambda h, _: h.state is not HolderPhase.ACTIVE)
 
     def promise(self, number: int) -> None:
-        self._tell(number, self._call(number, "promise", self._clock_of(number)))
+        self._send_if_any(number, self._call(number, "promise", self._clock_of(number)))
 
     def can_stop(self) -> list[Any]:
         return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED) if self.scope.crashes else []
 
     def stop(self, number: int) -> None:
-        self._tell(number, self._call(number, "stop", self._clock_of(number)))
+        self._send_if_any(number, self._call(number, "stop", self._clock_of(number)))
 
     def can_mark(self) -> list[Any]:
         return self._alive(lambda _, p: bool(p.queue))
@@ -67,7 +67,7 @@ class HolderMoves(Parts):
         vault = process.vault
         new = {row[0] for row in mark.rows}
         vault.marks = tuple(sorted(new if mark.anew else new | set(vault.marks)))
-        self._tell(number, self._call(number, "marked", mark, self._clock_of(number)))
+        self._send_if_any(number, self._call(number, "marked", mark, self._clock_of(number)))
 
     def can_unmark(self) -> list[Any]:
         return self._alive(lambda _, p: bool(p.queue))

@@ -48,7 +48,7 @@ class Pair:
         return Holder(HolderId(name, vault or f"{name}-v", incarnation), self.timing, self.now)
 
     def elect(self) -> None:
-        """Another leader, which is told nothing but what is replicated."""
+        """Another leader, which knows only what is replicated."""
         self.term += 1
         lm = self.leader.lm
         self.leader = Releases(self.timing)

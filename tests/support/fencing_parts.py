@@ -219,7 +219,7 @@ class Parts:
         vault.term = holder.term
         return answer
 
-    def _tell(self, number: int, what: Any) -> None:
+    def _send_if_any(self, number: int, what: Any) -> None:
         if what is not None:
             process = self.processes[number]
             self._send(("L", process.leader, number, (process.id, what)))

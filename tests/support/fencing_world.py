@@ -256,21 +256,21 @@ class World(HolderMoves):
         process = self.processes[number]
         match what:
             case WelcomeMessage():
-                self._tell(number, self._call(number, "on_welcome", what, now))
+                self._send_if_any(number, self._call(number, "on_welcome", what, now))
             case StageMessage():
                 taken = self._call(number, "on_stage", what, now)
                 if isinstance(taken, Mark):
                     process.queue.append(taken)
                     if not self.scope.marks_first:
-                        self._tell(number, self._call(number, "marked", taken, now))
+                        self._send_if_any(number, self._call(number, "marked", taken, now))
                 elif isinstance(taken, StagedMessage):
-                    self._tell(number, taken)
+                    self._send_if_any(number, taken)
             case GrantMessage():
                 self._call(number, "on_grant", what, now)
             case Release():
                 self._call(number, "on_release", what, now)
             case Behind():
-                self._tell(number, self._call(number, "on_behind", what, now))
+                self._send_if_any(number, self._call(number, "on_behind", what, now))
 
     def _node(self, number: int) -> int:
         """The node of the leader with that number."""

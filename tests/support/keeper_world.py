@@ -10,7 +10,7 @@ from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import FoundCluster, Put
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultFolder
 from palisade.service.key_values import KeyValues
@@ -46,16 +46,16 @@ class World(Component):
 
     async def start(self) -> None:
         self.began_at.append(self.listeners.handled)
-        self.listeners.listen("partitions", self._hear)
+        self.listeners.listen("partitions", self._on_change)
 
-    async def _hear(self, told: Told) -> None:
+    async def _on_change(self, notification: Notification) -> None:
         await self.gate.wait()
-        if told.revision == self.stands_at:
+        if notification.revision == self.stands_at:
             self.stands.set()
             await self.goes_on.wait()
-        if told.revision == self.fails_at:
+        if notification.revision == self.fails_at:
             raise RuntimeError("the partition's disk")
-        self.heard.append((told.revision, [event.key for event in told.events]))
+        self.heard.append((notification.revision, [event.key for event in notification.events]))
 
     def put(self, *keys: str) -> int:
         for key in keys:

@@ -180,7 +180,7 @@ async def check_record(record: Record, prefix: str, endpoints: Iterable[str]) ->
     for key, register in record.registers.items():
         check_register(key, register, found.get(key))
     for key in set(found) - set(record.acknowledged) - set(record.registers):
-        assert key in record.unknown, f"{key!r} exists, and no client was told that it may"
+        assert key in record.unknown, f"{key!r} exists, and no client got OutcomeUnknown for it"
         assert (found[key].value, found[key].version) == (record.unknown[key], 1)
 
 

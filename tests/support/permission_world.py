@@ -12,7 +12,7 @@ from palisade.metastore.requests import DeleteRange, Put
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.rights import PermissionRow
 from palisade.service.authorization.rows import StoreRows, WouldBlock
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.credentials import Password, header_of, node_proof
@@ -77,26 +77,26 @@ class Users:
     async def make(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = (), password: str = "") -> None:
         user = Subject("user", name, tuple(PermissionGrant(*each) for each in grants), roles)
         credential = json.dumps({"plain": password or f"{name}s password"}).encode()
-        await self.service.write(Put(user.key, user.to_bytes()), caller=EVERYBODY)
-        await self.service.write(Put(keys.at(keys.CREDENTIALS, name), credential), caller=EVERYBODY)
+        await self.service.write(Put(user.key, user.to_bytes()), caller=UNRESTRICTED)
+        await self.service.write(Put(keys.at(keys.CREDENTIALS, name), credential), caller=UNRESTRICTED)
 
     async def role(self, name: str, *grants: tuple[str, str]) -> None:
         role = Subject("role", name, tuple(PermissionGrant(*each) for each in grants))
-        await self.service.write(Put(role.key, role.to_bytes()), caller=EVERYBODY)
+        await self.service.write(Put(role.key, role.to_bytes()), caller=UNRESTRICTED)
 
     async def regrant(self, name: str, *grants: tuple[str, str], roles: tuple[str, ...] = ()) -> None:
         """Replaces all grants by these."""
         user = Subject("user", name, tuple(PermissionGrant(*each) for each in grants), roles)
-        await self.service.write(Put(user.key, user.to_bytes()), caller=EVERYBODY)
+        await self.service.write(Put(user.key, user.to_bytes()), caller=UNRESTRICTED)
 
     async def password(self, name: str, password: str) -> None:
         await self.service.write(
-            Put(keys.at(keys.CREDENTIALS, name), json.dumps({"plain": password}).encode()), caller=EVERYBODY
+            Put(keys.at(keys.CREDENTIALS, name), json.dumps({"plain": password}).encode()), caller=UNRESTRICTED
         )
 
     async def drop(self, name: str) -> None:
-        await self.service.write(DeleteRange(keys.at(keys.USERS, name)), caller=EVERYBODY)
-        await self.service.write(DeleteRange(keys.at(keys.CREDENTIALS, name)), caller=EVERYBODY)
+        await self.service.write(DeleteRange(keys.at(keys.USERS, name)), caller=UNRESTRICTED)
+        await self.service.write(DeleteRange(keys.at(keys.CREDENTIALS, name)), caller=UNRESTRICTED)
 
 
 async def usual(users: Users) -> None:

@@ -35,7 +35,7 @@ def answer_at_commit() -> None:
     """A strict write is acknowledged like any other, at its commit."""
     answers: Any = StrictResponses
     answers.knows = lambda self, prefixes: True
-    answers.when_released = lambda self, applied, until, told: told(True)
+    answers.when_released = lambda self, applied, until, on_reached: on_reached(True)
 
 
 def stages_lost() -> None:
@@ -106,9 +106,9 @@ def silent_watches() -> None:
     room = pump._room
 
     async def once(self: Any, writable: asyncio.Event) -> None:
-        if hasattr(self, "told"):
+        if hasattr(self, "has_run"):
             await asyncio.Event().wait()
-        self.told = True
+        self.has_run = True
         await room(self, writable)
 
     pump._room = once

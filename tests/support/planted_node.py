@@ -40,7 +40,7 @@ def difference_untold() -> None:
     async def skip(self: Recovery) -> None:
         self._vault.forget_difference()
 
-    Recovery._tell_difference = skip  # type: ignore[method-assign]
+    Recovery._notify_difference = skip  # type: ignore[method-assign]
 
 
 def half_left() -> None:

@@ -117,7 +117,7 @@ class SteppedSource:
         return ask
 
 
-class Told:
+class RecordingListeners:
     """Listeners that keep the content of the vault from their start in memory, and apply the changes that they are
     notified of."""
 
@@ -134,7 +134,7 @@ class Told:
         self.state = {item.key: item for item in self._node.vault.range(b"")}
 
     async def revision(self, revision: Revision) -> None:
-        assert self.state is not None, "told before all components had started"
+        assert self.state is not None, "notified before all components had started"
         if self.on_revision is not None:
             self.on_revision(revision)
         self.revisions.append(revision.number)
@@ -142,7 +142,7 @@ class Told:
             self._change(event)
 
     async def difference(self, revision: int, events: Sequence[VaultEvent], last: bool) -> None:
-        assert self.state is not None, "told before all components had started"
+        assert self.state is not None, "notified before all components had started"
         assert revision == self._node.vault.revision
         for event in events:
             assert event.previous == self.state.get(event.key)
@@ -226,11 +226,13 @@ class Node:
         self.clock.on_sleep = lambda seconds: cluster.wait(int(seconds * 1000))
         backend: Backend = SteppedBackend(disk, self.steps)
         self.vault = Vault(backend)
-        self.told = Told(self)
+        self.recorded = RecordingListeners(self)
         self.resources = Resources(self)
         self.source = SteppedSource(self._store_source, cluster, self.steps)
         self.difference = Difference(difference)
-        world = World(self.vault, self.source, self.told, self.resources, self.clock, self.difference, applied=applied)
+        world = World(
+            self.vault, self.source, self.recorded, self.resources, self.clock, self.difference, applied=applied
+        )
         self.progress: list[Any] = []
         self.states: list[bool] = []
         self.follower = Follower(
@@ -261,8 +263,8 @@ class Node:
         assert self.vault.plan() is None
         assert items_of(self.vault) == state_of(self.cluster, self.vault.revision)
         assert self.vault.chain == self.cluster.store.chain_at(self.vault.revision)
-        assert self.told.state == {item.key: item for item in self.vault.range(b"")}
-        assert self.told.last_closed
+        assert self.recorded.state == {item.key: item for item in self.vault.range(b"")}
+        assert self.recorded.last_closed
         assert self.shelf.there == self.assigned()
         assert not self.shelf.half
         assert list(self.disk.scan(VaultTable.DIFFERENCE, b"", None)) == []

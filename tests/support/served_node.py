@@ -20,6 +20,7 @@ from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
 from tests.support.releases import ControlledReleases
+from tests.support.store_broker import StoreBroker
 from tests.support.threaded_node import ThreadedNode, threaded_node
 
 
@@ -38,7 +39,7 @@ async def services(service: KeyValues) -> AsyncIterator[NodeServices]:
     """With a catalog, whose procedures run."""
     catalog = Catalog(service, "n1", ControlledReleases())  # type: ignore[arg-type]
     running = asyncio.create_task(catalog.runner.run())
-    yield NodeServices(service, catalog=catalog)
+    yield NodeServices(service, catalog=catalog, broker=StoreBroker(service))
     running.cancel()
     await asyncio.wait({running})
 

@@ -10,11 +10,9 @@ from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.requests import Command
 from palisade.metastore.state_machine import MetaStore
 from palisade.service.key_values import KeyValues
-from palisade.service.own_lease import OwnLease
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters, StrictResponses
 from tests.support.fake_group import FakeGroup
 
 

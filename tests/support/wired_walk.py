@@ -18,7 +18,7 @@ from typing import Any
 from palisade.metastore.requests import Command, DeleteRange, Put, Range, Txn
 from palisade.raftgroup.errors import RaftError, Unavailable
 from palisade.service import strict_changes as strict_log
-from palisade.service.callers import EVERYBODY, THIS_NODE
+from palisade.service.callers import THIS_NODE, UNRESTRICTED
 from palisade.vault.change import item_of, key_of
 from palisade.vault.errors import ReadRefused
 from palisade.vault.reader import VaultReader
@@ -73,7 +73,7 @@ class History:
     def _known(self, key: bytes, version: int) -> None:
         self.floor[key] = max(self.floor.get(key, 0), version)
 
-    def told(self, kind: str, who: str, key: bytes, version: int | None, floor: int) -> None:
+    def record(self, kind: str, who: str, key: bytes, version: int | None, floor: int) -> None:
         """`version`: None if the key was reported as absent."""
         self.checked[kind] += 1
         if version is None:
@@ -185,11 +185,11 @@ class Walk:
         floors = {key: history.floor.get(key, 0) for key in keys}
         request = Range(keys[0]) if len(keys) == 1 else Range(b"e", b"u")
         try:
-            found = {kv.key: kv.mod_revision for kv in (await service.range(request, caller=EVERYBODY)).kvs}
+            found = {kv.key: kv.mod_revision for kv in (await service.range(request, caller=UNRESTRICTED)).kvs}
         except (RaftError, ReleaseError):
             return
         for key in keys:
-            history.told("read", name, key, found.get(key), floors[key])
+            history.record("read", name, key, found.get(key), floors[key])
 
     def _is_strict(self, key: bytes) -> bool:
         if key.startswith(b"s/"):
@@ -210,7 +210,7 @@ class Walk:
                 self.history.refused += 1
                 continue
             if strict and self._is_strict(key) and since == self.strict_since:
-                self.history.told("fenced", name, key, None if item is None else item.mod_revision, floor)
+                self.history.record("fenced", name, key, None if item is None else item.mod_revision, floor)
 
     async def _regions(self) -> None:
         while not self.quiet:
@@ -361,22 +361,22 @@ class Walk:
 
         async def ask() -> None:
             try:
-                told = await node.key_values.write(request, caller=THIS_NODE)
+                outcome = await node.key_values.write(request, caller=THIS_NODE)
                 if isinstance(request, Put | DeleteRange) and request.key == TOGGLED:
                     await node.key_values.all_released()
             except (RaftError, ReleaseError) as error:
-                told = error
+                outcome = error
             if not answer.done():
-                loop.call_soon(answer.set_result, told)
+                loop.call_soon(answer.set_result, outcome)
 
         node.process.call(lambda: node.process.start(ask()))
         try:
-            told = await asyncio.wait_for(answer, 2 * DEADLINE_S)
+            outcome = await asyncio.wait_for(answer, 2 * DEADLINE_S)
         except TimeoutError:
             raise Unavailable("the node does not answer") from None
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def _look(self, tasks: list[asyncio.Task[Any]]) -> None:
         self.cluster.check()
@@ -428,8 +428,8 @@ def main(first: int, count: int, calm: bool) -> None:
             print(f"seed {seed}: {type(error).__name__}: {error} {error.__cause__!r}", flush=True)
             continue
         spent = time.process_time() - began
-        told = f"{made.history.checked}, refused {made.history.refused}"
-        print(f"seed {seed}: {told}, longest wait {made.longest_wait:.2f}, {spent:.1f} s", flush=True)
+        outcome = f"{made.history.checked}, refused {made.history.refused}"
+        print(f"seed {seed}: {outcome}, longest wait {made.longest_wait:.2f}, {spent:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -363,7 +363,7 @@ class Cluster:
             node.process.call(self._take, to, commands, end)
             return
         back = Wire(self, to.name, node.name, lambda outcome: node.process.call(end, outcome))
-        there = Wire(self, node.name, to.name, lambda told: to.process.call(self._take, to, told, back.send))
+        there = Wire(self, node.name, to.name, lambda message: to.process.call(self._take, to, message, back.send))
         there.send(commands)
 
     def _take(self, node: Node, commands: Sequence[bytes], done: Callable[[Any], None]) -> None:

@@ -39,8 +39,8 @@ def test_nothing_is_left_for_later(texts: dict[str, str]) -> None:
 
 
 def test_no_test_is_skipped_by_a_mark(texts: dict[str, str]) -> None:
-    """Tests may skip themselves, loudly and not in CI, if they need a real etcd, PostgreSQL or a client of etcd."""
-    needy = ("tests/differential/", "tests/clients/requirement.py")
+    """Tests may skip themselves, loudly and not in CI, if they need etcd, PostgreSQL, a client of etcd or Java."""
+    needy = ("tests/differential/", "tests/clients/requirement.py", "tests/pipeline/conftest.py")
     code = {path: text for path, text in texts.items() if not path.startswith(needy)}
     assert lines_with(SKIPPED, code) == []
 
@@ -57,6 +57,33 @@ def test_production_checks_raise_and_never_assert(production: list[Source]) -> N
         if isinstance(node, ast.Assert)
     ]
     assert not found, f"python -O removes these: {found}"
+
+
+WIRED_FROM_OUTSIDE = {
+    "raftgroup/library.py": "replaces parts of PySyncObj",
+    "vault/incoming_difference.py": "the mark of the vault is its state",
+    "palisade/segments/": "not linear yet",
+}
+
+
+def test_constructors_set_no_attribute_of_another_object(production: list[Source]) -> None:
+    """Wiring is linear: an object gets what it needs when it is constructed."""
+    found = {
+        f"{source.path}:{assigned.lineno}"
+        for source in production
+        if not source.path.startswith(tuple(WIRED_FROM_OUTSIDE))
+        for function in ast.walk(source.tree)
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        for assigned in ast.walk(function)
+        if isinstance(assigned, ast.Assign | ast.AnnAssign)
+        for node in ast.walk(assigned)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not is_self(node.value)
+    }
+    assert not found, found
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def test_tests_of_logic_do_not_sleep(everything: list[Source]) -> None:

@@ -67,7 +67,7 @@ class World:
             physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
         )
         self.server = HttpServer(NodeServices(self.service, topology=self.topology), "demo", "n1", progress_s=0.1)
-        self.door = RemoteRegistrar(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
+        self.remote = RemoteRegistrar(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
 
 
 @pytest.fixture
@@ -76,39 +76,39 @@ async def world() -> AsyncIterator[World]:
     await made.registrar._initialize()
     await made.server.start("127.0.0.1", 0)
     yield made
-    await made.door.close()
+    await made.remote.close()
     await made.server.close()
 
 
 async def test_join_over_http_skips_a_node_that_is_down(world: World) -> None:
-    state = await world.door.state()
+    state = await world.remote.state()
     assert (state.cluster, state.cluster_id, state.initialized, state.token_needed) == ("demo", "id-1", True, True)
-    record = await world.door.join(REQUEST)
+    record = await world.remote.join(REQUEST)
     assert (record.standing, record.incarnation, record.role) == (NodeStanding.VALIDATED, 1, NodeRole.FOLLOWER)
-    assert await world.door.look("n7") == record
-    active = await world.door.recovered("n7", "i1", 1, 5)
+    assert await world.remote.look("n7") == record
+    active = await world.remote.recovered("n7", "i1", 1, 5)
     assert active == replace(record, standing=NodeStanding.ACTIVE, recovered=5)
-    assert (await world.door.leave("n7", "i1")).standing is NodeStanding.GONE
-    assert await world.door.look("n8") is None
+    assert (await world.remote.leave("n7", "i1")).standing is NodeStanding.GONE
+    assert await world.remote.look("n8") is None
 
 
 async def test_remote_door_raises_rejected_with_reason_and_later(world: World) -> None:
     with pytest.raises(JoinRejected, match="a wrong join token") as rejected:
-        await world.door.join(replace(REQUEST, token="wrong-token"))
+        await world.remote.join(replace(REQUEST, token="wrong-token"))
     assert rejected.value.reason is Reason.NO_PERMISSION
     world.physical.clear()
     with pytest.raises(JoinLater, match="physical topology"):
-        await world.door.join(REQUEST)
+        await world.remote.join(REQUEST)
 
 
 async def test_topology_requests_fail_without_a_leader(world: World) -> None:
     world.group.leading = False
     with pytest.raises(Unavailable):
-        await world.door.state()
+        await world.remote.state()
 
 
 async def test_answers_have_the_documented_shapes(world: World) -> None:
-    await world.door.join(REQUEST)
+    await world.remote.join(REQUEST)
     async with ClientSession(f"http://127.0.0.1:{world.server.port}") as http:
         for path, schema in (
             ("/v1/topology", "Topology"),
@@ -151,7 +151,7 @@ async def test_a_body_of_another_shape_is_a_bad_request(world: World, body: Any)
 
 
 async def test_table_has_one_row_per_node(world: World) -> None:
-    await world.door.join(REQUEST)
+    await world.remote.join(REQUEST)
     rows = node_rows(world.topology.view())
     assert [row[:5] for row in rows] == [["n1", "alive", "-", "voter", "-"], ["n7", "-", "validated", "follower", "1"]]
 
@@ -179,18 +179,18 @@ async def test_remote_door_rejects_responses_of_another_shape(nonsense: Any, sta
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    door = RemoteRegistrar(lambda: [site.name.rpartition("/")[2]])
+    remote = RemoteRegistrar(lambda: [site.name.rpartition("/")[2]])
     try:
         refusal = isinstance(nonsense, dict) and "code" in nonsense and status != 200
         for ask in (
-            door.state(),
-            door.join(REQUEST),
-            door.recovered("n7", "i1", 1, 5),
-            door.leave("n7", "i1"),
-            door.nodes(),
+            remote.state(),
+            remote.join(REQUEST),
+            remote.recovered("n7", "i1", 1, 5),
+            remote.leave("n7", "i1"),
+            remote.nodes(),
         ):
             with pytest.raises(JoinRejected if refusal else Unavailable):
                 await ask
     finally:
-        await door.close()
+        await remote.close()
         await runner.cleanup()

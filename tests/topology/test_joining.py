@@ -149,11 +149,11 @@ async def test_leader_change_during_a_join_makes_no_second_incarnation(world: Wo
     """scenarios.md, "Recovery": leader changes during join. What was decided stands, whoever leads then."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
-    door = LostAnswers(world.registrar, **{step: 3})
+    registrar = LostAnswers(world.registrar, **{step: 3})
     member = world.member()
-    member._door = lambda: door
+    member._registrar = lambda: registrar
     world.run(member.run())
-    await until(lambda: member.life.phase is JoinPhase.ACTIVE and door.asked.count(step) >= 4)
+    await until(lambda: member.life.phase is JoinPhase.ACTIVE and registrar.asked.count(step) >= 4)
     record = node_of(world.group.store.system, "n7")
     assert record is not None
     assert (record.standing, record.incarnation, member.life.incarnation) == (NodeStanding.ACTIVE, 1, 1)

@@ -1,4 +1,4 @@
-"""What a node tells the cluster of its addresses, and what it leaves as it is."""
+"""Which addresses a node announces to the cluster, and which stay unchanged."""
 
 from __future__ import annotations
 

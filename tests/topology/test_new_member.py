@@ -1,4 +1,4 @@
-"""Who is asked to take a member in looks at what it is told, over HTTP and over the stream (bugs-found.md, 1 and 2).
+"""Requests to add a member are validated, over HTTP and over the stream (bugs-found.md, 1 and 2).
 
 A membership is an entry of the log: an id of nothing, or an address that nobody can dial, would stay with every node.
 """

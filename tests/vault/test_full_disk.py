@@ -61,7 +61,7 @@ def test_batch_without_disk_space_changes_nothing(tmp_path: Path) -> None:
 def test_snapshot_without_disk_space_keeps_its_chunks(tmp_path: Path) -> None:
     path = tmp_path / "v"
     vault = open_vault(path)
-    incoming = Incoming(vault, 2, tell=False)
+    incoming = Incoming(vault, 2, notify=False)
     incoming.put([body(0)], b"", b"/big/0001")
     with (
         no_room_behind((path / DATA).stat().st_size + 8192),

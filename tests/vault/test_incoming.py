@@ -41,7 +41,7 @@ def finish(incoming: Incoming, driver: Driver) -> None:
 def test_incoming_fills_an_empty_vault() -> None:
     driver, vault = full([]), Vault(MemoryBackend())
     write_some(driver, random.Random(1), 150)
-    incoming = Incoming(vault, driver.store.revision, tell=False)
+    incoming = Incoming(vault, driver.store.revision, notify=False)
     fetch_all(incoming, driver)
     finish(incoming, driver)
     assert items_of(vault) == state_of(driver)
@@ -55,7 +55,7 @@ def test_unfinished_snapshot_refuses_reads_and_keeps_lv() -> None:
     driver, backend = full([(b"a", b"1"), (b"b", b"2")]), MemoryBackend()
     vault = Vault(backend)
     follow(vault, driver, 2)
-    Incoming(vault, 3, tell=False)
+    Incoming(vault, 3, notify=False)
     for again in (vault, Vault(backend)):
         assert (again.revision, again.recovering) == (2, Recovering(3, (Segment(None, 2),)))
         for read in (lambda: again.get(b"a"), lambda: list(again.range(b"")), lambda: follow(again, driver)):  # noqa: B023
@@ -65,7 +65,7 @@ def test_unfinished_snapshot_refuses_reads_and_keeps_lv() -> None:
 
 def test_incoming_does_not_finish_while_a_bucket_differs() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
-    incoming = Incoming(vault, 3, tell=False)
+    incoming = Incoming(vault, 3, notify=False)
     incoming.put([rows_of(driver)[0][1]], b"", None)
     with pytest.raises(VaultDiverged, match="1 bucket sums of the snapshot of revision 3 differ"):
         finish(incoming, driver)
@@ -77,7 +77,7 @@ def test_incoming_does_not_finish_while_a_bucket_differs() -> None:
 
 def test_malformed_or_later_row_is_refused() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
-    incoming = Incoming(vault, 2, tell=False)
+    incoming = Incoming(vault, 2, notify=False)
     early, late = (row for _, row in rows_of(driver))
     for wrong in (late, early[:-1], early[:10], b""):
         with pytest.raises(VaultDiverged, match="is malformed"):
@@ -89,10 +89,10 @@ def test_snapshot_below_the_vaults_revision_is_refused() -> None:
     driver, vault = full([(b"a", b"1"), (b"b", b"2")]), Vault(MemoryBackend())
     follow(vault, driver)
     with pytest.raises(VaultGap, match="revision 2 can't replace content of revision 3"):
-        Incoming(vault, 2, tell=False)
-    Incoming(vault, 9, tell=False).put((), b"", b"m")
+        Incoming(vault, 2, notify=False)
+    Incoming(vault, 9, notify=False).put((), b"", b"m")
     with pytest.raises(VaultGap, match="of revision 9"):
-        Incoming(vault, 8, tell=False)
+        Incoming(vault, 8, notify=False)
 
 
 def test_difference_reports_exactly_the_changes() -> None:
@@ -101,10 +101,10 @@ def test_difference_reports_exactly_the_changes() -> None:
     follow(vault, driver)
     for command in (DeleteRange(b"gone"), Put(b"old", b"33"), Put(b"new", b"4")):
         driver.do(command)
-    incoming = Incoming(vault, driver.store.revision, tell=True)
+    incoming = Incoming(vault, driver.store.revision, notify=True)
     incoming.put([rows_of(driver)[0][1]], b"", b"new\0")
     vault = Vault(backend)
-    incoming = Incoming(vault, driver.store.revision, tell=True)
+    incoming = Incoming(vault, driver.store.revision, notify=True)
     fetch_all(incoming, driver)
     finish(incoming, driver)
     gone, new = Item(b"gone", b"2", 3, 3, 1, 0), Item(b"new", b"4", 7, 7, 1, 0)
@@ -126,17 +126,17 @@ def test_difference_reports_exactly_the_changes() -> None:
 def test_difference_of_large_values_is_reported_in_small_parts() -> None:
     """A thousand values of a MiB with their previous values are 2 GB."""
     driver, vault = full([(b"k%02d" % number, bytes(1 << 20)) for number in range(40)]), Vault(MemoryBackend())
-    incoming = Incoming(vault, driver.store.revision, tell=True)
+    incoming = Incoming(vault, driver.store.revision, notify=True)
     fetch_all(incoming, driver)
     finish(incoming, driver)
-    told: list[bytes] = []
+    notified: list[bytes] = []
     until: bytes | None = b""
     while until is not None:
         events, until = vault.difference()
         assert len(events) <= 16
-        told += [event.key for event in events]
+        notified += [event.key for event in events]
         vault.forget_difference(until)
-    assert told == [b"k%02d" % number for number in range(40)]
+    assert notified == [b"k%02d" % number for number in range(40)]
     assert not vault.has_difference
 
 

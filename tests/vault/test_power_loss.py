@@ -79,7 +79,7 @@ def test_content_digest_is_known_after_every_kind_of_change(tmp_path: Path) -> N
     assert vault.position.content == content_of(vault.sums)
     assert max(verify(vault)) == 2
     digest = driver.store.digest()
-    incoming = Incoming(vault, 4, tell=False)
+    incoming = Incoming(vault, 4, notify=False)
     incoming.repair((), [b"b"])
     assert vault.position.content == content_of(vault.sums)
     incoming.repair([revision.bodies[0] for revision in [revision_at(driver, 3)]], ())

@@ -207,18 +207,18 @@ async def test_stage_is_refused_during_a_leap_and_after_leap_is_called(
     vault.staging.stage(staged(driver, 3))
     rows = {b"a": revision_at(driver, 3).bodies[0]}
     digest = driver.store.digest()
-    told: list[int] = []
-    vault.staging.after_leap(lambda: told.append(-1))
+    notified: list[int] = []
+    vault.staging.after_leap(lambda: notified.append(-1))
 
     async def in_the_middle() -> None:
         with pytest.raises(RuntimeError, match="stage after it"):
             vault.staging.stage(staged(driver, 3))
-        vault.staging.after_leap(lambda: told.append(len(rows_of(vault))))
+        vault.staging.after_leap(lambda: notified.append(len(rows_of(vault))))
         assert published(vault) == (2, 1, 3)
 
     position = VaultPosition(3, digest.chain, driver.store.key_count)
     await vault.leap(lambda: iter([rows]), position, unpack_sums(digest.buckets), in_the_middle)
-    assert told == [-1, 0, 0]
+    assert notified == [-1, 0, 0]
     assert published(vault) == (3, 0, 3)
     assert items_of(vault)[0][1] == b"2"
 
@@ -229,7 +229,7 @@ def test_vault_with_an_unfinished_snapshot_is_never_served(reopen: Callable[[], 
     assert vault.page is not None
     vault.page.serve(1000, 1)
     vault.staging.stage(staged(driver, 2))
-    incoming = Incoming(vault, 3, tell=False)
+    incoming = Incoming(vault, 3, notify=False)
     assert vault.page.fence.state is FenceState.FENCED
     with pytest.raises(RuntimeError):
         vault.page.serve(1000, 1)

@@ -7,30 +7,47 @@ loop; if they have to be fetched, only this request waits.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
 from palisade.service.authorization.authorizer import Authenticated, Authorizer, claimed_identity
 from palisade.service.authorization.callers import Access, AuthenticatedCaller
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
 
 if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 _CALLER = "palisade.caller"
 
 
 def caller_of(request: web.Request) -> Caller:
     """The caller of a request that has passed `AuthorizationGate`."""
-    found: Caller = request.get(_CALLER, EVERYBODY)
+    found: Caller = request.get(_CALLER, UNRESTRICTED)
     return found
 
 
 def set_caller(request: web.Request, caller: Caller) -> None:
     request[_CALLER] = caller
+
+
+def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
+    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
+    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
+    before."""
+    at = head.find(AUTHORIZATION)
+    if at < 0:
+        return head, None
+    end = head.find(b"\r\n", at + 2)
+    value = head[at + len(AUTHORIZATION) : end]
+    if value != known and PLAIN_VALUE.fullmatch(value) is None:
+        return head, None
+    return head[:at] + head[end:], value
 
 
 class HttpClient(Protocol):
@@ -50,7 +67,7 @@ class AnyClient:
     header = None
 
     def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
-        plan.call(body, reply, EVERYBODY)
+        plan.call(body, reply, UNRESTRICTED)
 
 
 ANY_CLIENT = AnyClient()

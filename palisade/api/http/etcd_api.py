@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from palisade.api.http import etcd_decode as decode
-from palisade.api.http import etcd_encode as encode
+from palisade.api.http import etcd_keys as keys
+from palisade.api.http import etcd_leases as leases
 from palisade.api.http.etcd_alarm import AlarmAction, alarm_fields, decode_alarm
+from palisade.api.http.etcd_cluster import decode_empty, error_fields
+from palisade.api.http.etcd_cluster import member as member_fields
 from palisade.api.http.etcd_ids import number_of
 from palisade.api.http.protobuf_json import BadJson, read_single
 from palisade.api.http.request_head import HttpReply, Unary
@@ -23,7 +25,6 @@ from palisade.base.errors import PalisadeError
 from palisade.base.version import VERSION
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import Command, DisarmAlarm, LeaseRevoke
-from palisade.metastore.results import CompactResult, LeaseResult
 from palisade.metastore.validation import is_read_only
 from palisade.service.authorization.needs import reading
 from palisade.service.callers import Caller
@@ -49,7 +50,7 @@ class EtcdApi:
         self._cluster = cluster
         self._member = member
         self._number = number_of(cluster, member)
-        self.header = encode.Header(number_of(cluster), self._number)
+        self.header = keys.Header(number_of(cluster), self._number)
         self._tasks: set[asyncio.Task[None]] = set()
         self.unary: dict[str, Unary] = {
             "/v3/kv/put": self.put,
@@ -84,73 +85,74 @@ class EtcdApi:
     # Keys.
 
     def put(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
-        self._write(decode.decode_put, encode.put_fields, body, reply, caller)
+        self._write(keys.decode_put, keys.put_fields, body, reply, caller)
 
     def delete_range(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
-        self._write(decode.decode_delete, encode.delete_fields, body, reply, caller)
+        self._write(keys.decode_delete, keys.delete_fields, body, reply, caller)
 
     def compaction(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
-        self._write(decode.decode_compact, compact_fields, body, reply, caller)
+        self._write(keys.decode_compact, keys.compact_fields, body, reply, caller)
 
     def txn(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
-            request = decode.decode_txn(read_single(body))
+            request = keys.decode_txn(read_single(body))
+            read_only = is_read_only(request)
+            if not read_only:
+                self._service.submit(request, partial(self._answer, keys.txn_fields, reply), caller=caller)
         except Exception as error:
             reply(*refused(error))
             return
-        if is_read_only(request):
-            self._later(self._read(self._service.read_txn(request, caller=caller), encode.txn_fields), reply)
-        else:
-            self._propose(request, encode.txn_fields, reply, caller)
+        if read_only:
+            self._later(self._read(self._service.read_txn(request, caller=caller), keys.txn_fields), reply)
 
     def range(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
-            request = decode.decode_range(read_single(body))
+            request = keys.decode_range(read_single(body))
             result = self._service.range_now(request, caller=caller)
             if result is not None:
-                text = encode.range_fields(result, self.header.text(result.revision, self._service.group.term))
+                text = keys.range_fields(result, self.header.text(result.revision, self._service.group.term))
         except Exception as error:
             reply(*refused(error))
             return
         if result is not None:
             reply(200, text.encode())
         else:
-            self._later(self._read(self._service.range(request, caller=caller), encode.range_fields), reply)
+            self._later(self._read(self._service.range(request, caller=caller), keys.range_fields), reply)
 
     # Leases.
 
     def lease_grant(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
-        self._write(decode.decode_grant, encode.lease_fields, body, reply, caller)
+        self._write(leases.decode_grant, leases.lease_fields, body, reply, caller)
 
     def lease_revoke(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
-        self._write(lambda value: LeaseRevoke(decode.decode_lease_id(value)), revoke_fields, body, reply, caller)
+        self._write(lambda value: LeaseRevoke(leases.decode_lease_id(value)), leases.revoke_fields, body, reply, caller)
 
     def lease_time_to_live(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._later(self._time_to_live(body, caller), reply)
 
     async def _time_to_live(self, body: bytes, caller: Caller) -> str:
-        lease_id, with_keys = decode.decode_time_to_live(read_single(body))
+        lease_id, with_keys = leases.decode_time_to_live(read_single(body))
         if with_keys and caller.is_limited:
             caller.require(tuple(map(reading, self._service.lease_keys(lease_id))))
         try:
             info = await self._service.lease_info(lease_id)
         except LeaseNotFound:
             return f'{{{self.header_now()},"ID":"{lease_id}","TTL":"-1"}}'
-        return encode.lease_info_fields(info, self.header.text(info.revision, self.term), with_keys)
+        return leases.lease_info_fields(info, self.header.text(info.revision, self.term), with_keys)
 
     def lease_leases(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self._later(self._leases(body), reply)
 
     async def _leases(self, body: bytes) -> str:
-        decode.decode_empty(read_single(body))
+        decode_empty(read_single(body))
         ids = await self._service.leases()
-        return encode.leases_fields(ids, self.header_now())
+        return leases.leases_fields(ids, self.header_now())
 
     # The cluster.
 
     def status(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
-            decode.decode_empty(read_single(body))
+            decode_empty(read_single(body))
             reply(200, self._status().encode())
         except BadJson as error:
             reply(*refused(error))
@@ -186,14 +188,14 @@ class EtcdApi:
 
     def member_list(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         try:
-            decode.decode_empty(read_single(body))
+            decode_empty(read_single(body))
             reply(200, self._member_list().encode())
         except BadJson as error:
             reply(*refused(error))
 
     def _member_list(self) -> str:
         group = self._service.group
-        listed = ",".join(encode.member(number_of(self._cluster, each.id), each) for each in group.members.members)
+        listed = ",".join(member_fields(number_of(self._cluster, each.id), each) for each in group.members.members)
         return f'{{{self.header.text(0, group.term)},"members":[{listed}]}}'
 
     # Responses.
@@ -202,15 +204,7 @@ class EtcdApi:
         self, read: Callable[[Any], Command], fields: Fields, body: bytes, reply: HttpReply, caller: Caller
     ) -> None:
         try:
-            request = read(read_single(body))
-        except Exception as error:
-            reply(*refused(error))
-            return
-        self._propose(request, fields, reply, caller)
-
-    def _propose(self, request: Command, fields: Fields, reply: HttpReply, caller: Caller) -> None:
-        try:
-            self._service.submit(request, partial(self._answer, fields, reply), caller=caller)
+            self._service.submit(read(read_single(body)), partial(self._answer, fields, reply), caller=caller)
         except Exception as error:
             reply(*refused(error))
 
@@ -242,18 +236,10 @@ async def _answer(answer: Awaitable[str], reply: HttpReply) -> None:
 def refused(error: Exception) -> tuple[int, bytes]:
     """(status, body) of a failed request; unexpected errors are logged."""
     if isinstance(error, BadJson):
-        return 400, encode.error_fields(str(error), 3)
+        return 400, error_fields(str(error), 3)
     if isinstance(error, Unimplemented):
-        return 501, encode.error_fields(f"palisade: {error}", 12)
+        return 501, error_fields(f"palisade: {error}", 12)
     if refusal_of(error) is INTERNAL:
         log.error("a request failed", exc_info=error)
     message, code, status = etcd_words(error)
-    return status, encode.error_fields(message, code)
-
-
-def compact_fields(result: CompactResult, header: str) -> str:
-    return f"{{{header}}}"
-
-
-def revoke_fields(result: LeaseResult, header: str) -> str:
-    return f"{{{header}}}"
+    return status, error_fields(message, code)

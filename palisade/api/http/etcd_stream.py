@@ -13,10 +13,10 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http import etcd_encode as encode
 from palisade.api.http.etcd_api import EtcdApi, refused
-from palisade.api.http.etcd_decode import decode_lease_id, decode_watch
+from palisade.api.http.etcd_leases import decode_lease_id, lease_fields
 from palisade.api.http.etcd_watch import WatchStream
+from palisade.api.http.etcd_watch_messages import decode_watch, result_line
 from palisade.api.http.json_objects import ObjectCutter
 from palisade.api.http.open_streams import endless
 from palisade.api.http.protobuf_json import BadJson, read_text, read_value
@@ -26,7 +26,7 @@ from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import LeaseKeepAlive
 from palisade.metastore.results import LeaseResult
 from palisade.service.authorization.needs import needs_of
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 
 MESSAGE_BYTES_MAX = 1024 * 1024
@@ -76,11 +76,11 @@ class EtcdStreams:
     async def _keep_alive(self, lease_id: int) -> bytes:
         """`still` has just authorized it, by the rights as they are now."""
         try:
-            result = await self._service.write(LeaseKeepAlive(lease_id), caller=EVERYBODY)
+            result = await self._service.write(LeaseKeepAlive(lease_id), caller=UNRESTRICTED)
         except LeaseNotFound:
             result = LeaseResult(self._service.store.revision, lease_id, 0)
         header = self._api.header.text(result.revision, self._api.term)
-        return encode.result_line(encode.lease_fields(result, header))
+        return result_line(lease_fields(result, header))
 
 
 class EtcdLines:

@@ -9,8 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from palisade.api.http import etcd_encode as encode
-from palisade.api.http.etcd_decode import WatchCancel, WatchCreate, WatchProgress
+from palisade.api.http.etcd_keys import Header
+from palisade.api.http.etcd_watch_messages import (
+    WatchCancel,
+    WatchCreate,
+    WatchProgress,
+    result_line,
+    watch_fields,
+)
 from palisade.api.http.reauthorize import Reauthorize, permit_all
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import FROM_KEY, WatchRequest
@@ -52,7 +58,7 @@ class WatchStream:
     def __init__(
         self,
         service: KeyValues,
-        header: encode.Header,
+        header: Header,
         write: Write,
         progress_s: float,
         reauthorize: Reauthorize = permit_all,
@@ -166,7 +172,7 @@ class WatchStream:
         watch.unwritten_from = found[0].revision
         events = [event for batch in found for event in batch.events]
         header = self._header.text(watch.watching.progress.revision, self._service.group.term)
-        await self._write(encode.result_line(encode.watch_fields(header, watch.id, events=events)))
+        await self._write(result_line(watch_fields(header, watch.id, events=events)))
         watch.unwritten_from = None
 
     async def _send(
@@ -180,7 +186,7 @@ class WatchStream:
         cancel_reason: str = "",
     ) -> None:
         header = self._header.text(revision, self._service.group.term)
-        fields = encode.watch_fields(
+        fields = watch_fields(
             header,
             watch_id,
             created=created,
@@ -188,7 +194,7 @@ class WatchStream:
             compact_revision=compact_revision,
             cancel_reason=cancel_reason,
         )
-        await self._write(encode.result_line(fields))
+        await self._write(result_line(fields))
 
     def _now(self) -> int:
         return self._service.store.revision

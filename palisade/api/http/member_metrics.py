@@ -14,6 +14,7 @@ from palisade.api.http.vault_metrics import info, recovery_families, topology_fa
 from palisade.api.services import NodeServices
 from palisade.catalog.procedures import ENDED
 from palisade.raftgroup.role import RaftRole
+from palisade.raftgroup.status import GroupStatus
 from palisade.segments.holder import SegmentHolder
 from palisade.service.procedure_runner import Runner
 
@@ -55,6 +56,7 @@ class Exposition(Collector):
             "palisade_quorum_lease_seconds", "How long reads need no network round.", status.lease_remaining_ms / 1000
         )
         yield gauge("palisade_members", "Members of the group.", len(status.members))
+        yield from raft_families(status)
 
     def _authorization(self) -> Iterator[Metric]:
         authorizer = self._services.authorizer
@@ -94,6 +96,26 @@ class Exposition(Collector):
         yield counter("palisade_connections_refused", "Clients for whom there were no file descriptors.", refused)
         yield histogram("palisade_write_seconds", "From request to result of a write.", metrics.write_latency)
         yield histogram("palisade_fsync_seconds", "Syncs of the journal.", metrics.fsync_latency)
+
+
+def raft_families(status: GroupStatus) -> Iterator[Metric]:
+    """The consensus, in total and by member. Progress of the members is known to the leader alone."""
+    elections = (("started", status.elections_started), ("won", status.elections_won))
+    yield counters("palisade_elections", "Elections with this node as candidate.", "outcome", elections)
+    yield counter("palisade_snapshots_installed", "Snapshots of the group installed here.", status.snapshots_installed)
+    others = [each for each in status.members if each.member.id != status.member]
+    for name, text, values in (
+        ("palisade_peer_match_index", "Up to where the member holds the log.", [each.match_index for each in others]),
+        ("palisade_peer_next_index", "Next entry to send to the member.", [each.next_index for each in others]),
+    ):
+        known = zip((each.member.id for each in others), values, strict=True)
+        yield gauges(name, text, "peer", ((peer, value) for peer, value in known if value is not None))
+    connected = ((each.member.id, each.connected) for each in others)
+    yield gauges("palisade_peer_connected", "Whether there is a connection to the member.", "peer", connected)
+    retries = ((each.member.id, each.append_retries) for each in others)
+    yield counters("palisade_append_retries", "Appends repeated because entries were missing.", "peer", retries)
+    sent = ((each.member.id, each.snapshots_sent) for each in others)
+    yield counters("palisade_snapshots_sent", "Snapshots that the member installed from here.", "peer", sent)
 
 
 def catalog_families(runner: Runner) -> Iterator[Metric]:

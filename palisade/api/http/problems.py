@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from palisade.api.http.etcd_api import refused
-from palisade.api.http.etcd_encode import error_fields
+from palisade.api.http.etcd_cluster import error_fields
 from palisade.api.http.protobuf_json import BadJson
 from palisade.api.http.request_head import HttpReply
 from palisade.base.errors import PalisadeError
@@ -23,6 +23,7 @@ from palisade.metastore.errors import Compacted
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.error_codes import INTERNAL, BadRequest, refusal_of
 from palisade.wire.fencing_errors import ReleasePending
+from palisade.wire.segment_errors import SegmentsUnavailable
 from palisade.wire.topology_errors import JoinRejected
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def problem_of(error: Exception) -> web.Response:
         more["minimal_revision"] = error.minimal_revision
     if isinstance(error, ReleasePending):
         more["revision"] = error.revision
+    if isinstance(error, SegmentsUnavailable):
+        more["missing"] = list(error.missing)
     if isinstance(error, JoinRejected):
         more["reason"] = error.reason.value
     detail = str(error)

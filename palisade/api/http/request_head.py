@@ -16,9 +16,7 @@ END_OF_HEAD = b"\r\n\r\n"
 POST = b"POST "
 KEY_LINE = re.compile(rb"((?:GET|PUT) /v1/[a-z]+/)([A-Za-z0-9%._~!$&'()*+,;=:@/-]+) HTTP/1\.1")
 REQUEST_LINE = re.compile(rb"POST (/v3/[a-z/]+) HTTP/1\.1")
-AUTHORIZATION = b"\r\nAuthorization: "
 HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
-PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 PLAIN_HEADERS = {b"host", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"content-type"}
 
 
@@ -110,20 +108,6 @@ def meaning_of(headers: Iterable[bytes]) -> HeadersMeaning:
         elif name not in PLAIN_HEADERS:
             return HeadersMeaning(False)
     return HeadersMeaning(True, length)
-
-
-def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
-    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
-    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
-    before."""
-    at = head.find(AUTHORIZATION)
-    if at < 0:
-        return head, None
-    end = head.find(b"\r\n", at + 2)
-    value = head[at + len(AUTHORIZATION) : end]
-    if value != known and PLAIN_VALUE.fullmatch(value) is None:
-        return head, None
-    return head[:at] + head[end:], value
 
 
 def make_plan(head: bytes, unary: Mapping[bytes, Hot]) -> RequestPlan | None:

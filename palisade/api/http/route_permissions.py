@@ -17,10 +17,11 @@ from palisade.api.http.v1_segment_copies import SEGMENT, name_in
 from palisade.api.http.v1_watch import watch_of
 from palisade.api.permission_lookups import Lookups
 from palisade.catalog.collections import collection_named
+from palisade.catalog.publication import MANIFESTS
 from palisade.catalog.segment import RECORDS
 from palisade.metastore.requests import prefix_end
 from palisade.service.authorization.callers import Access
-from palisade.service.authorization.needs import Needs, needs_of, reading
+from palisade.service.authorization.needs import Needs, needs_of, reading, writing
 from palisade.service.authorization.operations import needs_of_object, needs_of_objects, needs_of_operation
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX
 
@@ -48,6 +49,25 @@ async def segment(request: web.Request, _: Lookups) -> Needs:
 
 async def segments(request: web.Request, _: Lookups) -> Needs:
     return (reading(RECORDS, prefix_end(RECORDS)),)
+
+
+async def data_source(request: web.Request, _: Lookups) -> Needs:
+    """The records of a data source; without one, all records."""
+    start = records_below(request.query.get("data_source", ""))
+    return (reading(start, prefix_end(start)),)
+
+
+async def change_of_segments(request: web.Request, _: Lookups) -> Needs:
+    """Reads and writes the records of a data source, and its manifest."""
+    given = (await body_of(request)).get("data_source")
+    source = given if type(given) is str else ""
+    start, manifest = records_below(source), MANIFESTS + source.encode("utf-8", "replace")
+    end = prefix_end(start)
+    return reading(start, end), writing(start, end), reading(manifest), writing(manifest)
+
+
+def records_below(source: str) -> bytes:
+    return RECORDS + f"{source}/".encode("utf-8", "replace") if source else RECORDS
 
 
 # /v1: the catalog.
@@ -131,8 +151,16 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/topology/leave"): NODES,
     ("GET", "/v1/recovery"): AUTHENTICATED,
     ("PUT", "/v1/recovery/catch-up-difference"): ADMINS,
+    ("GET", "/v1/segments"): data_source,
+    ("GET", "/v1/segments/lookup"): data_source,
+    ("GET", f"/v1/segments/{SEGMENT}"): segment,
+    ("POST", "/v1/segments/publish"): change_of_segments,
+    ("POST", "/v1/segments/mark-unused"): change_of_segments,
+    ("POST", "/v1/segments/set-replicas"): change_of_segments,
+    ("POST", "/v1/segments/reset-loaded"): change_of_segments,
     ("GET", "/v1/segments/copies"): segments,
     ("GET", f"/v1/segments/{SEGMENT}/file"): segment,
+    ("GET", f"/v1/segments/{SEGMENT}/rows"): segment,
     ("GET", "/v1/scenarios"): AUTHENTICATED,
     ("GET", "/v1/scenarios/{name}"): AUTHENTICATED,
     ("POST", "/v1/scenarios/{name}"): ADMINS,

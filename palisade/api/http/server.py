@@ -38,9 +38,11 @@ from palisade.api.http.v1_login import LoginRoutes
 from palisade.api.http.v1_recovery import RecoveryRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.api.http.v1_segments import SegmentChangeRoutes, SegmentLookupRoutes
 from palisade.api.http.v1_topology import TopologyRoutes
 from palisade.api.http.v1_watch import Watches
 from palisade.api.permission_lookups import lookups_of
+from palisade.api.segment_service import OwnSegmentStore, SegmentChanges, SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import SegmentHolder
@@ -149,6 +151,8 @@ class HttpServer:
         app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(FeedRoutes(service).routes())
         app.add_routes(SegmentCopyRoutes(self._member, self._segments).routes())
+        app.add_routes(SegmentLookupRoutes(SegmentLookups(services.broker)).routes())
+        app.add_routes(SegmentChangeRoutes(SegmentChanges(OwnSegmentStore(service))).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())
         app.add_routes(FencingRoutes(services.fencing_view).routes())
         app.add_routes(RegionRoutes(RegionAdmin(service)).routes())

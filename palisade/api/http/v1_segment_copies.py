@@ -1,6 +1,9 @@
-"""/v1/segments/copies: the copies of segments on this node. /v1/segments/<segment>/file: the content of one."""
+"""/v1/segments/copies: the copies of segments on this node. /v1/segments/<segment>/file, /rows: one of them."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import Any
 
 from aiohttp import web
 
@@ -8,6 +11,7 @@ from palisade.api.http.request_body import a_number, a_text, query_of
 from palisade.api.http.v1_keys import RAW_TYPE, answer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import checked_name
+from palisade.segments.rows import columns_of, count_rows
 from palisade.segments.view import copies_view
 from palisade.wire.error_codes import BadRequest
 from palisade.wire.segment_errors import NoSuchSegment
@@ -28,6 +32,7 @@ class SegmentCopyRoutes:
         return [
             web.get("/v1/segments/copies", self.all, allow_head=False),
             web.get(f"/v1/segments/{SEGMENT}/file", self.content, allow_head=False),
+            web.get(f"/v1/segments/{SEGMENT}/rows", self.rows, allow_head=False),
         ]
 
     async def all(self, request: web.Request) -> web.Response:
@@ -39,11 +44,33 @@ class SegmentCopyRoutes:
     async def content(self, request: web.Request) -> web.Response:
         """`digest`: only if the segment has this one. The rows: see `palisade/catalog/demo/segments.py`."""
         digest = query_of(request, {"digest": a_text}).get("digest")
+        content, held = await self._keeper.read(checked_name(name_in(request)), digest)
+        return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})
+
+    async def rows(self, request: web.Request) -> web.Response:
+        """Shape `SegmentRows`. `columns=none` leaves the columns out."""
+        columns = query_of(request, {"columns": a_text}).get("columns", "all")
+        if columns not in ("all", "none"):
+            raise BadRequest(f"columns: {columns[:60]!r} is neither all nor none")
         name = checked_name(name_in(request))
+        with self._keeper.readers.reading(name):
+            content, held = await self._keeper.read(name, None)
+            view: dict[str, Any] = {
+                "node": self._node,
+                "segment": name,
+                "digest": held.digest,
+                "rows": count_rows(content),
+            }
+            if columns == "all":
+                view["columns"] = await asyncio.to_thread(columns_of, name, content)
+        return answer(view)
+
+    @property
+    def _keeper(self) -> SegmentHolder:
+        """Raises NoSuchSegment."""
         if self._holder is None:
             raise NoSuchSegment(f"node {self._node} stores no segments: it runs without --segments")
-        content, held = await self._holder.read(name, digest)
-        return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})
+        return self._holder
 
 
 def name_in(request: web.Request) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.api.cluster_view import listed_members, status_view
+from palisade.api.segment_service import SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
+from palisade.api.stream.scan_calls import ScanCalls
+from palisade.api.stream.segment_calls import SegmentCalls
 from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import Txn
 from palisade.metastore.result_codec import encode_result
 from palisade.service.regions import RegionAdmin
-from palisade.service.segment_writes import write_segments
+from palisade.service.segment_writes import announce, lease_of_announcements, write_segments
 from palisade.topology.member_request import NAME_CHARACTERS_MAX, new_member
 from palisade.wire.region_json import fields_from
 
@@ -40,12 +43,16 @@ class Calls:
             "member_remove": self._member_remove,
             "transfer": self._transfer,
             **CatalogCalls(services).by_name(),
+            **ScanCalls(services.key_values).by_name(),
             "fencing": self._fencing,
             "regions": self._book.view,
             "region_set": self._region_set,
             "region_change": self._region_change,
             "region_delete": self._region_delete,
             "segments_txn": self._segments_txn,
+            "segments_announce": self._segments_announce,
+            "segments_lease": self._segments_lease,
+            **SegmentCalls(SegmentLookups(services.broker)).by_name(),
         }
 
     async def run(self, name: Any, arguments: Any) -> Any:
@@ -122,6 +129,14 @@ class Calls:
 
     async def _segments_txn(self, packed: Any) -> Any:
         return encode_result(await write_segments(self._service, a_transaction(packed)))
+
+    async def _segments_announce(self, packed: Any) -> Any:
+        return encode_result(await announce(self._service, a_transaction(packed)))
+
+    async def _segments_lease(self, lease: Any, ttl_ms: Any) -> int:
+        if type(lease) is not int or type(ttl_ms) is not int:
+            raise InvalidRequest("segments_lease takes the id of a lease and a time in ms")
+        return await lease_of_announcements(self._service, lease, ttl_ms)
 
 
 def a_transaction(packed: Any) -> Txn:

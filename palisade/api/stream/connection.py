@@ -24,7 +24,7 @@ from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
 from palisade.metastore.result_codec import encode_result
 from palisade.metastore.results import RangeResult
-from palisade.service.callers import EVERYBODY, Caller
+from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.service.range_pages import size_of
 from palisade.service.write_checks import CheckedWrite, TooManyPuts, read_range
 from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
@@ -219,7 +219,7 @@ class StreamConnection(asyncio.Protocol):
         self._flush_soon()
 
     def _caller(self, action: str) -> Caller:
-        return EVERYBODY if self._session_auth is None else self._session_auth.caller(action)
+        return UNRESTRICTED if self._session_auth is None else self._session_auth.caller(action)
 
     def _on_reads(self, body: Any) -> None:
         caller = self._caller("a read")
@@ -244,7 +244,7 @@ class StreamConnection(asyncio.Protocol):
         while not self._writable.is_set():
             await self._writable.wait()
         result = await self._service.range(
-            request, caller=EVERYBODY, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
+            request, caller=UNRESTRICTED, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
         )
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
             raise RequestTooLarge(f"the result exceeds {FRAME_BYTES_MAX // 2} bytes: read with a limit")

@@ -118,7 +118,7 @@ class Actor:
         return kept_report(self.data_dir)
 
     @staticmethod
-    def told(file: Path) -> list[dict[str, Any]]:
+    def notified(file: Path) -> list[dict[str, Any]]:
         """The calls that the component of a staged node got, in order."""
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 

@@ -38,7 +38,7 @@ async def standalone(stage: Stage) -> Report | None:
     stage.check("marked", headers.get(MARK) == "true" and ready == 503, f"{MARK}: {headers.get(MARK)}, /readyz {ready}")
     refusal, problem, _ = await node.ask("POST", "/v1/put", {"key": "/a", "value": "b"})
     stage.check("read-only", (refusal, problem.get("code")) == (503, "standalone"), f"{refusal} {problem.get('code')}")
-    stage.check("silent", is_silent(node), f"UDP port {node.swim} is nobody's")
+    stage.check("silent", is_silent(node), f"UDP port {node.swim} is unused")
     report = node.report()
     await node.stop()
     node.arguments.remove("--standalone")
@@ -61,15 +61,15 @@ def is_silent(node: Actor) -> bool:
 
 async def join_rejected(stage: Stage) -> None:
     cluster = await stage.cluster(options=("--join-token", TOKEN))
-    door = cluster["n1"].http
+    seed = cluster["n1"].http
     member = cluster.follower("f1", "--join-token", TOKEN)
     await member.start()
     await stage.caught_up(member, await cluster.latest())
     before = await names_in(cluster)
     strangers = {
-        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=door),
-        "tag": cluster.follower("f3", "--join-token", TOKEN, join=door),
-        "name": cluster.follower("f1", "--join-token", TOKEN, join=door, folder="second"),
+        "token": cluster.follower("f2", "--join-token", "a-wrong-token", join=seed),
+        "tag": cluster.follower("f3", "--join-token", TOKEN, join=seed),
+        "name": cluster.follower("f1", "--join-token", TOKEN, join=seed, folder="second"),
     }
     tag = strangers["tag"].arguments
     tag[tag.index("--cluster") + 1] = "bazaar"
@@ -115,7 +115,7 @@ SCENARIOS = (
     ),
     Scenario(
         "join-rejected",
-        "nodes that may not join are turned away, and say why",
+        "nodes that may not join are refused, with the reason",
         "R9; scenarios.md: wrong tag, wrong version, wrong token, duplicate name",
         join_rejected,
         {

@@ -46,15 +46,15 @@ async def join(stage: Stage) -> Report:
 async def replay(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = await a_follower(stage, cluster)
-    node.plan = {"told": str(stage.folder / "told")}
+    node.plan = {"notified": str(stage.folder / "notified")}
     before = await cluster.latest()
     latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
     stage.say(f"{latest - before} airports are corrected while f1 is away; f1 starts again: MM <= LV + 1")
     await node.start()
     report = await stage.caught_up(node, latest)
     stage.check("replayed", report["revisions_replayed"] == latest - before and not report["snapshots"])
-    told = [line["revision"] for line in node.told(stage.folder / "told")]
-    stage.check("in-order", told == list(range(before + 1, latest + 1)), f"{len(told)} revisions were told")
+    notified = [line["revision"] for line in node.notified(stage.folder / "notified")]
+    stage.check("in-order", notified == list(range(before + 1, latest + 1)), f"{len(notified)} revisions were notified")
     await check_state(stage, node, cluster)
     return report
 
@@ -127,7 +127,7 @@ SCENARIOS = (
         replay,
         {
             "replayed": "exactly the missed revisions are replayed, and no snapshot is taken",
-            "in-order": "its component is told every missed revision once, in order",
+            "in-order": "its component gets every missed revision once, in order",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },
@@ -136,7 +136,7 @@ SCENARIOS = (
     Scenario(
         "snapshot",
         "a node that missed revisions which are compacted fetches what differs",
-        "seed 001, case c; R5, R11; the system behind the seed never tested it",
+        "seed 001, case c; R5, R11; the system described in the seed never tested it",
         snapshot,
         {
             "difference": "exactly the changed keys are fetched and the deleted ones evicted, in one snapshot",

@@ -32,22 +32,22 @@ async def overtaken(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = await a_follower(stage, cluster)
     go_on = stage.folder / "go-on"
-    told_file = stage.folder / "told"
-    node.plan = {"holds_at": HOLDS_AT, "until": str(go_on), "pin_life_s": 0.1, "told": str(told_file)}
+    ledger = stage.folder / "notified"
+    node.plan = {"holds_at": HOLDS_AT, "until": str(go_on), "pin_life_s": 0.1, "notified": str(ledger)}
     before = await cluster.latest()
     latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
-    stage.say(f"{MISSED} revisions while f1 is away; its component stands still in the {HOLDS_AT}th of them")
+    stage.say(f"{MISSED} revisions while f1 is away; its component pauses at the {HOLDS_AT}th of them")
     await node.start()
-    await stage.until(lambda: told_file.exists() and len(node.told(told_file)) == HOLDS_AT - 1, "f1 replaying")
+    await stage.until(lambda: ledger.exists() and len(node.notified(ledger)) == HOLDS_AT - 1, "f1 replaying")
     await cluster.compact(latest)
     stage.say(f"the pin of f1 on MM has ended, and the cluster compacts up to {latest}; the component goes on")
     go_on.touch()
     report = await stage.caught_up(node, latest)
     replayed = report["revisions_replayed"]
     stage.check("switched", report["first_case"] == "b" and 0 < replayed < MISSED, f"{replayed} were replayed before")
-    told = node.told(told_file)
-    singly = [line["revision"] for line in told if line["revision"] <= before + replayed]
-    rest = {key for line in told if line["revision"] > before + replayed for key in line["keys"]}
+    notified = node.notified(ledger)
+    singly = [line["revision"] for line in notified if line["revision"] <= before + replayed]
+    rest = {key for line in notified if line["revision"] > before + replayed for key in line["keys"]}
     wanted = {entry.key.decode() for entry in corrected(below(stage.entries, AIRPORTS), MISSED)[replayed:]}
     in_order = singly == list(range(before + 1, before + replayed + 1))
     stage.check("none-skipped", in_order and rest == wanted, f"{len(singly)} revisions, then {len(rest)} keys")
@@ -98,7 +98,7 @@ async def writer(cluster: Members, node: Actor, stage: Stage) -> AsyncIterator[a
 async def paused(stage: Stage) -> Report:
     cluster = await stage.cluster()
     node = cluster.follower("f1")
-    node.plan = {"told": str(stage.folder / "told")}
+    node.plan = {"notified": str(stage.folder / "notified")}
     await node.start()
     before = await cluster.latest()
     await stage.caught_up(node, before)
@@ -115,9 +115,10 @@ async def paused(stage: Stage) -> Report:
     await stage.until(lambda: recovered_again(node), "f1 recovering again")
     report = await stage.caught_up(node, latest)
     stage.check("goes-on", node.pid == pid, f"process {pid}")
-    told = {key for line in node.told(stage.folder / "told") if line["revision"] > before for key in line["keys"]}
+    later = [line for line in node.notified(stage.folder / "notified") if line["revision"] > before]
+    notified = {key for line in later for key in line["keys"]}
     wanted = {entry.key.decode() for entry in changed} | {key.decode() for key in gone}
-    stage.check("none-skipped", told == wanted, f"{len(told)} keys were told, {len(wanted)} changed")
+    stage.check("none-skipped", notified == wanted, f"{len(notified)} keys were notified, {len(wanted)} changed")
     await check_state(stage, node, cluster)
     return report
 
@@ -135,7 +136,7 @@ SCENARIOS = (
         overtaken,
         {
             "switched": "it began as case b, and replayed a part of what it had missed",
-            "none-skipped": "its component was told each replayed revision once, then every key that the rest changed",
+            "none-skipped": "its component got each replayed revision once, then each key that the rest changed",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },
@@ -158,12 +159,12 @@ SCENARIOS = (
     ),
     Scenario(
         "paused-past-compaction",
-        "a node that runs is paused until what it missed is compacted; its components are told the difference",
-        "R5; scenarios.md: the system behind the seed skips these changes",
+        "a node that runs is paused until what it missed is compacted; its components get the difference",
+        "R5; scenarios.md: the system described in the seed skips these changes",
         paused,
         {
             "goes-on": "the process is the same one: nothing was started anew",
-            "none-skipped": "its component is told of every key that changed meanwhile, and of no other",
+            "none-skipped": "its component gets every key that changed meanwhile, and of no other",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palisade.catalog.demo.entries import CatalogEntry
-from palisade.cli.scenarios.stage import DidNotHold, Stage, Tell
+from palisade.cli.scenarios.stage import DidNotHold, Emit, Stage
 from palisade.cli.scenarios.story import Report, Scenario, ScenarioEvent, ScenarioOutcome, complete, judge_case
 from palisade.metastore.errors import MetastoreError
 from palisade.raftgroup.errors import RaftError
@@ -22,19 +22,19 @@ FAILURES = (MetastoreError, RaftError, VaultError, OSError)
 
 
 async def run(
-    scenario: Scenario[Stage], entries: Sequence[CatalogEntry], tell: Tell, *, keep: bool = False
+    scenario: Scenario[Stage], entries: Sequence[CatalogEntry], emit: Emit, *, keep: bool = False
 ) -> ScenarioOutcome:
     """Reports step by step. Failures of the demonstration are in the outcome; a cancellation is raised."""
     folder = Path(tempfile.mkdtemp(prefix=f"palisade-{scenario.name}-"))
     began = time.monotonic()
-    tell(
+    emit(
         ScenarioEvent(
             "scenario", f"{scenario.name}: {scenario.title}", {"scenario": scenario.name, "title": scenario.title}
         )
     )
     error, report = "", None
     try:
-        async with Stage(scenario, folder, entries, tell) as stage:
+        async with Stage(scenario, folder, entries, emit) as stage:
             try:
                 async with asyncio.timeout(scenario.limit_s):
                     report = await scenario.play(stage)
@@ -44,7 +44,7 @@ async def run(
                 error = f"{type(failed).__name__}: {failed}"
             except DidNotHold as failed:
                 error = str(failed)
-            _conclude(stage, report, tell)
+            _conclude(stage, report, emit)
     finally:
         if not keep:
             await asyncio.to_thread(shutil.rmtree, folder, True)
@@ -57,14 +57,14 @@ async def run(
         error,
         str(folder) if keep else None,
     )
-    tell(ScenarioEvent("end", end_text(outcome), outcome.as_dict()))
+    emit(ScenarioEvent("end", end_text(outcome), outcome.as_dict()))
     return outcome
 
 
-def _conclude(stage: Stage, report: Report | None, tell: Tell) -> None:
+def _conclude(stage: Stage, report: Report | None, emit: Emit) -> None:
     if report is not None:
         lines = report_lines(report)
-        tell(ScenarioEvent("report", "\n    ".join(lines), {"scenario": stage.scenario.name, "recovery": report}))
+        emit(ScenarioEvent("report", "\n    ".join(lines), {"scenario": stage.scenario.name, "recovery": report}))
     check = judge_case(stage.scenario, report)
     if check is not None:
         stage.add(check)

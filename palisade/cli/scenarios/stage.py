@@ -29,7 +29,7 @@ WAIT_S = 30.0
 POLL_S = 0.03
 PORTS = range(20_000, 32_000)
 """Below the ports of outgoing connections, so that a node finds its port free at its next start."""
-Tell = Callable[[ScenarioEvent], None]
+Emit = Callable[[ScenarioEvent], None]
 
 
 class DidNotHold(Exception):
@@ -39,13 +39,13 @@ class DidNotHold(Exception):
 class Stage:
     """Use it with `async with`. `entries`: the demo catalog."""
 
-    def __init__(self, scenario: Scenario[Stage], folder: Path, entries: Sequence[CatalogEntry], tell: Tell) -> None:
+    def __init__(self, scenario: Scenario[Stage], folder: Path, entries: Sequence[CatalogEntry], emit: Emit) -> None:
         self.scenario = scenario
         self.folder = folder
         self.entries = entries
         self.steps: list[str] = []
         self.checks: list[Check] = []
-        self._tell = tell
+        self._emit = emit
         self._actors: list[Actor] = []
         self._ports: set[int] = set()
         self._closing: list[Callable[[], Awaitable[None]]] = []
@@ -67,7 +67,7 @@ class Stage:
     def say(self, text: str) -> None:
         """Reports the beginning of a step."""
         self.steps.append(text)
-        self._tell(ScenarioEvent("step", text, {"scenario": self.scenario.name, "step": text}))
+        self._emit(ScenarioEvent("step", text, {"scenario": self.scenario.name, "step": text}))
 
     def check(self, name: str, held: bool, seen: object = "") -> None:
         """Reports a check of the scenario."""
@@ -77,7 +77,7 @@ class Stage:
         self.checks.append(check)
         said = f": {check.seen}" if check.seen else ""
         text = f"{'holds' if check.held else 'DOES NOT HOLD'}: {check.must}{said}"
-        self._tell(ScenarioEvent("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
+        self._emit(ScenarioEvent("check", text, {"scenario": self.scenario.name, **check.as_dict()}))
 
     # Processes.
 

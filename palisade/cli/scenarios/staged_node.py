@@ -1,14 +1,14 @@
 """`python -m palisade.cli.scenarios.staged_node PLAN node --id f1 ...`: a node with a component on its vault.
 
-To show what the components on a vault are told, and what becomes of local data when a node dies, PLAN (JSON) gives a
-node a component that takes its time and writes down what it hears, and its disk a place where the process is to die.
+To show which changes components on a vault get, and what becomes of local data when a node dies, PLAN (JSON) gives a
+node a component that delays and records each notification, and its disk a step at which the process dies.
 None of this is part of `palisade node`.
 
-    listener_ms   how long the component takes for each revision
-    holds_at      after how many of them it waits for the file `until` to be there
-    told          the file into which it writes what it has been told, a line of JSON each
-    dies_at_step  SIGKILL to itself in the middle of this step with its segments, with the file half there
-    pin_life_s    how long this node may hold MM while it recovers
+    listener_ms   the delay of the component for each revision
+    holds_at      after how many of them it waits until the file `until` exists
+    notified      the file to which it appends the changes it got, as lines of JSON
+    dies_at_step  SIGKILL to itself in the middle of this step with its segments, with the file half written
+    pin_life_s    the maximum time for which this node may hold MM while it recovers
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from palisade.node.config import NodeConfig
 from palisade.node.follower import FollowerNode
 from palisade.recovery.compaction_pin import PIN_LIFE_S_MAX
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
-from palisade.recovery.listeners import Listeners, Told
+from palisade.recovery.listeners import Listeners, Notification
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.disk import FolderDisk
 
@@ -40,7 +40,7 @@ class StagingPlan:
     listener_ms: float = 0.0
     holds_at: int = 0
     until: str = ""
-    told: str = ""
+    notified: str = ""
     dies_at_step: int = 0
     pin_life_s: float = PIN_LIFE_S_MAX
 
@@ -53,19 +53,19 @@ class Ledger(Component):
         self._heard = 0
 
     async def start(self) -> None:
-        self._listeners.listen("ledger", self._hear)
+        self._listeners.listen("ledger", self._on_change)
 
-    async def _hear(self, told: Told) -> None:
+    async def _on_change(self, notification: Notification) -> None:
         if self._plan.listener_ms:
             await asyncio.sleep(self._plan.listener_ms / 1000)
         self._heard += 1
         if self._heard == self._plan.holds_at:
             while not is_there(self._plan.until):  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
-        if self._plan.told:
-            keys = [event.key.decode() for event in told.events]
-            line = {"revision": told.revision, "keys": keys, "last": told.last}
-            write_line(Path(self._plan.told), json.dumps(line))
+        if self._plan.notified:
+            keys = [event.key.decode() for event in notification.events]
+            line = {"revision": notification.revision, "keys": keys, "last": notification.last}
+            write_line(Path(self._plan.notified), json.dumps(line))
 
 
 def is_there(path: str) -> bool:
@@ -104,8 +104,8 @@ class DyingDisk(FolderDisk):
 
 def make_staged(plan: StagingPlan, config: NodeConfig) -> FollowerNode:
     listeners = Listeners()
-    hears = plan.told or plan.listener_ms or plan.holds_at
-    parts = [Part("ledger", Ledger(plan, listeners))] if hears else []
+    listens = plan.notified or plan.listener_ms or plan.holds_at
+    parts = [Part("ledger", Ledger(plan, listeners))] if listens else []
     node = FollowerNode(config, OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s))
     if plan.dies_at_step and node.segments.holder is not None:
         node.segments.holder.shelf.disk = DyingDisk(config.data_dir / "segments", plan.dies_at_step)

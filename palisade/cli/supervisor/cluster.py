@@ -18,7 +18,7 @@ from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_e
 from palisade.node.local_layout import Layout
 
 STOP_S = 10.0
-Tell = Callable[[SupervisorEvent], None]
+Emit = Callable[[SupervisorEvent], None]
 
 
 class LocalCluster:
@@ -27,11 +27,11 @@ class LocalCluster:
     A node that was removed from the cluster is admitted again once its data folder is empty: it is started with --join.
     """
 
-    def __init__(self, layout: Layout, folder: Path, tell: Tell, node_options: list[str]) -> None:
+    def __init__(self, layout: Layout, folder: Path, emit: Emit, node_options: list[str]) -> None:
         self.layout = layout
         self.refused: dict[str, str] = {}
         self.removed: dict[str, str] = {}
-        self._tell = tell
+        self._emit = emit
         self._stopping = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
         self._node_options = node_options
@@ -56,7 +56,7 @@ class LocalCluster:
             for child in self.children:
                 if child.pid is not None:
                     text = f"{child.member.id} did not stop within {patience_s:g} s: killed (acknowledged writes stay)"
-                    self._tell(SupervisorEvent("killed", text, {"node": child.member.id}))
+                    self._emit(SupervisorEvent("killed", text, {"node": child.member.id}))
             self.kill()
         await asyncio.gather(*self._keepers)
 
@@ -79,7 +79,7 @@ class LocalCluster:
                 continue
             failures = failures_in_a_row(failures, time.monotonic() - started)
             pause_s = backoff_s(failures) if ending is Ending.FAILED else None
-            self._tell_exit(child, reason, pause_s)
+            self._emit_exit(child, reason, pause_s)
             if pause_s is None:
                 why = self.refused if ending is Ending.REFUSED else self.removed
                 why[child.member.id] = "; ".join(child.last_lines(1)) or reason
@@ -92,7 +92,7 @@ class LocalCluster:
         at = next(running, self.children[0]).member.http
         child.start_with([*arguments(self.layout, child.member.id, join=str(at)), *self._node_options])
         text = f"{child.member.id} was removed from the cluster and its data folder is new: it joins again at {at}"
-        self._tell(SupervisorEvent("node-joins", text, {"node": child.member.id, "join": str(at)}))
+        self._emit(SupervisorEvent("node-joins", text, {"node": child.member.id, "join": str(at)}))
 
     async def _run_once(self, child: Child) -> tuple[Ending, str]:
         try:
@@ -101,7 +101,7 @@ class LocalCluster:
             return Ending.FAILED, f"the process cannot be started: {error}"
         text = f"{child.member.id} started, process {child.pid}, log {child.log_path}"
         fields = {"node": child.member.id, "pid": child.pid, "log": str(child.log_path)}
-        self._tell(SupervisorEvent("node-started", text, fields))
+        self._emit(SupervisorEvent("node-started", text, fields))
         if self._stopping.is_set():
             child.send(signal.SIGTERM)
         code = await child.wait()
@@ -113,12 +113,12 @@ class LocalCluster:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _tell_exit(self, child: Child, reason: str, pause_s: float | None) -> None:
+    def _emit_exit(self, child: Child, reason: str, pause_s: float | None) -> None:
         lines = child.last_lines()
         then = "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
         text = "\n    ".join([f"{child.member.id} ended: {reason}; {then}", *lines])
         fields = {"node": child.member.id, "reason": reason, "log_lines": lines, "restart_in_s": pause_s}
-        self._tell(SupervisorEvent("node-exited", text, fields))
+        self._emit(SupervisorEvent("node-exited", text, fields))
 
 
 def arguments(layout: Layout, node: str, join: str | None = None) -> list[str]:

@@ -11,22 +11,22 @@ from palisade.client.bulk_load import LoadReport, load_demo, read_demo
 from palisade.wire.credentials import Credentials, StoredToken
 
 PATIENCE_S = 30.0
-Tell = Callable[[SupervisorEvent], None]
+Emit = Callable[[SupervisorEvent], None]
 
 
-async def ensure_demo(endpoints: list[str], tell: Tell, shown: Credentials | None = None) -> LoadReport | None:
+async def ensure_demo(endpoints: list[str], emit: Emit, shown: Credentials | None = None) -> LoadReport | None:
     """Loads the missing entries; None if the catalog is complete. Raises the errors of the client and of the reader."""
     if isinstance(shown, StoredToken):
         await check_streams(endpoints, shown)
     async with Client(endpoints, timeout_s=PATIENCE_S, credentials=shown) as client:
-        report = await load_demo(client, read_demo, lambda done, total: tell(progress(done, total)))
+        report = await load_demo(client, read_demo, lambda done, total: emit(progress(done, total)))
     if report is not None:
         text = (
             f"demo catalog: {report.entries} entries, {report.written} of them written (prefix /catalog/), "
             f"{report.published} segments published"
         )
         counts = {"entries": report.entries, "written": report.written, "published": report.published}
-        tell(SupervisorEvent("demo-loaded", text, counts))
+        emit(SupervisorEvent("demo-loaded", text, counts))
     return report
 
 

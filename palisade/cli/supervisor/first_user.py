@@ -22,17 +22,17 @@ REMEDY = (
     "set PALISADE_ROOT_PASSWORD_FILE to a file with a password of 8 to 256 characters, and start again; it creates the "
     "user root"
 )
-Tell = Callable[[SupervisorEvent], None]
+Emit = Callable[[SupervisorEvent], None]
 
 
-async def check_first_user(layout: Layout, tell: Tell, patience_s: float = PATIENCE_S) -> None:
+async def check_first_user(layout: Layout, emit: Emit, patience_s: float = PATIENCE_S) -> None:
     """Report the event `no-user` if authorization is on and no user exists, nor is created within `patience_s`."""
     awaited = "PALISADE_ROOT_PASSWORD_FILE" in os.environ
     until = asyncio.get_running_loop().time() + (patience_s if awaited else 0.0)
     while await lacks_users(layout):
         if asyncio.get_running_loop().time() >= until:
             text = f"authorization is on and there is no user, so every request is refused: {REMEDY}"
-            tell(SupervisorEvent("no-user", text, {"remedy": REMEDY}))
+            emit(SupervisorEvent("no-user", text, {"remedy": REMEDY}))
             return
         await asyncio.sleep(STEP_S)
 

@@ -23,7 +23,7 @@ class ClusterScreen(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    def tell(self, event: SupervisorEvent) -> None: ...
+    def show(self, event: SupervisorEvent) -> None: ...
     def status(self, rows: Sequence[dict[str, Any]]) -> None: ...
 
 
@@ -42,7 +42,7 @@ class ScreenLines:
     def __exit__(self, *exc: object) -> None:
         self._out.flush()
 
-    def tell(self, event: SupervisorEvent) -> None:
+    def show(self, event: SupervisorEvent) -> None:
         if self._as_json:
             self._print(json.dumps(event.to_json()))
         elif event.name != "demo" or self._is_tenth(event):
@@ -89,7 +89,7 @@ class LiveTable:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def tell(self, event: SupervisorEvent) -> None:
+    def show(self, event: SupervisorEvent) -> None:
         if event.name == "demo":
             if self._task is None:
                 self._task = self._progress.add_task("demo", total=event.fields["total"])

@@ -64,7 +64,7 @@ class UpRequest:
 async def up(request: UpRequest, screen: ClusterScreen) -> int:
     """Runs until a signal; returns the exit code. Raises UpRefused if the cluster cannot start."""
     with opened(request, screen) as (folder, layout):
-        cluster = LocalCluster(layout, folder, screen.tell, request.node_options)
+        cluster = LocalCluster(layout, folder, screen.show, request.node_options)
         stop = Stop(cluster, screen)
         async with stop.on_signals():
             try:
@@ -73,7 +73,7 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
                     await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen))
             finally:
                 await cluster.stop()
-        screen.tell(
+        screen.show(
             SupervisorEvent("stopped", "stopped; start again with the same --data-dir to continue with the same data")
         )
         return stop.exit_code
@@ -119,7 +119,7 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
         marker.write(layout.to_json())
     verb, name = ("new cluster", "formatted") if content is None else ("cluster", "opened")
     text = f"{verb} {layout.cluster} of {layout.nodes} node(s) in {folder}"
-    screen.tell(SupervisorEvent(name, text, {"data_dir": str(folder), **layout.to_json()}))
+    screen.show(SupervisorEvent(name, text, {"data_dir": str(folder), **layout.to_json()}))
     return layout
 
 
@@ -175,7 +175,7 @@ class Stop:
             return
         self.asked.set()
         text = f"{number.name}: stopping the nodes (once more: at once)"
-        self._screen.tell(SupervisorEvent("stopping", text, {"signal": number.name}))
+        self._screen.show(SupervisorEvent("stopping", text, {"signal": number.name}))
 
 
 async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> None:
@@ -196,8 +196,8 @@ async def _serve(
     request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen
 ) -> None:
     await _wait_ready(layout, cluster, nodes, screen)
-    _tell_ready(request.data_dir, layout, screen)
-    await check_first_user(layout, screen.tell)
+    _show_ready(request.data_dir, layout, screen)
+    await check_first_user(layout, screen.show)
     if request.demo:
         await _load_demo(layout, screen, request.credentials)
     while True:
@@ -227,21 +227,21 @@ async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, scree
         for node, ready in (await nodes.ready()).items():
             if ready and (member := waiting.pop(node, None)) is not None:
                 fields = {"node": node, **member.addresses()}
-                screen.tell(SupervisorEvent("node-ready", f"{node} is ready: http://{member.http}", fields))
+                screen.show(SupervisorEvent("node-ready", f"{node} is ready: http://{member.http}", fields))
         if waiting and loop.time() > next_word:
             next_word = loop.time() + WAITING_AFTER_S
             names = ", ".join(waiting)
-            screen.tell(
+            screen.show(
                 SupervisorEvent("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)})
             )
         await asyncio.sleep(READY_POLL_S if waiting else 0)
 
 
-def _tell_ready(data_dir: Path, layout: Layout, screen: ClusterScreen) -> None:
+def _show_ready(data_dir: Path, layout: Layout, screen: ClusterScreen) -> None:
     urls = [f"http://{member.http}" for member in layout.members()]
     endpoints = [str(member.stream) for member in layout.members()]
     text = f"ready: {'  '.join(urls)}   (Ctrl-C stops the cluster)\n{how_to_reach(data_dir, endpoints)}"
-    screen.tell(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints}))
+    screen.show(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints}))
 
 
 def how_to_reach(data_dir: Path, endpoints: list[str]) -> str:
@@ -268,7 +268,7 @@ async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials |
     """If the demo catalog cannot be loaded, a message says so, and the cluster runs without it."""
     try:
         endpoints = [str(member.stream) for member in layout.members()]
-        await _signed_in(partial(ensure_demo, endpoints, screen.tell, shown), FIRST_USER_S if shown else 0.0)
+        await _signed_in(partial(ensure_demo, endpoints, screen.show, shown), FIRST_USER_S if shown else 0.0)
     except (DataSetError, MetastoreError, RaftError, AuthorizationError, OtherCluster, OSError) as error:
         text = f"the demo catalog is not complete: {error}; the next start continues with it"
-        screen.tell(SupervisorEvent("demo-failed", text, {"reason": str(error)}))
+        screen.show(SupervisorEvent("demo-failed", text, {"reason": str(error)}))

@@ -82,6 +82,7 @@ class Swim:
         self.outbox: list[tuple[str, Message]] = []
         self.changes: list[Change] = []
         self._seeds = tuple(seed for seed in seeds if seed != own.address)
+        self._found: tuple[str, ...] = ()
         self._chance = chance
         self._rumour_bytes_max = rumour_bytes_max
         self._known = Known(own.name, chance)
@@ -121,12 +122,16 @@ class Swim:
 
     @property
     def seeds(self) -> tuple[str, ...]:
-        return self._seeds
+        return tuple(dict.fromkeys((*self._seeds, *self._found)))
 
     def add_seeds(self, addresses: Iterable[str]) -> None:
         """Add addresses of nodes to contact."""
         known = {*self._seeds, self.own.address}
         self._seeds += tuple(dict.fromkeys(each for each in addresses if each not in known))
+
+    def replace_found(self, addresses: Iterable[str]) -> None:
+        """Addresses of nodes to contact besides the seeds, instead of those that were found before."""
+        self._found = tuple(each for each in addresses if each != self.own.address)
 
     # Time.
 
@@ -334,7 +339,7 @@ class Swim:
         that is alone sends it to every seed."""
         digest = RosterDigest(self.own.identity, self._known.digest())
         if alone:
-            for seed in self._seeds:
+            for seed in self.seeds:
                 self._send(seed, digest, None)
         if (self._periods // self.timing.sync_periods) % 2 == 0:
             for record in self._known.sample(1):
@@ -342,7 +347,7 @@ class Swim:
             return
         known = {record.address for record in self._known if record.is_live}
         gone = [record.address for record in self._known if record.state is SwimState.DEAD]
-        candidates = sorted({*gone, *self._seeds} - known)
+        candidates = sorted({*gone, *self.seeds} - known)
         if candidates and not alone:
             address = candidates[self._chance.randrange(len(candidates))]
             lost = next((each for each in self._known if each.address == address and not each.is_live), None)

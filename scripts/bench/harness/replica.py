@@ -25,7 +25,7 @@ from palisade.recovery.catchup import Difference
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Component, Lifecycle, Part
-from palisade.recovery.listeners import Told
+from palisade.recovery.listeners import Notification
 from palisade.recovery.ports import NoResources
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
@@ -86,7 +86,7 @@ class Replica:
             await self._tables.flush()
 
     async def compact(self) -> None:
-        """All but the latest revision is gone: who is behind can only take a snapshot."""
+        """All but the latest revision is gone: a lagging node can only take a snapshot."""
         self._do([Compact(self.store.revision)])
         while self.store.collect(COLLECT_BLOCKS):
             if self._tables.waiting_entries > WAITING_MAX:
@@ -98,14 +98,14 @@ class Nothing(Component):
     """One listener, which does nothing."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.notified = 0
         self.lifecycle = Lifecycle([Part("nothing", self)])
 
     async def start(self) -> None:
         self.lifecycle.listeners.listen("nothing", self._listen)
 
-    async def _listen(self, told: Told) -> None:
-        self.told += 1
+    async def _listen(self, notification: Notification) -> None:
+        self.notified += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ async def recover(source: StoreSource, path: Path) -> Recovered:
     finally:
         await listener.lifecycle.stop()
         vault.close()
-    if report.revisions_replayed != listener.told:
-        raise LoadFailed(f"{report.revisions_replayed} revisions were replayed, the listener heard of {listener.told}")
+    if report.revisions_replayed != listener.notified:
+        raise LoadFailed(f"{report.revisions_replayed} revisions were replayed, the listener got {listener.notified}")
     return Recovered(seconds, report)
 
 

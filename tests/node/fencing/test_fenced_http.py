@@ -22,7 +22,7 @@ from palisade.api.services import NodeServices
 from palisade.cli.main import main
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.raftgroup.errors import Unavailable
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.cluster_fallback import asks_a_member, asks_own_cluster
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
@@ -341,9 +341,9 @@ async def test_reads_before_open_and_after_close_are_refused(asking: ClientSessi
 
 
 async def test_member_asks_its_own_cluster(service: KeyValues, group: FakeGroup) -> None:
-    await service.write(Put(b"/r/a", b"1"), caller=EVERYBODY)
-    written = await service.write(Put(b"/r/b", b"2"), caller=EVERYBODY)
-    ask = asks_own_cluster(partial(service.range, caller=EVERYBODY))
+    await service.write(Put(b"/r/a", b"1"), caller=UNRESTRICTED)
+    written = await service.write(Put(b"/r/b", b"2"), caller=UNRESTRICTED)
+    ask = asks_own_cluster(partial(service.range, caller=UNRESTRICTED))
     assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"1", 2, 2, 1, 0),))
     assert (await ask(b"/r/", b"/r0", 1)).more
     assert len((await ask(b"", None, 0)).items) == 2
@@ -359,8 +359,8 @@ async def test_follower_asks_a_member(service: KeyValues, http: ClientSession) -
         async with http.request(method, path, json=body) as answer:
             return await answer.json()
 
-    await service.write(Put(b"/r/a", b"\xff"), caller=EVERYBODY)
-    written = await service.write(Put(b"/r/b", b"2"), caller=EVERYBODY)
+    await service.write(Put(b"/r/a", b"\xff"), caller=UNRESTRICTED)
+    written = await service.write(Put(b"/r/b", b"2"), caller=UNRESTRICTED)
     ask = asks_a_member(ask_member)
     assert await ask(b"/r/a", b"/r/a\0", 1) == Rows(written.revision, (Item(b"/r/a", b"\xff", 2, 2, 1, 0),))
     assert [item.key for item in (await ask(b"", None, 0)).items] == [b"/r/a", b"/r/b"]

@@ -9,7 +9,6 @@ import pytest
 from palisade.fencing.messages import GrantMessage, HolderPhase, JoinMessage, Renew, StageMessage, WelcomeMessage
 from palisade.fencing.timing import FenceTiming
 from palisade.node.fencing.lease_client import LeaseClient
-from palisade.node.fencing.vault_gate import VaultGate
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.position import VaultLineage
 from palisade.vault.vault import Vault
@@ -27,8 +26,7 @@ class Node:
         self.vault = Vault(MemoryBackend())
         self.vault.claim(VaultLineage("c", 1, "f1"))
         self.holder = LeaseClient("f1", "v", self.vault, FenceTiming(), lambda: self.now, lambda revision: None)
-        self.gate = VaultGate(self.holder, None)
-        self.holder.gate = self.gate
+        self.gate = self.holder.gate
         self.holder.is_now(INCARNATION)
         self.holder.connected(self.said.append)
         self.holder.recovering(False)

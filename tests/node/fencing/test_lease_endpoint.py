@@ -10,7 +10,7 @@ import pytest
 from palisade.api.stream.server import StreamServer
 from palisade.base.frames import encode
 from palisade.fencing.messages import JoinMessage, StageMessage
-from palisade.node.fencing import lease_endpoint as door
+from palisade.node.fencing import lease_endpoint
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.node.fencing.lease_server import HolderConnection
 from palisade.wire.fence_messages import FromHolder, pack
@@ -37,7 +37,7 @@ class Ground:
 
 async def test_holder_that_does_not_read_is_disconnected(stream: StreamServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection was closed after its buffered bytes were sent, so never; further bytes were buffered on top."""
-    monkeypatch.setattr(door, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
+    monkeypatch.setattr(lease_endpoint, "UNSENT_BYTES_MAX", KEPT_BYTES_MAX)
     ground: Any = Ground()
     stream.lease_port = LeaseEndpoint(ground)
     _, writer = await asyncio.open_connection("127.0.0.1", stream.port, limit=1024)

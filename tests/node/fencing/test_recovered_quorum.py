@@ -15,7 +15,7 @@ import palisade.node.survivor_store
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Put, SystemWrite
 from palisade.node.fencing import member_fencing as member
-from palisade.node.survivor_store import told_of_the_break
+from palisade.node.survivor_store import recovery_commands
 from palisade.service.callers import THIS_NODE
 from palisade.vault.errors import ReadRefused
 from palisade.vault.fence_page import FENCE_BYTES
@@ -67,7 +67,7 @@ class Lost(Cluster):
         for each in self.nodes.values():
             each.process.kill()
         survivor = self.nodes["n2"]
-        commands = told_of_the_break(survivor.store.system, 2)
+        commands = recovery_commands(survivor.store.system, 2)
         del self.log[survivor.applied :]
         self.term += 1
         self.log.append(Entry(len(self.log) + 1, self.term, [0, 0], commands, "n2"))

@@ -20,14 +20,12 @@ from palisade.metastore.requests import Put
 from palisade.metastore.result_codec import EACH, PUT, refusal
 from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.proposals import Applied
-from palisade.service.callers import EVERYBODY
-from palisade.service.own_lease import OwnLease
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.pending_frame import PendingFrame
 from palisade.service.pending_write import Outcome, PendingWrite
 from palisade.service.regions import regions_of
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import OwnLease, ReleaseWaiters, StrictResponses
 from palisade.service.write_checks import CheckedWrite, WriteChecks
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from palisade.wire.fencing_errors import ReleasePending
@@ -44,7 +42,7 @@ class Member(StoreListener):
 
     leased: bool = True
     staged: tuple[bytes, ...] = ()
-    told: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = MetaStore(MemoryMap())
@@ -78,24 +76,24 @@ class Member(StoreListener):
 
     def propose(self, key: bytes, timeout_s: float = 60.0) -> None:
         """`outcome` is called with the leader's response."""
-        self.outcome = self.write(key, self.told.append, timeout_s).end
+        self.outcome = self.write(key, self.outcomes.append, timeout_s).end
 
-    def write(self, key: bytes, told: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
+    def write(self, key: bytes, on_outcome: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
         request = Put(key, b"new")
-        write = ToldWrite(b"", request, None, told, timeout_s, self.answers, Metrics())
+        write = RecordedWrite(b"", request, None, on_outcome, timeout_s, self.answers, Metrics())
         write.all_strict = self.answers.classify(request, own=False)
         return write
 
     def propose_frame(self, *keys: bytes) -> None:
         """Over the stream."""
         numbered = [(number, encode_command(Put(key, b"new"), None)) for number, key in enumerate(keys)]
-        found, _ = WriteChecks(Limits(), self.answers).frame(numbered, EVERYBODY, len(keys))
+        found, _ = WriteChecks(Limits(), self.answers).frame(numbered, UNRESTRICTED, len(keys))
         self.outcome = PendingFrame(
-            found, Replies(lambda _, outcome: self.told.append(outcome)), 60.0, self.answers, Metrics()
+            found, Replies(lambda _, outcome: self.outcomes.append(outcome)), 60.0, self.answers, Metrics()
         ).end
 
 
-class ToldWrite(PendingWrite):
+class RecordedWrite(PendingWrite):
     """Reports the outcome unchanged."""
 
     def answer(self, outcome: Outcome) -> None:
@@ -103,17 +101,17 @@ class ToldWrite(PendingWrite):
 
 
 class Replies:
-    def __init__(self, told: Callable[[Sequence[CheckedWrite], Any], object]) -> None:
-        self._told = told
+    def __init__(self, on_outcome: Callable[[Sequence[CheckedWrite], Any], object]) -> None:
+        self._on_outcome = on_outcome
 
     def on_refusal(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
         raise AssertionError(error)
 
     def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
-        self._told(writes, Applied(9, 1, results))
+        self._on_outcome(writes, Applied(9, 1, results))
 
     def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:
-        self._told(writes, error)
+        self._on_outcome(writes, error)
 
 
 def put_at(*revisions: int) -> Applied:
@@ -127,11 +125,11 @@ async def test_write_after_its_prefix_became_strict_waits_for_release() -> None:
     member.propose(b"s/k")
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"))
     member.outcome(put_at(WRITE))
-    assert member.told == []
+    assert member.outcomes == []
     member.release(REGION)
-    assert member.told == []
+    assert member.outcomes == []
     member.release(WRITE)
-    assert member.told == [put_at(WRITE)]
+    assert member.outcomes == [put_at(WRITE)]
 
 
 async def test_write_that_this_node_has_applied_is_answered_without_a_lease() -> None:
@@ -139,16 +137,16 @@ async def test_write_that_this_node_has_applied_is_answered_without_a_lease() ->
     member.propose(b"other")
     member.apply(Put(b"other", b"new"))
     member.outcome(put_at(WRITE)._replace(here=True))
-    assert member.told == [put_at(WRITE)._replace(here=True)]
+    assert member.outcomes == [put_at(WRITE)._replace(here=True)]
 
 
 async def test_write_that_another_node_has_applied_waits_for_this_node_without_a_lease() -> None:
     member = Member(leased=False)
     member.propose(b"other")
     member.outcome(put_at(WRITE))
-    assert member.told == []
+    assert member.outcomes == []
     member.apply(Put(b"x", b""), Put(b"other", b"new"))
-    assert member.told == [put_at(WRITE)]
+    assert member.outcomes == [put_at(WRITE)]
 
 
 async def test_stream_write_after_its_prefix_became_strict_waits_for_release() -> None:
@@ -156,9 +154,9 @@ async def test_stream_write_after_its_prefix_became_strict_waits_for_release() -
     member.propose_frame(b"s/k", b"other")
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"), Put(b"other", b"new"))
     member.outcome(put_at(WRITE, WRITE + 1))
-    assert member.told == [put_at(WRITE + 1)]
+    assert member.outcomes == [put_at(WRITE + 1)]
     member.release(WRITE)
-    assert member.told == [put_at(WRITE + 1), put_at(WRITE)]
+    assert member.outcomes == [put_at(WRITE + 1), put_at(WRITE)]
 
 
 async def test_forwarding_node_uses_the_prefixes_staged_to_its_vault() -> None:
@@ -168,9 +166,9 @@ async def test_forwarding_node_uses_the_prefixes_staged_to_its_vault() -> None:
     member.staged = (b"s/",)
     member.outcome(put_at(WRITE))
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"))
-    assert member.told == []
+    assert member.outcomes == []
     member.release(WRITE)
-    assert member.told == [put_at(WRITE)]
+    assert member.outcomes == [put_at(WRITE)]
 
 
 async def test_node_without_a_lease_waits_until_it_has_applied_the_write() -> None:
@@ -178,32 +176,32 @@ async def test_node_without_a_lease_waits_until_it_has_applied_the_write() -> No
     member = Member(leased=False)
     member.propose(b"s/k")
     member.outcome(put_at(WRITE))
-    assert member.told == []
+    assert member.outcomes == []
     member.apply(MAKES_STRICT, Put(b"s/k", b"new"))
-    assert member.told == []
+    assert member.outcomes == []
     member.release(WRITE)
-    assert member.told == [put_at(WRITE)]
+    assert member.outcomes == [put_at(WRITE)]
 
 
 async def test_eventual_write_is_answered_at_once_if_no_prefix_changed() -> None:
     member = Member()
     member.propose(b"k")
     member.outcome(put_at(WRITE))
-    assert member.told == [put_at(WRITE)], "though the node has not applied it"
+    assert member.outcomes == [put_at(WRITE)], "though the node has not applied it"
     fenced = Member(leased=False)
     fenced.propose(b"k")
     fenced.apply(Put(b"k", b"new"))
     fenced.outcome(put_at(REGION))
-    assert fenced.told == [put_at(REGION)]
+    assert fenced.outcomes == [put_at(REGION)]
 
 
 async def test_write_not_applied_in_time_is_pending() -> None:
     """It is committed: never a failure (F8)."""
     member = Member(leased=False)
-    told = asyncio.Event()
-    member.write(b"k", lambda outcome: (member.told.append(outcome), told.set()), 0.0).end(put_at(WRITE))
-    await asyncio.wait_for(told.wait(), 10)
-    assert isinstance(member.told[0], ReleasePending)
+    ended = asyncio.Event()
+    member.write(b"k", lambda outcome: (member.outcomes.append(outcome), ended.set()), 0.0).end(put_at(WRITE))
+    await asyncio.wait_for(ended.wait(), 10)
+    assert isinstance(member.outcomes[0], ReleasePending)
 
 
 async def test_late_frame_returns_the_own_revision_or_refusal_of_each_write() -> None:
@@ -213,24 +211,25 @@ async def test_late_frame_returns_the_own_revision_or_refusal_of_each_write() ->
     member.release(REGION)
     series = CheckedWrite(5, 3, b"", None, strict=True)
     single = CheckedWrite(8, 1, encode_command(Put(b"s/k", b"new"), None), None, strict=True)
-    told: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
 
     def tell(items: Sequence[CheckedWrite], outcome: Outcome) -> None:
         for item in items:
-            assert item.number not in told
-            told[item.number] = outcome
+            assert item.number not in outcomes
+            outcomes[item.number] = outcome
 
     first, third, last = (PUT, WRITE), (PUT, WRITE + 1), (PUT, WRITE + 2)
     refused = refusal(ResultEvicted("forgotten"))
     PendingFrame([series, single], Replies(tell), 0.0, member.answers, Metrics()).end(
         Applied(9, 1, [(EACH, [first, refused, third]), last])
     )
-    assert told == {}
+    assert outcomes == {}
     member.apply(Put(b"s/1", b""), Put(b"s/2", b""), Put(b"s/k", b""))
     member.release(WRITE)
-    await until(lambda: len(told) == 4)
-    assert [told[number].results for number in (5, 6) if isinstance(told[number], Applied)] == [[first], [refused]]
-    pending = [told[number] for number in (7, 8)]
+    await until(lambda: len(outcomes) == 4)
+    applied = [outcomes[number] for number in (5, 6)]
+    assert [each.results for each in applied if isinstance(each, Applied)] == [[first], [refused]]
+    pending = [outcomes[number] for number in (7, 8)]
     assert [each.revision for each in pending if isinstance(each, ReleasePending)] == [WRITE + 1, WRITE + 2]
 
 

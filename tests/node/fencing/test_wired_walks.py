@@ -14,9 +14,8 @@ import pytest
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictBatch, StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import ReleaseWaiters, StrictResponses
 from palisade.vault.pending import StagedChange
 from palisade.vault.staging import VaultStaging
 from tests.support.wired_walk import walk
@@ -45,7 +44,7 @@ def only_the_last_revision_of_an_entry(patch: Patch) -> None:
 
 def staged_before_the_commit(patch: Patch) -> None:
     def early(holder: LeaseClient, mark: Any) -> None:
-        holder._tell(holder.core.marked(mark, holder._now()))
+        holder._send_if_any(holder.core.marked(mark, holder._now()))
         rows = [StagedChange(*row) for row in mark.rows]
         asyncio.get_running_loop().call_later(0.01, lambda: holder.vault.staging.stage(rows))
 
@@ -58,7 +57,7 @@ def an_open_gate(patch: Patch) -> None:
 
 
 def released_when_committed(patch: Patch) -> None:
-    patch.setattr(ReleaseWaiters, "when", lambda released, revision, until, told: told(True))
+    patch.setattr(ReleaseWaiters, "when", lambda released, revision, until, on_reached: on_reached(True))
 
 
 def reads_that_wait_for_nothing(patch: Patch) -> None:

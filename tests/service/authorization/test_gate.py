@@ -19,7 +19,7 @@ from palisade.service.authorization.attempts import Attempts, pause_s
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.needs import EVERYTHING, needs_of, reading
 from palisade.service.authorization.rights import PermissionRow
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import (
     NoCredentials,
@@ -193,7 +193,7 @@ async def test_password_is_hashed_once_for_each_version_of_its_row(
 
     await service.write(
         Put(keys.at(keys.CREDENTIALS, "alice"), json.dumps(sealed("correct horse", b"s" * 16)).encode()),
-        caller=EVERYBODY,
+        caller=UNRESTRICTED,
     )
     authorizer = gate_over(FenceableRows(service), clock, fits=counted)
     shown = Password("alice", "correct horse")
@@ -374,11 +374,11 @@ async def test_watch_ends_before_an_event_that_its_caller_must_not_read(
     http: ClientSession, service: KeyValues, users: Users
 ) -> None:
     async with watching(http) as answer:
-        await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
         while "events" not in (line := await next_line(answer)):
             assert "progress" in line
         await users.regrant("alice")
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         while "problem" not in (line := await next_line(answer)):
             assert "progress" in line
         assert line["problem"]["code"] == "permission-denied"
@@ -390,7 +390,7 @@ async def test_token_that_runs_out_ends_its_watch(http: ClientSession, service: 
     async with http.get("/v1/watch?prefix=/a/", headers=headers) as answer:
         assert (await next_line(answer))["watching"]
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         while "problem" not in (line := await next_line(answer)):
             assert "progress" in line
         assert line["problem"]["code"] == "unauthenticated"
@@ -405,7 +405,7 @@ async def test_token_that_runs_out_ends_its_watch_of_etcd(
     async with http.post("/v3/watch", json=create, headers=headers) as answer:
         assert (await next_line(answer))["result"]["created"]
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         ended = (await next_line(answer))["result"]
         assert ended["canceled"]
         assert "events" not in ended
@@ -422,7 +422,7 @@ async def test_etcd_watch_is_cancelled_with_the_text_of_etcd(
     async with http.post("/v3/watch", json=create, headers=as_user("alice")) as answer:
         assert (await next_line(answer))["result"]["created"]
         await users.regrant("alice")
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
         ended = (await next_line(answer))["result"]
         assert ended["canceled"]
         assert "events" not in ended

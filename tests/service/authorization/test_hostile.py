@@ -70,6 +70,9 @@ async def test_malformed_http_request_of_a_known_user_is_refused(
         (FrameKind.CALL, [1, "catalog_object", [None, {}]]),
         (FrameKind.CALL, [1, "procedure", [{}]]),
         (FrameKind.CALL, [1, "lease_info", ["x"]]),
+        (FrameKind.CALL, [1, "scan_count", [7, b"b", 0]]),
+        (FrameKind.CALL, [1, "scan_rows", [b"a", b"b", 1, {}]]),
+        (FrameKind.CALL, [1, "pin", [b"a", b"b", [], 1, 1]]),
         (FrameKind.READS, [1, [0, 1]]),
         (FrameKind.WRITES, [1, b"\xc1"]),
         (FrameKind.WRITES, [1, b"\x93\x01\xc0\xc0"]),
@@ -81,7 +84,7 @@ async def test_malformed_stream_call_of_a_known_user_is_refused(
 ) -> None:
     async with raw(stream, to_hello(ROOT)) as connection:
         connection.send(kind, body)
-        answered, told = await connection.frame()
-        assert answered == FrameKind.FAILURES, told
-        assert told[1][0] != "internal"
+        answered, answer = await connection.frame()
+        assert answered == FrameKind.FAILURES, answer
+        assert answer[1][0] != "internal"
     assert "failed" not in caplog.text

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.callers import AuthenticatedClient, HttpCallers, HttpClient
-from palisade.api.http.request_head import Hot, HttpReply, RequestPlan, without_authorization
+from palisade.api.http.callers import AuthenticatedClient, HttpCallers, HttpClient, without_authorization
+from palisade.api.http.request_head import Hot, HttpReply, RequestPlan
 from palisade.api.http.server import HttpServer
 from palisade.catalog.permissions import PermissionGrant, Permissions, Subject
 from palisade.metastore.requests import Put, Range

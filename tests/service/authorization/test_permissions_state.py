@@ -134,7 +134,7 @@ class Walk:
         for number in range(2, digest.revision + 1):
             for body, item in with_items(revision_at(self.driver, number).bodies):
                 live[item.key] = body if item.version else None
-        incoming = Incoming(self.vault, digest.revision, tell=False)
+        incoming = Incoming(self.vault, digest.revision, notify=False)
         incoming.repair([body for body in live.values() if body], [key for key, body in live.items() if not body])
         self.check()
         incoming.finish(digest.chain, unpack_sums(digest.buckets))

@@ -12,7 +12,7 @@ from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rights import PermissionRow
 from palisade.service.authorization.rows import FencedRows, StoreRows, UnavailablePermissionRows, WouldBlock
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, VaultDamaged, VaultError
@@ -31,16 +31,16 @@ class Reads:
         self.answers = now, later
 
     def at_once(self, key: bytes) -> ShownPage | None:
-        return told(self.answers[0])
+        return shown(self.answers[0])
 
     async def read(self, key: bytes) -> ShownPage | None:
-        return told(self.answers[1])
+        return shown(self.answers[1])
 
     def permissions_state(self) -> object | None:
         return None
 
 
-def told(answer: Any) -> ShownPage | None:
+def shown(answer: Any) -> ShownPage | None:
     if isinstance(answer, Exception):
         raise answer
     return ShownPage(answer, 9) if isinstance(answer, Item) else answer
@@ -56,7 +56,7 @@ ITEM = Item(KEY, b"in the vault", 3, 5, 2, 0)
 
 @pytest.fixture
 async def known(service: KeyValues) -> KeyValues:
-    await service.write(Put(KEY, b"in the cluster"), caller=EVERYBODY)
+    await service.write(Put(KEY, b"in the cluster"), caller=UNRESTRICTED)
     return service
 
 

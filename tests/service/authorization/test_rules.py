@@ -19,7 +19,7 @@ from palisade.api.stream.calls import Calls
 from palisade.catalog.kinds.all import KINDS
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from tests.support.permission_world import AS_NODE, Users, as_user
 from tests.support.segment_names import name
 
@@ -85,6 +85,7 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("PUT", "/v1/recovery/catch-up-difference"): ("/v1/recovery/catch-up-difference", {"difference": 1}, {"root"}),
     ("GET", "/v1/segments/copies"): ("/v1/segments/copies", None, {"root", "node"}),
     ("GET", f"/v1/segments/{SEGMENT}/file"): (f"/v1/segments/{name(1)}/file", None, {"root", "node"}),
+    ("GET", f"/v1/segments/{SEGMENT}/rows"): (f"/v1/segments/{name(1)}/rows", None, {"root", "node"}),
     ("GET", "/v1/scenarios"): ("/v1/scenarios", None, {"root", "alice", "bob", "node"}),
     ("GET", "/v1/scenarios/{name}"): ("/v1/scenarios/join", None, {"root", "alice", "bob", "node"}),
     ("POST", "/v1/scenarios/{name}"): ("/v1/scenarios/nothing", None, {"root"}),
@@ -166,8 +167,8 @@ async def lease(users: Users) -> None:
     """With a key of its own: a caller that ends the lease deletes that key."""
     from palisade.metastore.requests import LeaseGrant, Put
 
-    await users.service.write(LeaseGrant(6_000_000, 77), caller=EVERYBODY)
-    await users.service.write(Put(b"/a/leased", b"", 77), caller=EVERYBODY)
+    await users.service.write(LeaseGrant(6_000_000, 77), caller=UNRESTRICTED)
+    await users.service.write(Put(b"/a/leased", b"", 77), caller=UNRESTRICTED)
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)

@@ -18,7 +18,7 @@ from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, WatchRequest
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
@@ -195,39 +195,39 @@ async def test_writes_in_flight_are_answered_before_an_expired_token_ends_the_co
 async def test_token_that_runs_out_ends_its_watch(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
 ) -> None:
-    assert await watched_after_the_token(stream, service, authorizer, clock) is None
+    ended = await watched_after_the_token(stream, service, authorizer, clock)
+    assert ended == (FrameKind.WATCH_ENDED, "unauthenticated")
 
 
 async def test_planted_watch_that_is_not_reauthorized_is_found(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: only the watch goes on; the connection is refused as before."""
+    """Planted: only the watch goes on."""
 
     async def passes(self: SessionAuth, watched: WatchRequest) -> None:
         """Whatever the token."""
 
     monkeypatch.setattr(SessionAuth, "reauthorize", passes)
-    assert await watched_after_the_token(stream, service, authorizer, clock) == b"secret"
+    kind, content = await watched_after_the_token(stream, service, authorizer, clock)
+    assert kind == FrameKind.EVENTS
+    assert "secret" in content
 
 
 async def watched_after_the_token(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
-) -> bytes | None:
-    """What a watch gets after its token has run out; None if it ends."""
+) -> tuple[int, str]:
+    """The frame that a change causes after the token has run out, and the code or value in it. The client sends
+    nothing then, so only the watch itself is authorized."""
     token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
-    async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
-        first = asyncio.ensure_future(anext(changes))
-        await until(lambda: service.metrics.watchers)
-        await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
-        assert (await first).events[0].kv.value == b"seen"
+    async with raw(stream, to_hello(Token(token))) as connection:
+        connection.send(FrameKind.WATCH, [1, b"/a/", b"/a0", 0, False, [], 60_000, 8])
+        assert (await connection.frame())[0] == FrameKind.WATCHING
+        await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
+        assert (await connection.frame())[0] == FrameKind.EVENTS
         clock.advance(60)
-        await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
-        try:
-            batch = await anext(changes)
-        except Unauthenticated:
-            return None
-        value: bytes = batch.events[0].kv.value
-        return value
+        await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
+        kind, body = await connection.frame()
+        return kind, body[1] if kind == FrameKind.WATCH_ENDED else str(body)
 
 
 async def test_revoke_applies_to_open_connections(stream: StreamServer, users: Users) -> None:
@@ -247,10 +247,10 @@ async def test_watch_ends_with_the_right_to_read(stream: StreamServer, service: 
         async with client.watch("/a/", prefix=True) as changes:
             first = asyncio.ensure_future(anext(changes))
             await until(lambda: service.metrics.watchers)
-            await service.write(Put(b"/a/k", b"seen"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
             assert (await first).events[0].kv.value == b"seen"
             await users.regrant("alice")
-            await service.write(Put(b"/a/k", b"secret"), caller=EVERYBODY)
+            await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
             with pytest.raises(PermissionDenied):
                 await anext(changes)
         with pytest.raises(PermissionDenied):
@@ -345,6 +345,27 @@ async def test_planted_connection_without_authorization_is_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: writes are not authorized."""
-    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: EVERYBODY)
+    monkeypatch.setattr(SessionAuth, "caller", lambda self, action: UNRESTRICTED)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("scan_count", [0]),
+        ("scan_rows", [1, ["", 1]]),
+        ("scan_changes", [[1, 0], 1, ["", 1]]),
+        ("pin", ["job", 1, 1000]),
+        ("unpin", ["job"]),
+    ],
+)
+async def test_scan_needs_the_right_to_read_its_whole_range(
+    stream: StreamServer, users: Users, call: str, arguments: list[Any]
+) -> None:
+    async with client_of(stream, ALICE) as client:
+        for end in (b"/a/y", b"/a0"):
+            await client._call(call, b"/a/x", end, *arguments)
+        for start, end in ((b"/b/", b"/b0"), (b"/a/", b"/a1"), (b"/a/", b"\0")):
+            with pytest.raises(PermissionDenied):
+                await client._call(call, start, end, *arguments)

@@ -1,4 +1,4 @@
-"""The memory that a node uses for a client that does not read is bounded, once the stream port was told to pause.
+"""The memory that a node uses for a client that does not read is bounded, once the stream port was asked to pause.
 
 As long as a connection is paused it accepts no more requests from its client, each of its watches sends at most what
 was already pending, and a lease holder with too many unsent bytes gets nothing more. A server that buffers all events
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from palisade.api.stream.connection import StreamConnection
-from palisade.node.fencing import lease_endpoint as door
+from palisade.node.fencing import lease_endpoint
 from palisade.wire.stream_frames import FrameKind
 from tests.sim.sockets import Transport
 from tests.sim.world import Checker, World
@@ -27,7 +27,7 @@ class BackPressure(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[tuple[Transport, int], int] = {}
+        self._reported: dict[tuple[Transport, int], int] = {}
         """The pause of its connection in which a watch sent its last event."""
 
     @contextmanager
@@ -53,12 +53,12 @@ class BackPressure(Checker):
         if kind not in OF_WATCHES:
             return
         watch = transport, body[0]
-        if self._told.get(watch) == transport.pauses:
+        if self._reported.get(watch) == transport.pauses:
             self.fail(f"{transport.loop.name} keeps sending to a watch whose client does not read")
-        self._told[watch] = transport.pauses
+        self._reported[watch] = transport.pauses
 
     def _sent(self, transport: Transport, _: bytes) -> None:
-        if transport.get_write_buffer_size() > door.UNSENT_BYTES_MAX:
+        if transport.get_write_buffer_size() > lease_endpoint.UNSENT_BYTES_MAX:
             self.fail(f"{transport.loop.name} buffers more and more for a holder that does not read")
 
     def _taken(self, transport: Transport, _: bytes) -> None:

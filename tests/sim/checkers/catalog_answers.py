@@ -44,11 +44,11 @@ class CatalogAnswers(Checker):
 
     def answered(self, host: Host, call: Call, since: int, answer: Answer) -> None:
         id_ = call.arguments[0]
-        wrong = self._refusal(call, since, answer) if answer.code else self._told(call, since, answer)
+        wrong = self._refusal(call, since, answer) if answer.code else self._result(call, since, answer)
         if wrong:
             self.fail(f"{host.id} answers {call.name} of {id_} with {answer}: {wrong}")
 
-    def _told(self, call: Call, since: int, answer: Answer) -> str:
+    def _result(self, call: Call, since: int, answer: Answer) -> str:
         """The violation; empty if there is none."""
         known = self._records.get(call.arguments[0], [])
         record = next((each for each in known if each.revision == answer.revision), None)

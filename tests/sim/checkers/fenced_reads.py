@@ -29,14 +29,14 @@ def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:
             floors[event.number] = dict(known)
         elif isinstance(event, Ended):
             operation = operations[event.number]
-            for key, told in _told(operation, truth, strict):
+            for key, versions in _versions(operation, truth, strict):
                 floor, by = floors[event.number].get(key, (0, ""))
-                revision = _fitting(told, floor)
+                revision = _fitting(versions, floor)
                 name = f"{operation.client} ({operation.path.value} at {operation.node}, operation {operation.number})"
                 if not operation.is_read:
-                    revision = told[0]  # Perhaps the result of a retry of an old request.
+                    revision = versions[0]  # Perhaps the result of a retry of an old request.
                 if revision is None:
-                    found.append(f"{name} got {key!r} as of {told[-1]}, {floor} had been returned by {by} before")
+                    found.append(f"{name} got {key!r} as of {versions[-1]}, {floor} had been returned by {by} before")
                 elif revision > known.get(key, (0, ""))[0]:
                     known[key] = revision, name
     return found
@@ -48,7 +48,7 @@ def _fitting(revisions: list[int], floor: int) -> int | None:
     return revisions[place] if place < len(revisions) else None
 
 
-def _told(operation: Operation, truth: Truth, strict: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[int]]]:
+def _versions(operation: Operation, truth: Truth, strict: tuple[bytes, ...]) -> Iterator[tuple[bytes, list[int]]]:
     """(key, the revisions that the result may be of) of results that must be the newest."""
     request, result = operation.request, operation.result
     if result is None:

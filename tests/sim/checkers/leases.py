@@ -38,12 +38,12 @@ STRICT = b"s/"
 
 
 class Lease(NamedTuple):
-    """`asked_s`, `told_s`: request and response of the last acknowledged renewal. `unsure`: another one may have been
+    """`asked_s`, `answered_s`: request and response of the last acknowledged renewal. `unsure`: another may have been
     executed."""
 
     ttl_s: float
     asked_s: float
-    told_s: float
+    answered_s: float
     unsure: bool
 
 
@@ -57,29 +57,29 @@ def of_clients(history: History) -> list[str]:
     """Without known commit times, when the revisions of the history are ordered as early as possible: a revision was
     committed by the time a client got it. So an early end may remain undetected, and none counts as overdue."""
     leases = _Leases(history)
-    return [*leases.ends(_told_s(history)), *leases.revoked()]
+    return [*leases.ends(_answered_s(history)), *leases.revoked()]
 
 
-def _told_s(history: History) -> Callable[[int], float]:
+def _answered_s(history: History) -> Callable[[int], float]:
     """When a client first got a revision, or a later one; never: infinity."""
     revisions, times = list[int](), list[float]()
     for event in history.events:
         match event:
             case Ended(outcome=Ok(result)):
-                told = getattr(result, "revision", 0)
+                reported = getattr(result, "revision", 0)
             case WatchDelivered(batch=batch) if batch:
-                told = batch[-1].revision
+                reported = batch[-1].revision
             case _:
                 continue
-        if told > (revisions[-1] if revisions else 0):
-            revisions.append(told)
+        if reported > (revisions[-1] if revisions else 0):
+            revisions.append(reported)
             times.append(event.at.at_s)
 
-    def told_s(revision: int) -> float:
+    def answered_s(revision: int) -> float:
         place = bisect_left(revisions, revision)
         return times[place] if place < len(times) else math.inf
 
-    return told_s
+    return answered_s
 
 
 def drift_of(wrong: float) -> float:
@@ -167,13 +167,13 @@ class _Leases:
         for before, now in pairwise(times):
             served.append(served[-1] + (now - before if now - before <= PAUSE_S else 0.0))
         for lease, granted in self._granted.items():
-            first = bisect_left(times, granted.told_s)
+            first = bisect_left(times, granted.answered_s)
             if granted.unsure or first == len(times):
                 continue
             place = bisect_right(served, served[first] + granted.ttl_s * (1 + self._drift) + BOUND_S)
             if place < len(revisions) and (left := self._on(lease, revisions[place])):
                 yield (
-                    f"lease {lease} of {granted.ttl_s} s was renewed at {granted.told_s:.3f} s for the last time, and "
+                    f"lease {lease} of {granted.ttl_s} s was renewed at {granted.answered_s:.3f} s the last time, and "
                     f"{left} are attached to it at {times[place]:.3f} s, revision {revisions[place]}"
                 )
 
@@ -207,8 +207,8 @@ def _answer(attempts: list[Operation]) -> Operation | None:
 def _renewed(lease: Lease, attempts: list[Operation], answer: Operation | None) -> Lease:
     if answer is None or answer.ended is None:
         return lease._replace(unsure=lease.unsure or not all(each.refused for each in attempts))
-    asked_s, told_s = attempts[0].began.at_s, answer.ended.at_s
-    return lease._replace(asked_s=max(lease.asked_s, asked_s), told_s=max(lease.told_s, told_s))
+    asked_s, answered_s = attempts[0].began.at_s, answer.ended.at_s
+    return lease._replace(asked_s=max(lease.asked_s, asked_s), answered_s=max(lease.answered_s, answered_s))
 
 
 def _deleted_by(request: Any) -> Iterator[tuple[bytes, bytes]]:

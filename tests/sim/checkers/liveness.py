@@ -49,7 +49,7 @@ class Liveness:
         self._until(lambda: probes.answered, ANSWERS_S, lambda: f"there is nothing that answers: {probes}")
         self._until(lambda: not workload.under_way(), ENDS_S, self._hanging)
         newest = self._world.revision
-        self._until(lambda: not workload.not_told(newest), ANSWERS_S, lambda: self._silent(newest))
+        self._until(lambda: not workload.lagging_watches(newest), ANSWERS_S, lambda: self._silent(newest))
         workload.hang_up()
         self._until(lambda: not workload.under_way(), ENDS_S, self._hanging)
         self._until(self._is_settled, COMES_BACK_S, lambda: f"not all have the same, released: {self._state()}")
@@ -69,7 +69,7 @@ class Liveness:
         return f"clients have not come to an end: {', '.join(self._clients().under_way())}"
 
     def _silent(self, newest: int) -> str:
-        return f"watches are not told of all up to {newest}: {self._clients().not_told(newest)}"
+        return f"watches lack revisions up to {newest}: {self._clients().lagging_watches(newest)}"
 
     def _stuck(self, what: str) -> NoReturn:
         """Raises Violation; Stuck if there is one already, and no liveness violation is reported."""

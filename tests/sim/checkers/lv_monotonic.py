@@ -21,9 +21,9 @@ class LvMonotonic(Growing):
         if host.foreign is not None:
             return
         vault = host.vault
-        told = (host.node, vault, None if vault is None else (vault.position, vault.staging.released))
-        if self._looked.get(host.id) != told:
-            self._looked[host.id] = told
+        found = (host.node, vault, None if vault is None else (vault.position, vault.staging.released))
+        if self._looked.get(host.id) != found:
+            self._looked[host.id] = found
             self._look(host)
 
     def _look(self, host: Host) -> None:

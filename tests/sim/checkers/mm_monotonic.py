@@ -40,9 +40,9 @@ class MmMonotonic(Checker):
         if host.follows or host.store is None:
             return
         state = host.store._state
-        told = host.node, state.revision, state.compacted
-        if self._looked.get(host.id) != told:
-            self._looked[host.id] = told
+        found = host.node, state.revision, state.compacted
+        if self._looked.get(host.id) != found:
+            self._looked[host.id] = found
             self._look(host)
         self._note_stored(host.disk)
 

@@ -41,7 +41,7 @@ class RecoveryInputs(Checker):
     def looking(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             for source in (StoreSource, RemoteSource):
-                patch.setattr(source, "state", self._told(source.state))
+                patch.setattr(source, "state", self._recorded(source.state))
             for module in (palisade.recovery.recovery, palisade.recovery.follower):
                 patch.setattr(module, "decide", self._decided(module.decide))  # type: ignore[attr-defined]
             yield
@@ -55,15 +55,15 @@ class RecoveryInputs(Checker):
         if not host.follows:
             self._minimal = max(self._minimal, host.store.minimal_revision)
 
-    def _told(self, ask: Any) -> Any:
-        async def told(source: Any, chain_at: int) -> SourceState:
+    def _recorded(self, ask: Any) -> Any:
+        async def recorded(source: Any, chain_at: int) -> SourceState:
             history, floor = self.world.history, acknowledged(self.world.history)
             state: SourceState = await ask(source, chain_at)
             if history is self.world.history and not self.world.is_down and state.generation == self.world.generation:
                 self._judge(state, chain_at, floor)
             return state
 
-        return told
+        return recorded
 
     def _judge(self, state: SourceState, chain_at: int, floor: int) -> None:
         if not floor <= state.latest <= self.world.revision:

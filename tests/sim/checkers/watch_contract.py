@@ -86,9 +86,9 @@ class _Watch:
         if self._truth.orders.get(revision, order) >= order:
             yield f"{self._named()} got {revision} before any node had committed it"
             return
-        expected, told = self._wanted(revision), tuple(map(self._shown, events.events))
-        if told != expected:
-            yield f"{self._named()} got {revision} as {told}, committed was {expected}"
+        expected, delivered = self._wanted(revision), tuple(map(self._shown, events.events))
+        if delivered != expected:
+            yield f"{self._named()} got {revision} as {delivered}, committed was {expected}"
         yield from self._previous(events)
 
     def _skipped(self, until: int) -> Iterator[str]:

@@ -96,11 +96,11 @@ class Coverage(Checker):
 
         return answered
 
-    def _before(self, function: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
-        """`tell` is called with the arguments of the function, before it."""
+    def _before(self, function: Callable[..., Any], notify: Callable[..., None]) -> Callable[..., Any]:
+        """`notify` is called with the arguments of the function, before it."""
 
         def observed(*arguments: Any, **options: Any) -> Any:
-            tell(*arguments, **options)
+            notify(*arguments, **options)
             return function(*arguments, **options)
 
         return observed
@@ -110,7 +110,7 @@ class Coverage(Checker):
     def _watch_states(self, patch: pytest.MonkeyPatch) -> None:
         self._watch_attribute(patch, Holder, "_state", "holder", "holder state")
         self._watch_attribute(patch, TopologyMember, "life", "life", "life", lambda life: life.phase)
-        patch.setattr(Roster, "put", self._before(Roster.put, self._heard))
+        patch.setattr(Roster, "put", self._before(Roster.put, self._received))
 
     def _watch_attribute(
         self,
@@ -137,7 +137,7 @@ class Coverage(Checker):
         if before is not None:
             self.reached(change, groups.change(before, now))
 
-    def _heard(self, roster: Roster, record: Any) -> None:
+    def _received(self, roster: Roster, record: Any) -> None:
         before = roster.get(record.name)
         self._changed("swim state", "swim change", before.state if before is not None else None, record.state)
 
@@ -255,20 +255,20 @@ class Coverage(Checker):
                 self.reached("command", name_of(Put) if series else name_of(decode_command(command)[0]))
 
     def _watch_pressure(self, patch: pytest.MonkeyPatch) -> None:
-        told = (
+        counted = (
             (StreamConnection, "pause_writing"),
             (StreamConnection, "resume_writing"),
             (HttpConnection, "pause_writing"),
             (HttpConnection, "resume_writing"),
             (SimPeers, "_give_up"),
         )
-        for (owner, method), name in zip(told, groups.PRESSED[:-1], strict=True):
+        for (owner, method), name in zip(counted, groups.PRESSED[:-1], strict=True):
             reached = partial(self._pressed, name)
             patch.setattr(owner, method, self._before(getattr(owner, method), reached))
         given_up, opens = partial(self._pressed, groups.PRESSED[-1]), LeaseEndpoint.open
 
-        def opened(door: LeaseEndpoint, write: Any, unsent: Any, close: Any, abort: Any) -> Any:
-            return opens(door, write, unsent, close, self._before(abort, given_up))
+        def opened(endpoint: LeaseEndpoint, write: Any, unsent: Any, close: Any, abort: Any) -> Any:
+            return opens(endpoint, write, unsent, close, self._before(abort, given_up))
 
         patch.setattr(LeaseEndpoint, "open", opened)
 

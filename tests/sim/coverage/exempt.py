@@ -32,7 +32,7 @@ EXEMPT: dict[str, str] = {
 }
 
 IN_FLIGHT = "under way while its reader begins anew, on a connection that keeps the order; tests/fencing explores it"
-NOT_TOLD = "who is removed hears no more of the log: only a later start finds it there, for a moment"
+NO_LOG_AFTER_REMOVAL = "a removed member receives no more of the log: only a later start finds the removal"
 HAS_IT = "its receiver has installed it, and was killed before it said so (the fault left-behind)"
 TWO_LEADERS = "takes two leaders in turn over one transfer, and what the first has sent late; tests/raftgroup"
 
@@ -62,8 +62,8 @@ SELDOM: dict[str, str] = {
     "snapshot is refused: old-term": TWO_LEADERS,
     "snapshot is refused: busy": TWO_LEADERS,
     "snapshot is refused: unknown": TWO_LEADERS,
-    "raft role: removed": NOT_TOLD,
-    "raft role change: learner -> removed": NOT_TOLD,
-    "raft role change: follower -> removed": NOT_TOLD,
-    "raft role change: removed -> learner": NOT_TOLD,
+    "raft role: removed": NO_LOG_AFTER_REMOVAL,
+    "raft role change: learner -> removed": NO_LOG_AFTER_REMOVAL,
+    "raft role change: follower -> removed": NO_LOG_AFTER_REMOVAL,
+    "raft role change: removed -> learner": NO_LOG_AFTER_REMOVAL,
 }

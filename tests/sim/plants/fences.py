@@ -21,12 +21,11 @@ from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.node.fencing.lease_server import LeaseServer
 from palisade.node.fencing.vault_gate import VaultGate
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
-from palisade.service.release_waiters import ReleaseWaiters
 from palisade.service.strict_changes import StrictBatch, StrictLog
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.strict_responses import ReleaseWaiters, StrictResponses
 from palisade.vault.pending import Row, StagedChange
 from palisade.vault.staging import VaultStaging
 from tests.sim.faults import Fault, Kind
@@ -62,7 +61,7 @@ def strict_writes_answered_at_commit(patch: Patch) -> None:
     async def at_once(self: ReleaseWaiters, revision: int, timeout_s: float) -> bool:
         return True
 
-    patch.setattr(ReleaseWaiters, "when", lambda self, revision, until, told: told(True))
+    patch.setattr(ReleaseWaiters, "when", lambda self, revision, until, on_reached: on_reached(True))
     patch.setattr(ReleaseWaiters, "until", at_once)
 
 
@@ -159,7 +158,7 @@ def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
     """Without a barrier: a procedure is shown in an old state."""
 
     async def looked(self: NodeStore, request: Range) -> RangeResult:
-        return await self._service.range(replace(request, serializable=True), caller=EVERYBODY)
+        return await self._service.range(replace(request, serializable=True), caller=UNRESTRICTED)
 
     patch.setattr(NodeStore, "range", looked)
 
@@ -239,7 +238,7 @@ def stages_that_mark_nothing(patch: Patch) -> None:
 @caught_by("lease safety", "fenced reads")
 def stages_acknowledged_before_their_commit(patch: Patch) -> None:
     def early(self: LeaseClient, mark: Any) -> None:
-        self._tell(self.core.marked(mark, self._now()))
+        self._send_if_any(self.core.marked(mark, self._now()))
         rows = [StagedChange(*row) for row in mark.rows]
         asyncio.get_running_loop().call_later(0.01, lambda: self.vault.staging.stage(rows))
 

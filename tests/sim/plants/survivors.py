@@ -33,10 +33,10 @@ def survivors_that_keep_what_they_have_applied(patch: Patch) -> None:
 def survivors_that_keep_the_generation(patch: Patch) -> None:
     """Of their state: the group is of a newer one, and a node with an old vault does not detect it (R7)."""
 
-    def not_told(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
+    def without_former_leases(records: SystemRecords, generation: int) -> tuple[bytes, ...]:
         return (encode_command(waiting_for_former(records, generation)),)
 
-    patch.setattr(palisade.node.survivor_store, "told_of_the_break", not_told)
+    patch.setattr(palisade.node.survivor_store, "recovery_commands", without_former_leases)
 
 
 @caught_by("survivor's state", on=ALONE)

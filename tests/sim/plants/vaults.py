@@ -76,7 +76,7 @@ async def no_barrier() -> None: ...
 @caught_by("recovery inputs", on=ONE_CRASH, says="MM")
 def minimal_revisions_that_are_one_off(patch: Patch) -> None:
     to_state = wire.to_state
-    patch.setattr(wire, "to_state", lambda body: (told := to_state(body)) and replace(told, minimal=told.minimal + 1))
+    patch.setattr(wire, "to_state", lambda body: (own := to_state(body)) and replace(own, minimal=own.minimal + 1))
 
 
 @caught_by("vaults")

@@ -18,10 +18,10 @@ from palisade.service.watches import Watching
 from tests.sim.plants.plant import CALM, MEMBER_CUT_OFF, SLOW_READERS, Patch, caught_by
 
 
-def _polled(patch: Patch, told: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
+def _polled(patch: Patch, edit: Callable[[tuple[RevisionEvents, ...]], tuple[RevisionEvents, ...]]) -> None:
     """Of the events of a node's watches."""
     poll = Watching.poll
-    patch.setattr(Watching, "poll", lambda self: told(poll(self)))
+    patch.setattr(Watching, "poll", lambda self: edit(poll(self)))
 
 
 @caught_by("watch contract")
@@ -70,15 +70,15 @@ def watches_for_whom_everything_is_kept(patch: Patch) -> None:
     patch.setattr(StreamWatch, "_room", room)
 
 
-@caught_by("liveness", on=CALM, says="watches are not told")
+@caught_by("liveness", on=CALM, says="watches lack revisions")
 def watches_that_fall_silent(patch: Patch) -> None:
     """After a dozen batches, while new watches are correct."""
-    tells, told = Watching.next, Counter[Watching]()
+    deliver, delivered = Watching.next, Counter[Watching]()
 
     async def silent(self: Watching) -> Any:
-        told[self] += 1
-        if told[self] > 12:
+        delivered[self] += 1
+        if delivered[self] > 12:
             await asyncio.Future()
-        return await tells(self)
+        return await deliver(self)
 
     patch.setattr(Watching, "next", silent)

@@ -1,0 +1,71 @@
+"""The calls of readers of many rows (`service.scans`). Arguments and results are msgpack values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from palisade.metastore.errors import InvalidRequest
+from palisade.metastore.lineage import Lineage
+from palisade.service.key_values import KeyValues
+from palisade.service.scans import Scans
+from palisade.wire.scan_pages import Position
+
+
+class ScanCalls:
+    def __init__(self, service: KeyValues) -> None:
+        self._scans = Scans(service)
+
+    def by_name(self) -> dict[str, Callable[..., Awaitable[Any]]]:
+        return {
+            "scan_count": self._count,
+            "scan_rows": self._rows,
+            "scan_changes": self._changes,
+            "pin": self._pin,
+            "unpin": self._unpin,
+        }
+
+    async def _count(self, key: Any, range_end: Any, revision: Any) -> list[Any]:
+        _check((key, range_end), (revision,))
+        counts = await self._scans.count(key, range_end, revision)
+        revision, lineage, *rest = counts
+        return [revision, [lineage.cluster_id, lineage.generation], *rest]
+
+    async def _rows(self, key: Any, range_end: Any, revision: Any, lineage: Any) -> list[Any]:
+        _check((key, range_end), (revision,))
+        return list(await self._scans.rows(_lineage(lineage), revision, key, range_end))
+
+    async def _changes(self, key: Any, range_end: Any, first: Any, last: Any, lineage: Any) -> list[Any]:
+        """`first`: [revision, number of the change within it]."""
+        if type(first) is not list or len(first) != 2:
+            raise InvalidRequest("the first change is given as [revision, number]")
+        _check((key, range_end), (last, *first))
+        return list(await self._scans.changes(_lineage(lineage), Position(*first), last, key, range_end))
+
+    async def _pin(self, key: Any, range_end: Any, name: Any, revision: Any, ttl_ms: Any) -> int:
+        """`key`, `range_end`: what will be read, for which the caller needs the right to read."""
+        _check((key, range_end), (revision, ttl_ms))
+        return await self._scans.pin(_name(name), revision, ttl_ms)
+
+    async def _unpin(self, key: Any, range_end: Any, name: Any) -> None:
+        _check((key, range_end), ())
+        await self._scans.unpin(_name(name))
+
+
+def _check(keys: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+    if any(type(key) is not bytes or not key for key in keys):
+        raise InvalidRequest(r"a range is two byte strings, both not empty; [\0, \0) is every key")
+    if any(type(number) is not int or not 0 <= number < 1 << 63 for number in numbers):
+        raise InvalidRequest("revisions and times are numbers from 0 to 2^63 - 1")
+
+
+def _lineage(value: Any) -> Lineage:
+    if type(value) is not list or [type(part) for part in value] != [str, int]:
+        raise InvalidRequest("a lineage is given as [cluster id, generation], as scan_count returns it")
+    return Lineage(*value)
+
+
+def _name(value: Any) -> str:
+    if type(value) is not str or not value:
+        raise InvalidRequest("a pin has a name, a text")
+    return value

@@ -1,0 +1,211 @@
+"""palisade journal: serve, append, read, status of a replicated journal (docs/activation.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from palisade.cli.options import client_options, read_address, read_bytes
+from palisade.cli.printing import print_json, print_rows, readable
+from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
+
+if TYPE_CHECKING:
+    from palisade.journal.client import JournalClient
+
+BATCH_ENTRIES = 1000
+BATCH_BYTES = 1 << 20
+OUTSTANDING = 8
+COLUMNS = ("address", "name", "state", "sequence", "agreed_sequence", "last", "acknowledged", "replica_state", "reason")
+
+role_option = click.option("--role", required=True, help="Name of the role that the two copies share.")
+copies_option = click.option(
+    "--copies", required=True, metavar="HOST:PORT,...", callback=lambda _c, _p, text: read_copies(text),
+    help="Addresses of the copies, as their --listen.",
+)  # fmt: skip
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
+timeout_option = click.option(
+    "--timeout", "deadline_s", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True, metavar="SECONDS",
+    help="Longest time for one request.",
+)  # fmt: skip
+
+
+def read_copies(text: str) -> list[str]:
+    return [read_address(part) for part in text.split(",") if part.strip()]
+
+
+@click.group()
+def journal() -> None:
+    """A replicated journal of two copies.
+
+    Only the newest copy may become active."""
+
+
+@journal.command()
+@role_option
+@click.option("--name", required=True, help="Name of this copy, unlike that of the other one.")
+@click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Directory of this copy.")
+@click.option(
+    "--listen", required=True, type=read_address, metavar="HOST:PORT", help="Address for clients and the other copy."
+)
+@click.option("--primary/--backup", required=True, default=None, help="Which copy begins when the role is new.")
+@click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
+@client_options
+def serve(
+    session: CliSession, role: str, name: str, directory: Path, listen: str, primary: bool, allow_failback: bool
+) -> None:
+    """Run one copy until SIGTERM or Ctrl-C.
+
+    It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
+    copies with the same --role; --endpoints are those of the metadata store.
+
+    \b
+    palisade journal serve --role orders --name a --dir a --listen 127.0.0.1:7901 --primary
+    palisade journal serve --role orders --name b --dir b --listen 127.0.0.1:7902 --backup
+    """
+    from palisade.catalog.errors import BadField
+    from palisade.catalog.row_format import a_name
+    from palisade.journal.agreed import Holder
+    from palisade.journal.copy_state import CopyOptions
+    from palisade.journal.serving import serve as run
+
+    try:
+        options = CopyOptions(a_name(role, "--role"), Holder(a_name(name, "--name"), listen), primary, allow_failback)
+    except BadField as error:
+        raise click.UsageError(str(error)) from None
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    with_errors(session.as_json, lambda: session.call(lambda client: run(client, options, directory), notice=False))
+
+
+@journal.command()
+@click.argument("entries", nargs=-1, type=read_bytes)
+@role_option
+@copies_option
+@timeout_option
+@json_option
+def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
+    """Append ENTRIES, or the lines of stdin.
+
+    Prints the numbers of the first and the last one. Lines are sent in batches; entries of one call have consecutive
+    numbers unless other clients append meanwhile. After exit code 4 the last batches may have been appended.
+
+    \b
+    palisade journal append --role orders --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
+    """
+
+    async def work(client: JournalClient) -> tuple[int, int, int]:
+        first = last = count = 0
+        async for begin, end in appended(client, iter(entries) if entries else lines()):
+            first, last, count = first or begin, end, count + end - begin + 1
+        return first, last, count
+
+    first, last, count = ask(role, copies, deadline_s, as_json, work)
+    if as_json:
+        print_json({"first": first, "last": last, "entries": count})
+    else:
+        print(f"{count} entries\t{first} to {last}")
+
+
+async def appended(client: JournalClient, contents: Iterator[bytes]) -> AsyncIterator[tuple[int, int]]:
+    """The numbers of each batch, in order; some batches are in flight at a time."""
+    waiting: list[asyncio.Task[tuple[int, int]]] = []
+    for batch in batches(contents):
+        waiting.append(asyncio.ensure_future(client.append_many(batch)))
+        await asyncio.sleep(0)
+        if len(waiting) >= OUTSTANDING:
+            yield await waiting.pop(0)
+    for each in waiting:
+        yield await each
+
+
+def batches(contents: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for content in contents:
+        if batch and (len(batch) >= BATCH_ENTRIES or size + len(content) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(content)
+        size += len(content)
+    if batch:
+        yield batch
+
+
+def lines() -> Iterator[bytes]:
+    return (line.rstrip(b"\n") for line in sys.stdin.buffer)
+
+
+@journal.command()
+@role_option
+@copies_option
+@click.option("--from", "first", type=click.IntRange(1), default=1, show_default=True, help="First number.")
+@click.option("--limit", type=click.IntRange(1), help="Number of entries.  [default: all]")
+@timeout_option
+@json_option
+def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s: float, as_json: bool) -> None:
+    """Print the acknowledged entries of the active copy."""
+
+    async def work(client: JournalClient) -> None:
+        left = limit
+        async for number, content in client.entries(first):
+            if left is not None and (left := left - 1) < 0:
+                return
+            text = readable(content)
+            if as_json:
+                print_json({"number": number, "content": text})
+            else:
+                print(f"{number}\t{text}")
+
+    ask(role, copies, deadline_s, as_json, work)
+
+
+@journal.command()
+@role_option
+@copies_option
+@timeout_option
+@json_option
+def status(role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
+    """Show the state and sequences of each copy."""
+    rows = ask(role, copies, deadline_s, as_json, lambda client: client.status())
+    if as_json:
+        print_json({"copies": rows})
+        return
+    cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in rows]
+    print_rows(COLUMNS, cells, flexible="reason")
+
+
+def ask(
+    role: str,
+    copies: list[str],
+    deadline_s: float,
+    as_json: bool,
+    work: Callable[[JournalClient], Coroutine[Any, Any, Any]],
+) -> Any:
+    from palisade.journal.client import JournalClient
+
+    async def run() -> Any:
+        async with JournalClient(role, copies, timeout_s=deadline_s) as client:
+            return await work(client)
+
+    return with_errors(as_json, lambda: CliSession(copies, deadline_s, as_json).run(run()))
+
+
+def with_errors(as_json: bool, work: Callable[[], Any]) -> Any:
+    """Every error of the journal ends the process with its exit code."""
+    from palisade.journal.errors import AppendUnknown, JournalError
+
+    try:
+        return work()
+    except AppendUnknown as error:
+        fail(as_json, UNKNOWN, error)
+    except JournalError as error:
+        fail(as_json, UNAVAILABLE if error.retry else REFUSED, error)
+
+
+def fail(as_json: bool, exit_code: int, error: Any) -> NoReturn:
+    CliSession([], 0, as_json).fail(Failure(exit_code, error.code, str(error), error.retry))

@@ -1,0 +1,90 @@
+"""palisade query: queries of data nodes, with complete answers or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.cli.credentials import shown
+from palisade.cli.options import client_options
+from palisade.cli.segments import addresses_in
+from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.wire.credentials import header_of
+
+if TYPE_CHECKING:
+    from palisade.client.segment_query import Counted
+
+TIMEOUT_S = 3.0
+ATTEMPTS = 8
+
+
+@click.group()
+def query() -> None:
+    """Query data nodes.
+
+    An answer is complete, or the query fails with the list of the missing segments.
+    """
+
+
+@query.command("count")
+@click.argument("data_source")
+@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01 or 2013-03-01T06:00Z (UTC).")
+@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
+@client_options
+def count(session: CliSession, data_source: str, start: str, end: str) -> None:
+    """Count the rows of DATA_SOURCE in an interval.
+
+    A broker returns the segments; the nodes that have them return their row counts.
+    """
+    from palisade.catalog.errors import BadField
+    from palisade.client.segment_query import CutSegment, count_rows, lookup_all
+    from palisade.wire.segment_errors import SegmentsUnavailable
+
+    async def run(client: Any) -> Counted:
+        async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
+            nodes = Nodes(client, requests)
+
+            async def lookup() -> Any:
+                return await lookup_all(client, data_source, start, end)
+
+            return await count_rows(lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=asyncio.sleep)
+
+    try:
+        found = session.call(run)
+    except (BadField, CutSegment) as error:
+        session.fail(Failure(REFUSED, error.code, str(error), False))
+    except SegmentsUnavailable as error:
+        names = "\n".join(error.missing)
+        session.fail(Failure(UNAVAILABLE, error.code, f"UNAVAILABLE: {len(error.missing)} segments:\n{names}", True))
+    shape = {"data_source": data_source, "rows": found.rows, "segments": found.segments, "revision": found.revision}
+    unserved = f" (without {len(found.unserved)} segments of replication factor 0)" if found.unserved else ""
+    session.answer({**shape, "unserved": list(found.unserved)}, f"{found.rows:,}{unserved}")
+
+
+class Nodes:
+    """The data nodes over HTTP. Their addresses are looked up once, and again for a node that is not known."""
+
+    def __init__(self, client: Any, requests: HttpRequests) -> None:
+        self._client, self._requests = client, requests
+        self._addresses: dict[str, str] = {}
+
+    async def rows(self, node: str, segment: str) -> int:
+        """Raises NodeFailed."""
+        from palisade.client.segment_query import NodeFailed
+
+        if node not in self._addresses:
+            self._addresses |= addresses_in(await self._client.topology())
+        if node not in self._addresses:
+            raise NodeFailed(f"{node} is not in the topology")
+        path = f"/v1/segments/{segment}/rows"
+        try:
+            answer = await self._requests.json(self._addresses[node], path, params={"columns": "none"})
+        except NoAnswer as error:
+            raise NodeFailed(str(error)) from error
+        if answer.status != 200 or type(answer.content.get("rows")) is not int:
+            raise NodeFailed(f"{node} answered with HTTP {answer.status}")
+        return int(answer.content["rows"])

@@ -1,0 +1,165 @@
+"""palisade segments: publish, list, show, lookup, mark-unused, set-replicas, reset-loaded (docs/segments.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from palisade.cli.options import client_options
+from palisade.cli.segments import segments
+from palisade.cli.session import CliSession
+
+__all__ = ["segments"]
+
+LIST_HEADER = ("segment", "state", "replicas", "rows", "nodes")
+PARTS_HEADER = ("segment", "from", "to", "nodes")
+SHOWN = 10
+
+FROM = click.option("--from", "start", default="", metavar="TIME", help="Such as 2013-03-01, in UTC.")
+TO = click.option("--to", "end", default="", metavar="TIME", help="The first moment that is not included.")
+ON_MISSING = click.option(
+    "--on-missing", type=click.Choice(["fail", "warn", "allow"]), default="fail", show_default=True,
+    help="What to do if a segment has no server.",
+)  # fmt: skip
+
+
+@segments.command()
+@click.argument("data_source")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+@client_options
+def publish(session: CliSession, data_source: str, file: Path) -> None:
+    """Publish the segments that FILE lists, at one revision.
+
+    FILE (- for standard input) is a JSON list of objects with from, to, rows, size_bytes, digest, and optionally
+    version, partition, core_partitions, replicas. Rows that are published already are left out; changed rows get a
+    higher version.
+    """
+    given = listed(file)
+    done = session.call(lambda client: client.segments_publish(data_source, given))
+    session.answer({"data_source": data_source, "published": done}, f"{done} segments published in {data_source}")
+
+
+def listed(file: Path) -> list[dict[str, Any]]:
+    """Raises click.UsageError."""
+    try:
+        with click.open_file(str(file), encoding="utf-8") as source:
+            found = json.load(source)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{file} is not a readable JSON file: {error}") from None
+    if not isinstance(found, list):
+        raise click.UsageError(f"{file} is not a JSON list of segments: see palisade segments publish --help")
+    return found
+
+
+@segments.command("list")
+@click.argument("data_source", default="")
+@client_options
+def list_(session: CliSession, data_source: str) -> None:
+    """List the data sources, or the segments of DATA_SOURCE.
+
+    States: served, missing (no node serves it; queries fail), loading (not served yet), unserved (replication factor
+    0), pending (its publication is not finished), overshadowed (by a newer version), unused.
+    """
+    found = session.call(lambda client: client.segments_list(data_source))
+    if not data_source:
+        session.rows(found, ("data source",), [(name,) for name in found["data_sources"]])
+        return
+    rows = [
+        (each["segment"], each["state"], each["replicas"], each["rows"], " ".join(each["nodes"]))
+        for each in found["segments"]
+    ]
+    session.rows(found, LIST_HEADER, rows, flexible="segment")
+
+
+@segments.command()
+@click.argument("segment")
+@client_options
+def show(session: CliSession, segment: str) -> None:
+    """Print the record of a SEGMENT, its state and its nodes."""
+    found = session.call(lambda client: client.segment(segment))
+    width = max(map(len, found))
+    session.answer(found, "\n".join(f"{name:<{width}}  {text(value)}" for name, value in found.items()))
+
+
+def text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "-"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+@segments.command()
+@click.argument("data_source")
+@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The first moment that is not included.")
+@ON_MISSING
+@client_options
+def lookup(session: CliSession, data_source: str, start: str, end: str, on_missing: str) -> None:
+    """Print which nodes serve the segments of an interval.
+
+    Fails if a segment that queries count on has no server. With --on-missing=warn or allow it prints what is left; the
+    list of missing segments is in the output of --json.
+    """
+    found = session.call(lambda client: client.segments_lookup(data_source, start, end, on_missing=on_missing))
+    rows = [(each["segment"], each["from"], each["to"], " ".join(each["nodes"])) for each in found["segments"]]
+    session.rows(found, PARTS_HEADER, rows, flexible="segment")
+    if found["missing"] and on_missing == "warn":
+        first = ", ".join(found["missing"][:SHOWN])
+        more = f" and {len(found['missing']) - SHOWN} more" if len(found["missing"]) > SHOWN else ""
+        click.echo(f"palisade: {found['warning']}: {first}{more}", err=True)
+
+
+@segments.command("mark-unused")
+@click.argument("data_source")
+@click.argument("names", metavar="[SEGMENT]...", nargs=-1)
+@FROM
+@TO
+@client_options
+def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], start: str, end: str) -> None:
+    """Take segments out of all queries.
+
+    Those that are named, or all that lie between --from and --to.
+    """
+    if bool(names) == bool(start or end) or bool(start) != bool(end):
+        raise click.UsageError("give either names of segments, or both --from and --to")
+    changed = session.call(
+        lambda client: client.segments_mark_unused(data_source, segments=names, start=start, end=end)
+    )
+    session.answer({"changed": changed}, f"{len(changed)} segments marked unused")
+
+
+@segments.command("set-replicas")
+@click.argument("data_source")
+@click.argument("replicas", type=click.IntRange(0, 64))
+@click.argument("names", metavar="[SEGMENT]...", nargs=-1)
+@FROM
+@TO
+@client_options
+def set_replicas(
+    session: CliSession, data_source: str, replicas: int, names: tuple[str, ...], start: str, end: str
+) -> None:
+    """Set the replication factor of segments.
+
+    Of those that are named, of those in an interval, or of all segments of DATA_SOURCE.
+    0: lookups list the segments as unserved and do not fail for them. palisade segments assign moves the copies.
+    """
+    if (names and (start or end)) or bool(start) != bool(end):
+        raise click.UsageError("give either names of segments, or both --from and --to, or neither")
+    changed = session.call(
+        lambda client: client.segments_set_replicas(data_source, replicas, segments=names, start=start, end=end)
+    )
+    session.answer({"changed": changed}, f"{len(changed)} segments changed to {replicas} replicas")
+
+
+@segments.command("reset-loaded")
+@click.argument("data_source")
+@client_options
+def reset_loaded(session: CliSession, data_source: str) -> None:
+    """Do not count on segments until nodes announce them.
+
+    For data that is lost for good: queries no longer fail for segments that no node serves.
+    """
+    changed = session.call(lambda client: client.segments_reset_loaded(data_source))
+    session.answer({"changed": changed}, f"{len(changed)} segments are no longer counted on until they are announced")

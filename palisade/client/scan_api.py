@@ -1,0 +1,65 @@
+"""Scans of many rows and pins, the part of `client.store_api` for pipelines.
+
+    counts = await client.scan_counts(b"tables/", b"tables0")        # fixes the revision
+    rows, until = await client.scan_rows(b"tables/", b"tables0", counts.revision, counts.lineage)
+
+Pages are byte strings of many rows; `wire.scan_pages` unpacks them. Any member can serve any page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from palisade.client.catalog_api import CatalogApi
+from palisade.metastore.lineage import Lineage
+from palisade.wire.scan_pages import KeyCounts, Position
+
+
+class ScanApi(CatalogApi):
+    """`range_end` is exclusive; b"\\0" is the end of all keys. Raises Compacted, FutureRevision, InvalidRequest for
+    another lineage, and the errors of every call."""
+
+    async def scan_counts(self, key: bytes, range_end: bytes, revision: int = 0) -> KeyCounts:
+        """The live keys of [key, range_end) at `revision` (0: now), with samples at which the range can be divided."""
+        part = _counts(await self._call("scan_count", key, range_end, revision))
+        samples, keys = list(part.samples), part.keys
+        while part.until is not None:
+            part = _counts(await self._call("scan_count", part.until, range_end, part.revision))
+            samples += part.samples
+            keys += part.keys
+        return part._replace(samples=samples, keys=keys)
+
+    async def scan_rows(
+        self, key: bytes, range_end: bytes, revision: int, lineage: Lineage
+    ) -> tuple[bytes, bytes | None]:
+        """A page of rows from `key` on (`scan_pages.rows_of`), and where the next one begins."""
+        page, until = await self._call("scan_rows", key, range_end, revision, [lineage.cluster_id, lineage.generation])
+        return page, until
+
+    async def scan_changes(
+        self, key: bytes, range_end: bytes, first: Position, last: int, lineage: Lineage
+    ) -> tuple[bytes, Position | None]:
+        """A page of the changes from `first` to the end of revision `last` (`scan_pages.changes_of`), and where the
+        next one begins."""
+        page, until = await self._call(
+            "scan_changes", key, range_end, list(first), last, [lineage.cluster_id, lineage.generation]
+        )
+        return page, None if until is None else Position(*until)
+
+    async def pin(self, key: bytes, range_end: bytes, name: str, revision: int, ttl_ms: int) -> int:
+        """Keep `revision` from being compacted for `ttl_ms`; the same name renews it. Returns the remaining
+        milliseconds, which the cluster's longest life of a pin limits.
+
+        The range is what will be read; the right to read it is needed.
+        """
+        remaining_ms: int = await self._call("pin", key, range_end, name, revision, ttl_ms)
+        return remaining_ms
+
+    async def unpin(self, key: bytes, range_end: bytes, name: str) -> None:
+        """Release a pin; does nothing if it has ended."""
+        await self._call("unpin", key, range_end, name)
+
+
+def _counts(answer: list[Any]) -> KeyCounts:
+    revision, lineage, *rest = answer
+    return KeyCounts(revision, Lineage(*lineage), *rest)

@@ -1,0 +1,140 @@
+"""Counts the rows of an interval: complete, or not at all (issue 17, S3).
+
+A broker names the segments and their nodes; the nodes count. A segment's rows never change, so a count stays valid when
+the segment moves. A node that does not answer, or no longer has a copy, costs one attempt: the next node is asked, then
+the broker again, since a copy that moves is announced by its new node before it is removed. The sum is made over one
+answer of the broker, and only if every segment in it was counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.base.errors import PalisadeError
+from palisade.catalog.segment import parse_segment, time_ms
+from palisade.catalog.segment_json import interval_of
+from palisade.catalog.timeline import Interval
+from palisade.wire.segment_errors import SegmentsUnavailable
+
+log = logging.getLogger(__name__)
+
+CONCURRENT = 8
+PAUSE_S = 0.2
+
+Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
+"""A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
+segments that were not loaded yet (`not_loaded`)."""
+AskNode = Callable[[str, str], Awaitable[int]]
+"""(node, segment) -> rows. Raises NodeFailed."""
+
+
+class NodeFailed(PalisadeError):
+    """The node did not answer, or does not have the segment."""
+
+    code = "node-failed"
+    retry = True
+
+
+class CutSegment(PalisadeError):
+    """The interval ends within a segment."""
+
+    code = "bad-request"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """As of `revision`. `segments`: how many were counted. `unserved`: those with replication factor 0, not counted.
+    `attempts`: how often a broker was asked."""
+
+    rows: int
+    revision: int
+    segments: int
+    unserved: tuple[str, ...]
+    attempts: int
+
+
+async def count_rows(
+    lookup: Lookup, ask: AskNode, *, attempts: int, rng: random.Random, pause: Callable[[float], Awaitable[None]]
+) -> Counted:
+    """Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`."""
+    known: dict[str, int] = {}
+    open_segments: list[str] = []
+    for attempt in range(1, attempts + 1):
+        found = await lookup()
+        check_whole(found["segments"])
+        await asyncio.gather(*(work(part_of, known, ask, rng) for part_of in shares(found["segments"], known)))
+        uncounted = [each["segment"] for each in found["segments"] if each["segment"] not in known]
+        open_segments = [*found["missing"], *found["loading"], *uncounted]
+        if not open_segments:
+            rows = sum(known[each["segment"]] for each in found["segments"])
+            return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt)
+        if attempt < attempts:
+            await pause(PAUSE_S * attempt)
+    raise SegmentsUnavailable(open_segments)
+
+
+async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dict[str, Any]:
+    """A `Lookup` of `palisade.Client`. The list comes first: what is loaded after it is in the answer."""
+    interval = interval_of(start, end)
+    listed = await client.segments_list(data_source)
+    found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
+    return {**found, "loading": not_loaded(listed["segments"], found, interval)}
+
+
+def not_loaded(listed: Iterable[Mapping[str, Any]], found: Mapping[str, Any], interval: Interval) -> list[str]:
+    """The segments that are published and not loaded yet, for times that no segment in the answer stands for.
+
+    A lookup does not count on them, but a count without them would be short.
+    """
+    whole = [parse_segment(name).id.interval for name in (*found["missing"], *found["unserved"])]
+    parts = [Interval(time_ms(each["from"]), time_ms(each["to"])) for each in found["segments"]]
+    covered = sorted([*whole, *parts])
+    names = [each["segment"] for each in listed if each["state"] == "loading"]
+    return [name for name in names if has_gap(cut(parse_segment(name).id.interval, interval), covered)]
+
+
+def cut(one: Interval, other: Interval) -> Interval:
+    return Interval(max(one.start_ms, other.start_ms), min(one.end_ms, other.end_ms))
+
+
+def has_gap(interval: Interval, covered: Iterable[Interval]) -> bool:
+    """Whether a time of the interval is in none of `covered`, which is sorted."""
+    reached_ms = interval.start_ms
+    for start_ms, end_ms in covered:
+        if start_ms > reached_ms:
+            break
+        reached_ms = max(reached_ms, end_ms)
+    return reached_ms < interval.end_ms
+
+
+def shares(segments: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> list[list[Mapping[str, Any]]]:
+    """The segments to count, divided among concurrent workers."""
+    rest = [each for each in segments if each["segment"] not in known]
+    return [rest[start::CONCURRENT] for start in range(min(CONCURRENT, len(rest)))]
+
+
+async def work(segments: Sequence[Mapping[str, Any]], known: dict[str, int], ask: AskNode, rng: random.Random) -> None:
+    for each in segments:
+        nodes = list(each["nodes"])
+        rng.shuffle(nodes)
+        for node in nodes:
+            try:
+                known[each["segment"]] = await ask(node, each["segment"])
+                break
+            except NodeFailed as error:
+                log.debug("segment not counted: node=%s segment=%s error=%s", node, each["segment"], error)
+
+
+def check_whole(segments: Sequence[Mapping[str, Any]]) -> None:
+    """Raises CutSegment."""
+    for each in segments:
+        _, start, end, _, _ = each["segment"].split("/")
+        if (each["from"], each["to"]) != (start, end):
+            raise CutSegment(
+                f"only {each['from']} to {each['to']} of segment {each['segment']} is asked for: count whole segments"
+            )

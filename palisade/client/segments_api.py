@@ -1,0 +1,121 @@
+"""Lookups, publication and changes of segments (docs/segments.md): a part of `client.store_api`."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from palisade.catalog.segment import parse_segment
+from palisade.catalog.segment_json import interval_of, record_from
+from palisade.client.operations import Operation, plain_txn
+from palisade.client.publishing import publish
+from palisade.client.segment_changes import Choice, in_interval, mark_unused, named, reset_loaded, set_replicas
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import Compare
+from palisade.metastore.result_codec import decode_result
+from palisade.metastore.results import RangeResult, TxnResult
+from palisade.vault.errors import VaultError
+from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
+
+WAIT_S, PAUSE_S = 3.0, 0.05
+
+
+class SegmentsApi(ABC):
+    """Times are texts such as 2013-03-01 or 2013-03-01T06:00Z, in UTC."""
+
+    @abstractmethod
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        """Execute one of `api.stream.calls`."""
+
+    @abstractmethod
+    async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
+
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
+        """A transaction of rows below palisade/segments/, which `txn` refuses; each row is checked."""
+        packed = encode_command(plain_txn(compare, success, ()))
+        result: TxnResult = decode_result(await self._call("segments_txn", packed))
+        return result
+
+    async def segments_announce(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
+        """A transaction of announcements; for data nodes."""
+        packed = encode_command(plain_txn(compare, success, ()))
+        result: TxnResult = decode_result(await self._call("segments_announce", packed))
+        return result
+
+    async def segments_lease(self, lease: int, ttl_ms: int) -> int:
+        """Renew the lease of a data node's announcements; 0 grants one. Returns its id. Raises LeaseNotFound."""
+        found: int = await self._call("segments_lease", lease, ttl_ms)
+        return found
+
+    async def _asked(self, name: str, *arguments: Any) -> Any:
+        """A lookup. A node that is fenced, or has just started, is asked again for a while."""
+        until = asyncio.get_running_loop().time() + WAIT_S
+        while True:
+            try:
+                return await self._call(name, *arguments)
+            except (VaultError, BrokerNotSynced):
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+
+    async def segments_lookup(
+        self, data_source: str, start: str, end: str, *, on_missing: str = "fail"
+    ) -> dict[str, Any]:
+        """What answers a query: `segments` with their nodes, `missing`, `unserved`, `revision`, `complete`.
+
+        Linearizable. Raises SegmentsUnavailable with the exact list if segments have no server, unless `on_missing` is
+        "warn" or "allow"; NoSuchDataSource, BrokerNotSynced.
+        """
+        if on_missing not in ("fail", "warn", "allow"):
+            raise ValueError(f"on_missing: {on_missing!r:.60} is not fail, warn or allow")
+        found: dict[str, Any] = await self._asked("segments_lookup", data_source, start, end)
+        if found["missing"] and on_missing == "fail":
+            raise SegmentsUnavailable(found["missing"])
+        if found["missing"] and on_missing == "warn":
+            found["warning"] = f"{len(found['missing'])} segments have no server: the answer is not complete"
+        return found
+
+    async def segments_list(self, data_source: str = "") -> dict[str, Any]:
+        """`data_sources`; or with a data source, `segments`: every record, its state and its nodes."""
+        found: dict[str, Any] = await self._asked("segments_list", data_source)
+        return found
+
+    async def segment(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self._asked("segment", name)
+        return found
+
+    async def segments_publish(self, data_source: str, segments: Sequence[dict[str, Any]]) -> int:
+        """All of them become visible at one revision. Those whose rows are published already are left out; changed
+        rows get a higher version. Returns how many were published."""
+        return await publish(self, data_source, [record_from(data_source, each) for each in segments])
+
+    async def segments_mark_unused(
+        self, data_source: str, *, segments: Sequence[str] = (), start: str = "", end: str = ""
+    ) -> list[str]:
+        """Those that are named, or those that lie in the interval. Returns the changed ones."""
+        return texts(await mark_unused(self, data_source, _choice(segments, start, end)))
+
+    async def segments_set_replicas(
+        self, data_source: str, replicas: int, *, segments: Sequence[str] = (), start: str = "", end: str = ""
+    ) -> list[str]:
+        """With neither names nor an interval: all used segments. Returns the changed ones."""
+        everything = not (segments or start or end)
+        choice = in_interval(None) if everything else _choice(segments, start, end)
+        return texts(await set_replicas(self, data_source, replicas, choice))
+
+    async def segments_reset_loaded(self, data_source: str) -> list[str]:
+        """Queries count on a segment again once a node announces it. Returns the changed ones."""
+        return texts(await reset_loaded(self, data_source))
+
+
+def _choice(segments: Sequence[str], start: str, end: str) -> Choice:
+    """Raises ValueError, BadField."""
+    if bool(segments) == bool(start or end):
+        raise ValueError("give either names of segments, or start and end")
+    return named([parse_segment(name) for name in segments]) if segments else in_interval(interval_of(start, end))
+
+
+def texts(segments: Iterable[object]) -> list[str]:
+    return [str(segment) for segment in segments]

@@ -1,0 +1,1 @@
+"""A replicated journal of two copies whose roles are given by activation (`DESIGN.md`)."""

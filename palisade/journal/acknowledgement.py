@@ -1,0 +1,52 @@
+"""What the active copy may acknowledge. Pure.
+
+Two limits: the entries that every copy which may take over has synced, and the time until which no other copy can be
+active. The time counts from before the keep-alive of the role's lease was sent, shortened by the drift of clocks: the
+store's clock may be fast, this one slow. So it ends before the lease does, whatever happened to the answer.
+"""
+
+from __future__ import annotations
+
+from palisade.catalog.activation import Replica, ReplicaEvent, acknowledgement_needs, after
+
+DRIFT = 0.01
+"""rho: the greatest relative error of a clock."""
+LAG_MAX = 4096
+"""Entries by which a replica may lag when it becomes part of every acknowledgement."""
+
+
+def reserve_s(ttl_s: float, drift: float = DRIFT) -> float:
+    """How long before the end of its lease, by its own clock, a copy stops."""
+    return ttl_s * (1 - (1 - drift) / (1 + drift))
+
+
+class Acknowledgement:
+    """`synced`, `replica_synced`: the last entry on the disk of each copy. `acknowledged` never decreases."""
+
+    __slots__ = ("acknowledged", "adopted", "appended", "replica", "replica_synced", "synced")
+
+    def __init__(self, end: int) -> None:
+        """`end`: all entries of an activated copy are its own; none can be lost any more."""
+        self.appended = self.synced = self.acknowledged = end
+        self.replica = Replica.NONE
+        self.replica_synced = 0
+        self.adopted = False
+
+    def happens(self, event: ReplicaEvent) -> None:
+        """Raises NotAllowed."""
+        self.replica = after(self.replica, event)
+        if event in (ReplicaEvent.ATTACHED, ReplicaEvent.DETACHED):
+            self.replica_synced, self.adopted = 0, False
+
+    @property
+    def may_join(self) -> bool:
+        """Whether the replica lags so little that entries can wait for it."""
+        return self.replica is Replica.CATCHING_UP and self.replica_synced >= self.appended - LAG_MAX
+
+    def advance(self, *, in_time: bool) -> int:
+        """The last entry that is acknowledged now. `in_time`: no other copy can be active."""
+        needs = acknowledgement_needs(self.replica)
+        if in_time and needs is not None:
+            safe = min(self.synced, self.replica_synced) if "replica" in needs else self.synced
+            self.acknowledged = max(self.acknowledged, safe)
+        return self.acknowledged

@@ -1,0 +1,246 @@
+"""The active copy: appends, replicates, acknowledges, until its role ends.
+
+Entries that arrive while a block is written form the next block. The replica gets each block when it is written, beside
+the local sync. `acknowledgement.py` decides what may be acknowledged; it is asked after every sync and before every
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from palisade.base.errors import PalisadeError
+from palisade.catalog.activation import LocalSequence, Replica, ReplicaEvent
+from palisade.client.claims import Leadership
+from palisade.client.lease import LeaseLost
+from palisade.journal.acknowledgement import Acknowledgement, reserve_s
+from palisade.journal.agreed import Agreed, RoleRecord
+from palisade.journal.blocks import BLOCK_BYTES_MAX, check_entry, make_block
+from palisade.journal.channel import Channel
+from palisade.journal.copy_state import CopyState
+from palisade.journal.errors import AppendUnknown, EntryRefused, NotActive
+from palisade.journal.replica_session import ReplicaSession
+
+TICK_S = 0.05
+FAILBACK_CHECK_S = 0.25
+HAND_OVER_S = 1.0
+RETRY_S = 0.1
+Appended = tuple[int, int]
+"""The numbers of the first and the last entry."""
+
+
+class Active:
+    """`agreed`: the committed record of this copy."""
+
+    def __init__(self, copy: CopyState, record: RoleRecord, lock: Leadership, agreed: Agreed) -> None:
+        self._copy = copy
+        self._log = copy.log
+        self._record = record
+        self._lock = lock
+        self.agreed = agreed
+        self._reserve_s = reserve_s(record.ttl_s)
+        self.progress = Acknowledgement(self._log.end.last)
+        self._queue: deque[tuple[Sequence[bytes], int, asyncio.Future[Appended]]] = deque()
+        self._waiting: deque[tuple[Appended, asyncio.Future[Appended]]] = deque()
+        self._work = asyncio.Event()
+        self._lost = asyncio.Event()
+        self.written = asyncio.Event()
+        """Set when a block was written; the session of the replica clears it."""
+        self._closing = False
+        self._replica: ReplicaSession | None = None
+
+    @property
+    def sequence(self) -> int:
+        return self.agreed.record.sequence if self.agreed.record else 0
+
+    @property
+    def in_time(self) -> bool:
+        """No other copy can be active yet."""
+        return self._lock.lease.remaining_s > self._reserve_s
+
+    @property
+    def replica_name(self) -> str | None:
+        return self._replica.name if self._replica else None
+
+    def append(self, contents: Sequence[bytes]) -> asyncio.Future[Appended]:
+        """The numbers, once acknowledged. Raises EntryRefused, NotActive; the future AppendUnknown."""
+        size = sum(map(len, contents)) + 4 * len(contents)
+        for content in contents:
+            check_entry(content)
+        if not contents or size > BLOCK_BYTES_MAX:
+            raise EntryRefused(f"{len(contents)} entries of {size} bytes: append 1 byte to {BLOCK_BYTES_MAX} at a time")
+        if self._closing or not self.in_time:
+            raise NotActive("this copy is giving its role up, or may have lost it; nothing was appended")
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._queue.append((contents, size, future))
+        self._work.set()
+        return future
+
+    async def read(self, first: int, size: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Acknowledged entries from `first` on, about `size` bytes, and the last acknowledged number."""
+        last = self.progress.acknowledged
+        blocks = await self._log.blocks_from(max(1, first), size) if first <= last else []
+        found: list[tuple[int, bytes]] = []
+        for block in blocks:
+            for number, content in block.entries():
+                if first <= number <= last and size > 0:
+                    found.append((number, content))
+                    size -= len(content) + 8
+        if not self.in_time:
+            raise NotActive("this copy may have lost its role while it read; read from the active one")
+        return found, last
+
+    async def run(self) -> None:
+        """Until the role is handed over; raises LeaseLost, OSError. The body of the lock's guard."""
+        await first_end_of(self._write(), self._advance_regularly(), self._raise_when_lost(), self._fail_back())
+
+    def end(self) -> None:
+        """Every request ends: what was written may survive, the rest was not appended."""
+        self._closing = True
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(AppendUnknown("the active copy lost its role before it acknowledged"))
+        for _, _, future in self._queue:
+            if not future.done():
+                future.set_exception(NotActive("the active copy lost its role; nothing was appended"))
+        self._waiting.clear()
+        self._queue.clear()
+        if self._replica is not None:
+            self._replica.close()
+
+    # Writing.
+
+    async def _write(self) -> None:
+        while True:
+            await self._work.wait()
+            if not self._log.has_room:
+                await self._log.make_room()
+            contents = self._take()
+            block = make_block(self._log.end, self.sequence, contents)
+            self._log.append(block)
+            self.progress.appended = block.last
+            self.written.set()
+            await self._log.sync()
+            self.progress.synced = block.last
+            self.advance()
+
+    def _take(self) -> list[bytes]:
+        taken: list[bytes] = []
+        total, number = 0, self._log.end.last
+        while self._queue and total + self._queue[0][1] <= BLOCK_BYTES_MAX:
+            contents, size, future = self._queue.popleft()
+            taken += contents
+            total += size
+            self._waiting.append(((number + 1, number + len(contents)), future))
+            number += len(contents)
+        if not self._queue:
+            self._work.clear()
+        return taken
+
+    def advance(self) -> None:
+        """Answer what may be acknowledged now."""
+        if not self._waiting:
+            self.progress.advance(in_time=self.in_time)
+            return
+        last = self.progress.advance(in_time=self.in_time)
+        while self._waiting and self._waiting[0][0][1] <= last:
+            numbers, future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(numbers)
+
+    async def _advance_regularly(self) -> None:
+        """A renewal of the lease may allow what was not in time before."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.advance()
+
+    # The replica.
+
+    async def replicate(self, channel: Channel, body: list[Any]) -> None:
+        """Serve one replica until its connection ends. Raises NotActive, ReplicaRefused."""
+        if self._closing or self.progress.replica is not Replica.NONE or self._replica is not None:
+            raise NotActive(f"the replica is {self.progress.replica.value}; try again later")
+        session = self._replica = ReplicaSession(self, self._copy, channel, body)
+        self.progress.happens(ReplicaEvent.ATTACHED)
+        try:
+            await session.run()
+        finally:
+            self._replica = None
+            self.progress.happens(ReplicaEvent.DETACHED)
+            self._lost.set()
+
+    async def _raise_when_lost(self) -> None:
+        """The lost replica may have every acknowledged entry; it must not take over once entries lack it."""
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            while self.progress.replica is Replica.LOST:
+                try:
+                    await self._raise()
+                except LeaseLost:
+                    raise
+                except (PalisadeError, TimeoutError):
+                    await asyncio.sleep(RETRY_S)
+
+    async def _raise(self) -> None:
+        """A claim that may have been written is followed by the next one, never resumed."""
+        seen = await self._record.read()
+        if seen.record is None or seen.record.owner != self._copy.options.own.name:
+            raise LeaseLost("another copy owns the record")
+        self.agreed = await raise_sequence(self._copy, self._record, self._lock, seen)
+        self.progress.happens(ReplicaEvent.SEQUENCE_RAISED)
+        self.advance()
+
+    # Failback.
+
+    async def _fail_back(self) -> None:
+        """Ends once the configured primary can take over and every entry is acknowledged."""
+        options = self._copy.options
+        if options.primary or not options.allow_failback:
+            await asyncio.Event().wait()
+        while True:
+            await asyncio.sleep(FAILBACK_CHECK_S)
+            replica = self._replica
+            if replica is None or not replica.primary or not self.progress.adopted:
+                continue
+            try:
+                waits = replica.name in await self._record.waiting()
+            except (PalisadeError, TimeoutError):
+                continue
+            if waits and await self._drained():
+                return
+
+    async def _drained(self) -> bool:
+        """Stop accepting entries; True once both copies have all of them. Else go on."""
+        self._closing = True
+        for _ in range(round(HAND_OVER_S / TICK_S)):
+            in_sync = self.progress.replica is Replica.IN_SYNC and self.progress.adopted
+            if in_sync and not self._queue and self.progress.acknowledged == self.progress.appended:
+                return True
+            await asyncio.sleep(TICK_S)
+        self._closing = False
+        return False
+
+
+async def raise_sequence(copy: CopyState, record: RoleRecord, lock: Leadership, seen: Agreed) -> Agreed:
+    """Claim, write the local sequence, commit: the three steps of `catalog/activation.py`. Raises LeaseLost."""
+    claim = await record.claim(lock, seen)
+    if claim.record is not None:
+        await copy.adopt(LocalSequence(claim.record.sequence, claim.epoch))
+    return await record.commit(lock, claim)
+
+
+async def first_end_of(*work: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends; the others are cancelled, and its error is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,237 @@
+"""A client of a replicated journal: finds the active copy, and follows a change of roles.
+
+    async with palisade.JournalClient("orders", ["127.0.0.1:7901", "127.0.0.1:7902"]) as journal:
+        number = await journal.append(b"an entry")
+
+A request that surely changed nothing is sent again until its deadline. An append whose connection broke before the
+answer ends as AppendUnknown: sending it again could append it twice, which only the program can judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import count
+from typing import Any
+
+from palisade.base.clock import SystemClock
+from palisade.base.network_reason import reason_of
+from palisade.journal.channel import Channel, Network, TcpNetwork
+from palisade.journal.errors import AppendUnknown, JournalError, NotActive
+from palisade.journal.messages import FORMAT, Kind, Refusal
+
+RETRY_S = 0.05
+HELLO_S = 1.0
+READ_BYTES = 1 << 20
+_system_clock = SystemClock()
+
+
+class JournalClient:
+    """Use it with `async with`. Appends may be in flight at the same time; one after the other keeps their order.
+
+    `addresses`: 'host:port' of the copies. `timeout_s`: the deadline of each call."""
+
+    def __init__(
+        self,
+        role: str,
+        addresses: Sequence[str],
+        *,
+        timeout_s: float = 10.0,
+        network: Network | None = None,
+        clock: Callable[[], float] = _system_clock.now,
+    ) -> None:
+        self._role = role
+        self._addresses = list(addresses)
+        self._timeout_s = timeout_s
+        self._network = network or TcpNetwork()
+        self._clock = clock
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._next_address = 0
+        self._hint = ""
+        self._trouble = ""
+
+    async def __aenter__(self) -> JournalClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def append(self, content: bytes) -> int:
+        """The entry's number. It is on the disk of every copy that may become active. Raises AppendUnknown,
+        EntryRefused, NotActive (nothing was appended)."""
+        return (await self.append_many([content]))[1]
+
+    async def append_many(self, contents: Sequence[bytes]) -> tuple[int, int]:
+        """The numbers of the first and the last entry; all or none are appended. Raises as `append`."""
+        _, first, last = await self._ask(Kind.APPEND, list(contents))
+        return first, last
+
+    async def read(self, first: int = 1, size: int = READ_BYTES) -> tuple[list[tuple[int, bytes]], int]:
+        """Acknowledged entries from number `first` on, about `size` bytes, and the last acknowledged number."""
+        _, found, last = await self._ask(Kind.READ, first, size)
+        return [(number, content) for number, content in found], last
+
+    async def entries(self, first: int = 1) -> AsyncIterator[tuple[int, bytes]]:
+        """All acknowledged entries from number `first` on."""
+        while True:
+            found, _ = await self.read(first)
+            if not found:
+                return
+            for each in found:
+                yield each
+            first = found[-1][0] + 1
+
+    async def status(self) -> list[dict[str, Any]]:
+        """Of each copy, in the order of the addresses; one that does not answer has only `address` and `reason`."""
+        return [await self._status_of(address) for address in self._addresses]
+
+    async def _status_of(self, address: str) -> dict[str, Any]:
+        try:
+            connection = await self._connect(address)
+        except (OSError, TimeoutError, JournalError) as error:
+            return {"address": address, "state": "unreachable", "reason": _reason(error)}
+        try:
+            async with asyncio.timeout(HELLO_S):
+                _, state = await connection.ask(Kind.STATUS)
+            return {"address": address, **state}
+        except (TimeoutError, JournalError) as error:
+            return {"address": address, "state": "unreachable", "reason": _reason(error)}
+        finally:
+            connection.close()
+
+    # One request.
+
+    async def _ask(self, kind: Kind, *fields: Any) -> Any:
+        until = self._clock() + self._timeout_s
+        while True:
+            connection: _Connection | None = None
+            try:
+                connection = await self._connected()
+                async with asyncio.timeout(max(0.0, until - self._clock())):
+                    return await connection.ask(kind, *fields)
+            except NotActive as error:
+                self._move(connection, error.active, str(error))
+            except AppendUnknown:
+                if kind == Kind.APPEND:
+                    raise
+                self._move(connection, "", "the connection ended")
+            except (OSError, TimeoutError) as error:
+                self._move(connection, "", reason_of(error))
+                if connection is not None and kind == Kind.APPEND:
+                    raise AppendUnknown(
+                        f"no answer within {self._timeout_s:g} s; the entries may have been appended"
+                    ) from None
+            if self._clock() + RETRY_S >= until:
+                raise NotActive(
+                    f"no active copy of role {self._role} at {', '.join(self._addresses)} within {self._timeout_s:g} s "
+                    f"({self._trouble}); nothing was appended. 'palisade journal status' shows the copies"
+                )
+            await asyncio.sleep(RETRY_S)
+
+    def _move(self, failed: _Connection | None, hint: str, trouble: str) -> None:
+        """Try the copy that is said to be active, else the next one; unless another request has moved already."""
+        self._trouble = trouble
+        if failed is not self._connection:
+            return
+        if failed is not None:
+            failed.retire()
+            self._connection = None
+        self._next_address += 1
+        self._hint = hint if hint != self._hint else ""
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None or self._connection.ended:
+                self._connection = None
+                address = self._hint or self._addresses[self._next_address % len(self._addresses)]
+                self._connection = await self._connect(address)
+            return self._connection
+
+    async def _connect(self, address: str) -> _Connection:
+        channel = await self._network.dial(address)
+        try:
+            channel.send(Kind.HELLO, [FORMAT, self._role])
+            async with asyncio.timeout(HELLO_S):
+                message = await channel.receive()
+            if message is None:
+                raise ConnectionError(f"{address} closed the connection: is it a journal?")
+            if message[0] == Kind.REFUSED:
+                raise Refusal(*message[1]).error()
+        except BaseException:
+            channel.close()
+            raise
+        return _Connection(channel)
+
+
+class _Connection:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self.ended = False
+        self._receiving = asyncio.ensure_future(self._receive())
+
+    async def ask(self, kind: Kind, *fields: Any) -> Any:
+        """The body of the answer. Raises the error of a refusal; AppendUnknown if the connection ended."""
+        if self.ended:
+            raise NotActive("the connection has ended; nothing was sent")
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._channel.send(kind, [number, *fields])
+        try:
+            await self._channel.drain()
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+            self._close_if_retired()
+
+    def close(self) -> None:
+        self._end()
+        self._receiving.cancel()
+
+    def retire(self) -> None:
+        """No new requests; ends once those in flight have."""
+        self.ended = True
+        self._close_if_retired()
+
+    def _close_if_retired(self) -> None:
+        if self.ended and not self._waiting:
+            self.close()
+
+    async def _receive(self) -> None:
+        with contextlib.suppress(TypeError, ValueError):
+            while (message := await self._channel.receive()) is not None:
+                kind, body = message
+                answer = self._waiting.get(body[0])
+                if answer is None or answer.done():
+                    continue
+                if kind == Kind.REFUSED:
+                    answer.set_exception(_with_hint(Refusal(*body)))
+                else:
+                    answer.set_result(body)
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        self._channel.close()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(AppendUnknown("the connection ended before the answer"))
+
+
+def _with_hint(refusal: Refusal) -> JournalError:
+    error = refusal.error()
+    if isinstance(error, NotActive):
+        error.active = refusal.active
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    return reason_of(error) if isinstance(error, OSError | TimeoutError) else str(error)

@@ -1,0 +1,79 @@
+"""One copy: its files, its entries, and its local state, which is on disk before it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from palisade.catalog.activation import LocalSequence
+from palisade.journal.agreed import Holder
+from palisade.journal.aside import AsideReport, rotate_aside
+from palisade.journal.blocks import Position
+from palisade.journal.errors import JournalDamaged
+from palisade.journal.files import Files
+from palisade.journal.local_file import NAME, LocalState, check_role, decode, encode
+from palisade.journal.log import JournalLog
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """`primary`: the configured primary, which alone begins a role without a record. `allow_failback`: as active copy,
+    return the role to the configured primary once that is in sync. `replica_timeout_s`: without a message for this
+    time, the replica counts as lost."""
+
+    role: str
+    own: Holder
+    primary: bool
+    allow_failback: bool = False
+    ttl_s: int = 1
+    replica_timeout_s: float = 1.0
+
+
+class CopyState:
+    """`settled`: the log in memory equals the files; not while a cut is under way, or after it was interrupted."""
+
+    def __init__(self, files: Files, options: CopyOptions, log: JournalLog | None = None) -> None:
+        self.files = files
+        self.options = options
+        self.log = log or JournalLog(files)
+        self.state = LocalState(options.role)
+        self.settled = False
+        self.on_aside: Callable[[AsideReport], None] = lambda _report: None
+
+    async def load(self) -> None:
+        """Read the directory. Raises WrongRole, NewerFormat, JournalDamaged, OSError."""
+        names = await self.files.names()
+        if NAME in names:
+            self.state = decode(await self.files.read(NAME), NAME)
+            check_role(self.state, self.options.role, NAME)
+        else:
+            if any(name.endswith(".journal") for name in names):
+                raise JournalDamaged(
+                    f"{NAME} is missing beside journal files: restore it, or move the directory aside and start empty"
+                )
+            await self.save(LocalState(self.options.role))
+        if not self.settled:
+            await self.log.open()
+            self.settled = True
+
+    async def settle(self) -> None:
+        """Everything that was written is on the disk."""
+        if self.log.has_file:
+            await self.log.sync()
+
+    async def save(self, state: LocalState) -> None:
+        await self.files.replace(NAME, encode(state))
+        self.state = state
+
+    async def adopt(self, sequence: LocalSequence) -> None:
+        """From now on this copy may become active without another one."""
+        await self.save(LocalState(self.options.role, sequence))
+
+    async def begin_filling(self, common: Position, agreed: int) -> None:
+        """Keep the common part with the active copy only; the rest goes aside."""
+        await self.save(replace(self.state, filling=True))
+        self.settled = False
+        report = await rotate_aside(self.log, self.files, self.state, common, agreed)
+        self.settled = True
+        if report is not None:
+            self.on_aside(report)

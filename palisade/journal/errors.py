@@ -1,0 +1,75 @@
+"""Errors of the journal. One tree; each text names the role, file or address, and the remedy."""
+
+from __future__ import annotations
+
+from palisade.base.errors import PalisadeError
+
+
+class JournalError(PalisadeError):
+    """Root."""
+
+    code = "journal-refused"
+    retry = False
+
+
+class NotActive(JournalError):
+    """This copy does not serve clients. Nothing was appended. `active`: the address of the active copy, if known."""
+
+    code = "journal-not-active"
+    retry = True
+    active = ""
+
+
+class EntryRefused(JournalError):
+    """An entry or a batch is too large. Nothing was appended."""
+
+    code = "journal-entry-refused"
+
+
+class AppendUnknown(JournalError):
+    """The entries may have been appended: the active copy lost its role or its connection before it answered."""
+
+    code = "journal-append-unknown"
+
+
+class DirectoryInUse(JournalError):
+    """Another process has the directory, or it is not writable."""
+
+    code = "journal-directory-in-use"
+
+
+class WrongRole(JournalError):
+    """The directory, the peer or the client belongs to another role."""
+
+    code = "journal-wrong-role"
+
+
+class NewerFormat(JournalError):
+    """A file or a peer has a format that this version does not read."""
+
+    code = "journal-newer-format"
+
+
+class JournalDamaged(JournalError):
+    """A checksum does not match in data that was synced. Nothing of it is served."""
+
+    code = "journal-damaged"
+
+
+class ActivationStopped(JournalError):
+    """The agreed and the local sequence contradict each other; only an operator can decide which copy counts."""
+
+    code = "journal-activation-stopped"
+
+
+class ReplicaRefused(JournalError):
+    """The active copy accepts no replica now, or the replica sent something else than expected."""
+
+    code = "journal-replica-refused"
+    retry = True
+
+
+class PortUnusable(JournalError):
+    """The address can't be listened on. Nothing was started."""
+
+    code = "journal-port-unusable"

@@ -1,0 +1,113 @@
+"""The files of one copy: a port, so that tests can hand in a disk that fails, and its implementation.
+
+Every operation runs in one thread, in order, and is completed even if its caller is cancelled. `write` alone is
+immediate: it fills the page cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.durable_files import replace_file, sync_directory, write_synced
+from palisade.journal.errors import DirectoryInUse
+
+T = TypeVar("T")
+
+
+class Files(Protocol):
+    """Raises OSError. `create`, `replace`, `truncate` and `remove` are durable on return."""
+
+    async def names(self) -> list[str]: ...
+    async def read(self, name: str) -> bytes: ...
+    async def read_at(self, name: str, offset: int, size: int) -> bytes: ...
+    async def create(self, name: str, content: bytes) -> None: ...
+    async def replace(self, name: str, content: bytes) -> None: ...
+    async def truncate(self, name: str, size: int) -> None: ...
+    async def remove(self, name: str) -> None: ...
+    def write(self, name: str, data: bytes) -> None:
+        """Append to the file; not durable before `sync`."""
+
+    async def sync(self, name: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class DiskFiles:
+    """Raises DirectoryInUse."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = DirectoryLock(directory, DirectoryInUse, what="journal directory")
+        self._thread = ThreadPoolExecutor(1, "journal-files")
+        self._open: dict[str, int] = {}
+
+    async def _in_thread(self, action: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, action)
+
+    async def names(self) -> list[str]:
+        return await self._in_thread(lambda: sorted(each.name for each in self.directory.iterdir()))
+
+    async def read(self, name: str) -> bytes:
+        return await self._in_thread((self.directory / name).read_bytes)
+
+    async def read_at(self, name: str, offset: int, size: int) -> bytes:
+        """Not in the order of the thread: it must not wait for a sync."""
+        return os.pread(self._file(name), size, offset)
+
+    async def create(self, name: str, content: bytes) -> None:
+        def run() -> None:
+            write_synced(self.directory / name, content)
+            sync_directory(self.directory)
+
+        self._forget(name)
+        await self._in_thread(run)
+
+    async def replace(self, name: str, content: bytes) -> None:
+        await self._in_thread(lambda: replace_file(self.directory / name, content, self.directory / f"{name}.partial"))
+
+    async def truncate(self, name: str, size: int) -> None:
+        def run() -> None:
+            with (self.directory / name).open("r+b") as file:
+                file.truncate(size)
+                os.fsync(file.fileno())
+
+        await self._in_thread(run)
+
+    async def remove(self, name: str) -> None:
+        def run() -> None:
+            (self.directory / name).unlink(missing_ok=True)
+            sync_directory(self.directory)
+
+        self._forget(name)
+        await self._in_thread(run)
+
+    def write(self, name: str, data: bytes) -> None:
+        file, rest = self._file(name), memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+
+    async def sync(self, name: str) -> None:
+        file = self._file(name)
+        await self._in_thread(lambda: os.fdatasync(file))
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+        for file in self._open.values():
+            os.close(file)
+        self._open.clear()
+        self._lock.release()
+
+    def _file(self, name: str) -> int:
+        if name not in self._open:
+            self._open[name] = os.open(self.directory / name, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        return self._open[name]
+
+    def _forget(self, name: str) -> None:
+        """A file that is removed or replaced; a sync of it may still be waiting in the thread."""
+        if name in self._open:
+            self._thread.submit(os.close, self._open.pop(name))

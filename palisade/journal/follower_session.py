@@ -1,0 +1,121 @@
+"""The replica's side: match the journal of the active copy, store its blocks, adopt its sequence when in sync."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from palisade.catalog.activation import LocalSequence
+from palisade.journal.blocks import Position, read_blocks
+from palisade.journal.channel import Channel
+from palisade.journal.copy_state import CopyState
+from palisade.journal.errors import ReplicaRefused
+from palisade.journal.messages import FORMAT, Kind, Refusal, runs_body
+
+HEARTBEATS = 4
+"""Messages to the active copy within the time after which it counts the replica as lost."""
+
+
+class FollowerSession:
+    """`on_adopted` is called once this copy may become active."""
+
+    def __init__(self, copy: CopyState, channel: Channel, on_adopted: Callable[[], None]) -> None:
+        self._copy = copy
+        self._log = copy.log
+        self._channel = channel
+        self._on_adopted = on_adopted
+        self._silence_s = copy.options.replica_timeout_s
+        self._dirty = asyncio.Event()
+        self._synced = 0
+        self._adopt: tuple[LocalSequence, int] | None = None
+        self.in_sync = False
+
+    async def run(self) -> None:
+        """Until the connection ends. Raises JournalError (refused, damaged), OSError of the disk."""
+        try:
+            await self._greet()
+            await self._match()
+            syncing = asyncio.ensure_future(self._sync())
+            try:
+                while not syncing.done() and (message := await self._next()) is not None:
+                    await self._take(*message)
+                if syncing.done():
+                    syncing.result()
+            finally:
+                syncing.cancel()
+                await asyncio.gather(syncing, return_exceptions=True)
+        finally:
+            self._channel.close()
+
+    async def _next(self) -> tuple[int, Any] | None:
+        """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
+        try:
+            async with asyncio.timeout(self._silence_s):
+                message = await self._channel.receive()
+        except TimeoutError:
+            return None
+        if message is not None and message[0] == Kind.REFUSED:
+            raise Refusal(*message[1]).error()
+        return message
+
+    async def _expect(self, kind: Kind) -> Any:
+        message = await self._next()
+        if message is None or message[0] != kind:
+            raise ReplicaRefused("the active copy ended the connection; it is dialled again")
+        return message[1]
+
+    async def _greet(self) -> None:
+        options = self._copy.options
+        self._channel.send(Kind.HELLO, [FORMAT, options.role])
+        await self._expect(Kind.WELCOME)
+        self._channel.send(Kind.ATTACH, [options.own.name, options.primary, runs_body(self._log.runs)])
+
+    async def _match(self) -> None:
+        sequence, last, chain = await self._expect(Kind.ATTACHED)
+        local = self._copy.state.local
+        if local is not None and local.sequence >= sequence:
+            raise ReplicaRefused(f"the active copy has sequence {sequence}, this one {local.sequence} already")
+        common = Position(last, chain) if await self._log.chain_at(last) == chain else Position()
+        await self._copy.begin_filling(common, sequence)
+        self._synced = common.last
+        self._channel.send(Kind.MATCHED, [common.last])
+
+    async def _take(self, kind: int, body: list[Any]) -> None:
+        if kind == Kind.BLOCKS:
+            for block in read_blocks(body[0], self._log.end):
+                if not self._log.has_room:
+                    await self._make_room()
+                self._log.append(block)
+            self._dirty.set()
+        elif kind == Kind.ADOPT:
+            sequence, epoch, last = body
+            self._adopt = LocalSequence(sequence, epoch), last
+            self._dirty.set()
+        elif kind != Kind.HEARD:
+            raise ReplicaRefused(f"the active copy sent message {kind}; it is dialled again")
+
+    async def _make_room(self) -> None:
+        if self._log.end.last > self._synced and self._log.has_file:
+            await self._log.sync()
+        await self._log.make_room()
+
+    async def _sync(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._silence_s / HEARTBEATS):
+                    await self._dirty.wait()
+            except TimeoutError:
+                pass
+            self._dirty.clear()
+            last = self._log.end.last
+            if last > self._synced:
+                await self._log.sync()
+                self._synced = last
+            self._channel.send(Kind.SYNCED, [self._synced])
+            if self._adopt is not None and self._synced >= self._adopt[1]:
+                sequence, self._adopt = self._adopt[0], None
+                await self._copy.adopt(sequence)
+                self.in_sync = True
+                self._channel.send(Kind.ADOPTED, [sequence.sequence])
+                self._on_adopted()

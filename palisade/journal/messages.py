@@ -1,0 +1,95 @@
+"""The messages between copies, and between clients and copies. Bodies are lists of plain values. Pure.
+
+A connection begins with HELLO [format, role]; the other side answers WELCOME [format, role, name] or REFUSED.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from palisade.journal import errors
+from palisade.journal.errors import JournalError, NewerFormat, WrongRole
+from palisade.journal.history import Run
+
+FORMAT = 1
+RUNS_MAX = 1000
+"""The newest runs that a replica sends; older ones are filled again."""
+
+
+class Kind(enum.IntEnum):
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    """[request id, code, text, retry, address of the active copy or ""]"""
+
+    APPEND = 10
+    """[request id, [content, ...]]"""
+    APPENDED = 11
+    """[request id, first, last]"""
+    READ = 12
+    """[request id, first, bytes]"""
+    ENTRIES = 13
+    """[request id, [[number, content], ...], last acknowledged]"""
+    STATUS = 14
+    """[request id]"""
+    STATE = 15
+    """[request id, {...}]"""
+
+    ATTACH = 20
+    """[name, configured as primary, [[sequence, last, chain], ...]]"""
+    ATTACHED = 21
+    """[sequence, last common entry, chain there]"""
+    MATCHED = 22
+    """[last common entry]: where the replica's journal ends now."""
+    BLOCKS = 23
+    """[bytes of blocks]"""
+    SYNCED = 24
+    """[last synced entry]"""
+    ADOPT = 25
+    """[sequence, epoch, entry]: adopt once this entry is synced."""
+    ADOPTED = 26
+    """[sequence]"""
+    HEARD = 27
+    """[]: answers SYNCED, so that the replica notices a dead connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    request: int
+    code: str
+    text: str
+    retry: bool
+    active: str = ""
+
+    def body(self) -> list[object]:
+        return [self.request, self.code, self.text, self.retry, self.active]
+
+    def error(self) -> JournalError:
+        """The error that the other side raised."""
+        kinds = [getattr(errors, name) for name in dir(errors)]
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, JournalError) and kind.code == self.code:
+                return kind(self.text)
+        return JournalError(self.text)
+
+
+def refusal_of(error: JournalError, request: int = 0, active: str = "") -> Refusal:
+    return Refusal(request, error.code, str(error), error.retry, active)
+
+
+def check_hello(body: list[object], role: str) -> None:
+    """Raises NewerFormat, WrongRole."""
+    version, theirs = body
+    if version != FORMAT:
+        raise NewerFormat(f"the peer speaks journal protocol {version}, this copy {FORMAT}: install the same version")
+    if theirs != role:
+        raise WrongRole(f"this is a copy of role {role}, not {theirs}: check the addresses")
+
+
+def runs_body(runs: list[Run]) -> list[list[int]]:
+    return [[run.sequence, run.last, run.chain] for run in runs[-RUNS_MAX:]]
+
+
+def runs_from(body: list[list[int]]) -> list[Run]:
+    return [Run(*each) for each in body]

@@ -1,0 +1,130 @@
+"""The active copy's side of one replica: find the common part, fill, join, follow."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from palisade.catalog.activation import ReplicaEvent
+from palisade.journal.acknowledgement import Acknowledgement
+from palisade.journal.channel import Channel
+from palisade.journal.copy_state import CopyState
+from palisade.journal.errors import ReplicaRefused
+from palisade.journal.history import common_end
+from palisade.journal.messages import Kind, runs_from
+
+if TYPE_CHECKING:
+    from palisade.journal.agreed import Agreed
+
+WINDOW_BYTES = 16 << 20
+"""Sent to the replica and not synced by it."""
+
+
+class Serving(Protocol):
+    """The part of `Active` that a session uses."""
+
+    agreed: Agreed
+    progress: Acknowledgement
+    written: asyncio.Event
+
+    def advance(self) -> None: ...
+
+
+class ReplicaSession:
+    def __init__(self, active: Serving, copy: CopyState, channel: Channel, body: list[Any]) -> None:
+        self._active = active
+        self._copy = copy
+        self._channel = channel
+        name, primary, runs = body
+        self.name, self.primary = str(name), bool(primary)
+        self._theirs = runs_from(runs)
+        self._sent: list[tuple[int, int]] = []
+        """(last entry, bytes) of what is not synced there."""
+        self._outstanding = 0
+        self._room = asyncio.Event()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    async def run(self) -> None:
+        """Until the connection ends, or nothing arrives for too long. Raises ReplicaRefused."""
+        try:
+            position = await self._match()
+            if position is None:
+                return
+            sending = asyncio.ensure_future(self._send(position))
+            try:
+                while await self._receive():
+                    if sending.done():
+                        sending.result()
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+        finally:
+            self._channel.close()
+
+    async def _match(self) -> int | None:
+        log, record = self._copy.log, self._active.agreed.record
+        chains = {run.last: await log.chain_at(run.last) for run in self._theirs if run.last <= log.end.last}
+        common = common_end(log.runs, self._theirs, chains.get)
+        self._channel.send(Kind.ATTACHED, [record.sequence if record else 0, common.last, common.chain])
+        message = await self._next()
+        if message is None:
+            return None
+        kind, body = message
+        if kind != Kind.MATCHED or body[0] not in (0, common.last):
+            raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
+        return int(body[0])
+
+    async def _next(self) -> tuple[int, Any] | None:
+        """None once the connection ended or the replica was silent for too long."""
+        try:
+            async with asyncio.timeout(self._copy.options.replica_timeout_s):
+                return await self._channel.receive()
+        except TimeoutError:
+            return None
+
+    async def _send(self, position: int) -> None:
+        active, log = self._active, self._copy.log
+        while True:
+            active.written.clear()
+            blocks = await log.blocks_from(position + 1)
+            if not blocks:
+                await active.written.wait()
+                continue
+            data = b"".join(block.data for block in blocks)
+            position = blocks[-1].last
+            self._sent.append((position, len(data)))
+            self._outstanding += len(data)
+            self._channel.send(Kind.BLOCKS, [data])
+            await self._channel.drain()
+            while self._outstanding > WINDOW_BYTES:
+                self._room.clear()
+                await self._room.wait()
+
+    async def _receive(self) -> bool:
+        message = await self._next()
+        if message is None:
+            return False
+        kind, body = message
+        progress = self._active.progress
+        if kind == Kind.SYNCED:
+            self._synced(int(body[0]))
+            self._channel.send(Kind.HEARD, [])
+        elif kind == Kind.ADOPTED:
+            progress.adopted = True
+        else:
+            raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
+        return True
+
+    def _synced(self, last: int) -> None:
+        active, progress = self._active, self._active.progress
+        progress.replica_synced = last
+        while self._sent and self._sent[0][0] <= last:
+            self._outstanding -= self._sent.pop(0)[1]
+        self._room.set()
+        if progress.may_join and active.agreed.record is not None:
+            progress.happens(ReplicaEvent.CAUGHT_UP)  # before the sequence is sent: it may take over from then on
+            record = active.agreed.record
+            self._channel.send(Kind.ADOPT, [record.sequence, record.epoch, progress.acknowledged])
+        active.advance()

@@ -1,0 +1,210 @@
+"""The life of one copy: follow the active one, wait for the lock, decide, claim, serve.
+
+The lock alone gives no right: with the lock held, the decision of `catalog/activation.py` is made again from a new
+read. A copy that may be older than another releases the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from palisade.catalog.activation import Claim, Decision, Stop, decide
+from palisade.client.claims import Leadership
+from palisade.client.lease import LeaseLost
+from palisade.journal.active import Active, raise_sequence
+from palisade.journal.agreed import Agreed, Holder, RoleRecord
+from palisade.journal.channel import Network
+from palisade.journal.copy_state import CopyState
+from palisade.journal.errors import ActivationStopped, JournalDamaged, JournalError, NewerFormat, NotActive, WrongRole
+from palisade.journal.follower_session import FollowerSession
+from palisade.raftgroup.errors import RaftError
+
+log = logging.getLogger(__name__)
+RETRY_S = 0.1
+POLL_S = 0.5
+FATAL = (ActivationStopped, JournalDamaged, NewerFormat, WrongRole)
+TEMPORARY = (LeaseLost, RaftError, TimeoutError)
+
+
+class RoleRunner:
+    """`active`: while this copy serves. `holder`: the copy that was last seen with the lock. `reason`: why this copy
+    does not serve."""
+
+    def __init__(self, copy: CopyState, record: RoleRecord, network: Network) -> None:
+        self.copy = copy
+        self._record = record
+        self._network = network
+        self._changed = asyncio.Event()
+        self._session: FollowerSession | None = None
+        self.active: Active | None = None
+        self.holder: Holder | None = None
+        self.agreed: Agreed | None = None
+        self.reason = "it starts"
+        self.on_active: Callable[[Active], None] = lambda _active: None
+
+    @property
+    def in_sync(self) -> bool:
+        return self._session is not None and self._session.in_sync
+
+    async def run(self) -> None:
+        """Ends with an error only: ActivationStopped, JournalDamaged, WrongRole, NewerFormat, OSError."""
+        await self.copy.load()
+        while True:
+            lock = await self._become_holder()
+            try:
+                await self._hold(lock)
+            except TEMPORARY as error:
+                self.reason = str(error)
+                log.warning("activation ended: role=%s reason=%s", self.copy.options.role, error)
+            finally:
+                await lock.release()
+
+    def decide(self, agreed: Agreed) -> Decision:
+        """Raises ActivationStopped."""
+        self.agreed, state = agreed, self.copy.state
+        primary = self.copy.options.primary
+        decision = decide(agreed.record, state.local, configured_primary=primary, epoch=agreed.epoch)
+        if isinstance(decision, Claim) and state.filling:
+            decision = Stop("it was being filled when it stopped, and the agreed sequence is not newer")
+        if isinstance(decision, Stop):
+            raise ActivationStopped(
+                f"role {self.copy.options.role} does not start with this copy: {decision.reason}. Compare the copies "
+                "with 'palisade journal status', then run 'palisade activation force' for the one that counts"
+            )
+        return decision
+
+    # Without the lock.
+
+    async def _become_holder(self) -> Leadership:
+        following = asyncio.ensure_future(self._follow())
+        candidacy = asyncio.ensure_future(self._acquire())
+        try:
+            await asyncio.wait((following, candidacy), return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+            return await candidacy
+        finally:
+            following.cancel()
+            candidacy.cancel()
+            await asyncio.gather(following, candidacy, return_exceptions=True)
+
+    async def _acquire(self) -> Leadership:
+        """Enter the queue of the lock once this copy may be the newest."""
+        while True:
+            agreed = await self._patiently(self._record.read)
+            decision = self.decide(agreed)
+            if isinstance(decision, Claim):
+                self.reason = "it waits for the lock"
+                lock = self._record.campaign()
+                try:
+                    await lock.acquire()
+                    return lock
+                except TEMPORARY as error:
+                    self.reason = str(error)
+                    await asyncio.sleep(RETRY_S)
+                    continue
+            self.reason = decision.reason if not isinstance(decision, Claim) else self.reason
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(POLL_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            try:
+                return await ask()
+            except TEMPORARY as error:
+                self.reason = f"the metadata store does not answer: {error}"
+                await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        """Be filled by the active copy, again and again. Ends with an error that is fatal only."""
+        own = self.copy.options.own.name
+        while True:
+            self.holder = await self._patiently(self._record.holder)
+            if self.holder is not None and self.holder.name != own:
+                try:
+                    await self._follow_one(self.holder)
+                except FATAL:
+                    raise
+                except (JournalError, OSError, TimeoutError) as error:
+                    self.reason = f"not attached to {self.holder.name} at {self.holder.address}: {error}"
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow_one(self, holder: Holder) -> None:
+        channel = await self._network.dial(holder.address)
+        try:
+            await self.copy.load()
+            self._session = FollowerSession(self.copy, channel, self._changed.set)
+            await self._session.run()
+        finally:
+            self._session = None
+            channel.close()
+
+    # With the lock.
+
+    async def _hold(self, lock: Leadership) -> None:
+        """Raises LeaseLost, ActivationStopped, OSError."""
+        async with lock.lease.guarded():
+            await self.copy.load()
+            seen = await self._record.read()
+            if not isinstance(decision := self.decide(seen), Claim):
+                self.reason = decision.reason if not isinstance(decision, Stop) else self.reason
+                return
+            await self.copy.settle()
+            agreed = await raise_sequence(self.copy, self._record, lock, seen)
+            active = Active(self.copy, self._record, lock, agreed)
+            self.active, self.holder, self.reason = active, self.copy.options.own, ""
+            log.warning("activated: role=%s sequence=%d", self.copy.options.role, active.sequence)
+            self.on_active(active)
+            try:
+                await active.run()
+                self.reason = "it handed the role to the configured primary"
+            finally:
+                self.active = None
+                active.end()
+
+    # What others ask.
+
+    def serving(self) -> Active:
+        """Raises NotActive."""
+        if self.active is None:
+            raise NotActive(f"{self.copy.options.own.name} is not active: {self.reason or 'it follows'}")
+        return self.active
+
+    def status(self) -> dict[str, Any]:
+        """Of this copy; agreed values are those that it last read."""
+        copy, active = self.copy, self.active
+        local, record = copy.state.local, self.agreed.record if self.agreed else None
+        record = active.agreed.record if active else record
+        end = copy.log.end
+        return {
+            "role": copy.options.role,
+            "name": copy.options.own.name,
+            "state": self._state_name(),
+            "reason": self.reason,
+            "active": str(self.holder.address) if self.holder else None,
+            "sequence": local.sequence if local else 0,
+            "epoch": local.epoch if local else 0,
+            "filling": copy.state.filling,
+            "agreed_sequence": record.sequence if record else 0,
+            "agreed_state": record.state.value if record else None,
+            "agreed_owner": record.owner if record else None,
+            "last": end.last,
+            "chain": f"{end.chain:016x}",
+            "acknowledged": active.progress.acknowledged if active else None,
+            "replica": active.replica_name if active else None,
+            "replica_state": active.progress.replica.value if active else None,
+        }
+
+    def _state_name(self) -> str:
+        if self.active is not None:
+            return "active" if self.active.in_time else "active, out of time"
+        if self._session is None:
+            return "waiting"
+        return "in sync" if self.in_sync else "catching up"

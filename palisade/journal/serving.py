@@ -1,0 +1,80 @@
+"""Runs one copy as a process: its directory, its address, and the clients of the metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from pathlib import Path
+
+from palisade.base.address import Address
+from palisade.base.clock import SystemClock
+from palisade.journal.agreed import RoleRecord, RoleStore
+from palisade.journal.channel import TcpChannel, TcpNetwork
+from palisade.journal.copy_state import CopyOptions, CopyState
+from palisade.journal.errors import PortUnusable
+from palisade.journal.files import DiskFiles
+from palisade.journal.role import RoleRunner
+from palisade.journal.service import JournalService
+
+log = logging.getLogger(__name__)
+CYCLES_SOUGHT_AFTER = 20_000
+"""New container objects between two cycle collections."""
+
+
+async def serve(store: RoleStore, options: CopyOptions, directory: Path) -> None:
+    """Until SIGTERM or SIGINT; then the role is released, so that the other copy takes over at once.
+
+    Raises JournalError, OSError of the disk."""
+    gc.set_threshold(CYCLES_SOUGHT_AFTER)
+    files = DiskFiles(directory)
+    try:
+        copy = CopyState(files, options)
+        clock = SystemClock().now
+        record = RoleRecord(store, options.role, options.own, options.ttl_s, clock)
+        runner = RoleRunner(copy, record, TcpNetwork())
+        copy.on_aside = lambda report: log.warning(
+            "stale entries moved aside: first=%d last=%d file=%s sequence=%d agreed=%d",
+            report.first, report.last, directory / report.file, report.sequence, report.agreed_sequence,
+        )  # fmt: skip
+        await copy.load()
+        if copy.log.removed_bytes:
+            log.warning("torn end removed: bytes=%d last=%d", copy.log.removed_bytes, copy.log.end.last)
+        await _serve(runner, Address.parse(options.own.address))
+    finally:
+        files.close()
+
+
+async def _serve(runner: RoleRunner, at: Address) -> None:
+    service, connections = JournalService(runner), set[asyncio.Task[None]]()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+        await service.serve(TcpChannel(reader, writer))
+
+    try:
+        server = await asyncio.start_server(connected, at.host, at.port)
+    except OSError as error:
+        raise PortUnusable(f"{at} can't be listened on: {error.strerror}; free it, or give another --listen") from error
+    running, stopped = asyncio.ensure_future(runner.run()), asyncio.Event()
+    stopping = asyncio.ensure_future(stopped.wait())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    log.warning("listening: role=%s name=%s address=%s", runner.copy.options.role, runner.copy.options.own.name, at)
+    try:
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        running.cancel()
+        stopping.cancel()
+        await asyncio.gather(running, stopping, return_exceptions=True)
+        server.close()
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)

@@ -1,0 +1,44 @@
+"""Writes the announcements of a data node through the stream of the members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from palisade.client.client import Client
+from palisade.metastore.requests import Compare, DeleteRange, Put
+from palisade.metastore.results import TxnResult
+from palisade.wire.credentials import Credentials
+from palisade.wire.segment_errors import NoMemberKnown
+
+TIMEOUT_S = 15.0
+
+
+class AnnouncementClient:
+    """An `announcements.AnnouncementStore`. `addresses`: streams of the members, as far as this node knows them."""
+
+    def __init__(self, addresses: Callable[[], list[str]], credentials: Credentials | None) -> None:
+        self._addresses, self._credentials = addresses, credentials
+        self._client: Client | None = None
+        self._known: list[str] = []
+
+    async def _connected(self) -> Client:
+        """Raises NoMemberKnown."""
+        addresses = sorted(self._addresses())
+        if not addresses:
+            raise NoMemberKnown("no member of the cluster is known yet")
+        if self._client is None or addresses != self._known:
+            await self.close()
+            self._known = addresses
+            self._client = await Client(addresses, timeout_s=TIMEOUT_S, credentials=self._credentials).__aenter__()
+        return self._client
+
+    async def lease(self, lease: int, ttl_ms: int) -> int:
+        return await (await self._connected()).segments_lease(lease, ttl_ms)
+
+    async def announce(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult:
+        return await (await self._connected()).segments_announce(compare, writes)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()

@@ -1,0 +1,221 @@
+"""Announces the copies of a data node by leased keys, and withdraws them before they are removed (issue 17).
+
+Guarantees, and why they hold:
+- Only complete and verified copies are announced: those that the shelf holds. A damaged copy is withdrawn when that is
+  found.
+- A copy is removed only after its withdrawal is released, and while queries may count on it only if every other
+  assigned node announces it (`announcements.py`).
+- The announcements end with the lease of the node: after its death, or when it cannot reach the cluster. A node that
+  returns grants another lease and announces again.
+- An announcement of a segment that has no record is refused, because the transaction compares the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+
+from palisade.base.errors import PalisadeError
+from palisade.catalog.errors import DamagedRow
+from palisade.catalog.segment import ANNOUNCED, ROOT, SegmentRecord, announced_by
+from palisade.metastore.errors import LeaseNotFound
+from palisade.metastore.requests import DeleteRange, Put, prefix_end
+from palisade.recovery.lifecycle import Component
+from palisade.recovery.listeners import Listeners, Notification
+from palisade.segments.announcements import AnnouncementStore, Guard, is_known, is_needed, withdrawal_guard
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.names import ASSIGNMENTS, segment_named
+from palisade.vault.errors import VaultError
+from palisade.vault.vault import Vault
+
+log = logging.getLogger(__name__)
+
+TTL_S = 10.0
+BATCH = 100
+RETRY_S = 1.0
+
+
+class Announcer(Component):
+    """A component above the holder; the holder asks it before it removes a copy (`holder.Announcements`)."""
+
+    def __init__(
+        self, holder: SegmentHolder, store: AnnouncementStore, listeners: Listeners, ttl_s: float = TTL_S
+    ) -> None:
+        self.holder = holder
+        self.announced: set[str] = set()
+        """By the present lease."""
+        self.trouble: str | None = "not started"
+        """Why the copies are not announced; None if they are."""
+        self._store, self._listeners, self._ttl_s = store, listeners, ttl_s
+        self._lease = 0
+        self._removing: set[str] = set()
+        self._writes = asyncio.Lock()
+        self._wakeup = asyncio.Event()
+        holder.announcements = self
+
+    async def start(self) -> None:
+        self._listeners.listen("announcer", self._on_change, below=ROOT)
+
+    def _on_change(self, notification: Notification) -> None:
+        if any(event.key.startswith(ROOT) for event in notification.events):
+            self.changed()
+            if self.holder.has_spare():
+                self.holder.wake()
+
+    async def stop(self) -> None:
+        await self._store.close()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew())
+            group.create_task(self._announce())
+
+    async def _renew(self) -> None:
+        while True:
+            renewed = await self.renew()
+            await asyncio.sleep(self._ttl_s / 4 if renewed else min(RETRY_S, self._ttl_s / 4))
+
+    async def _announce(self) -> None:
+        while True:
+            self._wakeup.clear()
+            done = await self.announce()
+            try:
+                async with asyncio.timeout(None if done else RETRY_S):
+                    await self._wakeup.wait()
+            except TimeoutError:
+                pass
+
+    async def renew(self) -> bool:
+        """Renew the lease of the node, or get another one. Whether it has one."""
+        try:
+            lease = await self._store.lease(self._lease, round(self._ttl_s * 1000))
+        except LeaseNotFound:
+            log.warning("lease of the announcements lost, announcing again: lease=%d", self._lease)
+            self._lost()
+            return False
+        except PalisadeError as error:
+            self._note(str(error))
+            return False
+        if lease != self._lease:
+            self._lost()
+            self._lease = lease
+        return True
+
+    def _lost(self) -> None:
+        self._lease = 0
+        self.announced.clear()
+        self.changed()
+
+    async def announce(self) -> bool:
+        """One pass. Whether exactly the copies that this node has are announced."""
+        async with self._writes:
+            lease = self._lease
+            if not lease:
+                return False
+            try:
+                wanted = self._present()
+                await self._delete((self._stored() | self.announced) - wanted)
+                for some in batches(sorted(wanted - self.announced)):
+                    await self._put(lease, some)
+            except (PalisadeError, VaultError) as error:
+                self._note(str(error))
+                if isinstance(error, LeaseNotFound) and lease == self._lease:
+                    self._lost()
+                return False
+        self._note(None)
+        return True
+
+    def _present(self) -> set[str]:
+        """The verified copies of segments that queries may count on."""
+        shelf = self.holder.shelf
+        local = {name for name in shelf.held if shelf.is_whole(name)} - self._removing
+        return {name for name in local if is_needed(self.record(name))}
+
+    def _stored(self) -> set[str]:
+        """What this node announces according to its vault, by an earlier lease too."""
+        prefix = ANNOUNCED + self.holder.node.encode() + b"/"
+        found = set()
+        for item in self.holder.vault.range(prefix, prefix_end(prefix)):
+            try:
+                found.add(str(announced_by(item.key)[1]))
+            except DamagedRow as error:
+                log.warning("%s", error)
+        return found
+
+    async def _put(self, lease: int, names: Collection[str]) -> None:
+        segments = [segment_named(name) for name in names]
+        puts = [Put(segment.announcement_key(self.holder.node), b"", lease) for segment in segments]
+        if (await self._store.announce(map(is_known, segments), puts)).succeeded:
+            self.announced.update(names)
+        elif len(names) > 1:
+            for name in names:
+                await self._put(lease, [name])
+        else:
+            log.warning("announcement of an unknown segment refused: name=%s", *names)
+
+    async def _delete(self, names: Iterable[str]) -> None:
+        for some in batches(sorted(names)):
+            await self._store.announce((), [DeleteRange(self._key(name)) for name in some])
+            self.announced.difference_update(some)
+
+    def _key(self, name: str) -> bytes:
+        return segment_named(name).announcement_key(self.holder.node)
+
+    # Used by the holder.
+
+    def changed(self) -> None:
+        self._wakeup.set()
+
+    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
+        """Before the copy is removed. Whether no broker returns this node for it any more; then call `removed`."""
+        async with self._writes:
+            try:
+                guard: Guard | None = () if even_if_needed else self._guard(name)
+                if guard is None:
+                    return False
+                done = await self._store.announce(guard, [DeleteRange(self._key(name))])
+            except (PalisadeError, VaultError) as error:
+                self._note(str(error))
+                return False
+            if done.succeeded:
+                self._removing.add(name)
+                self.announced.discard(name)
+            return done.succeeded
+
+    def removed(self, name: str) -> None:
+        self._removing.discard(name)
+        self.changed()
+
+    def state(self) -> tuple[int, str | None]:
+        return len(self.announced), self.trouble
+
+    def _guard(self, name: str) -> Guard | None:
+        vault, segment = self.holder.vault, segment_named(name)
+        item = vault.get(segment.key)
+        found = None if item is None else (SegmentRecord.from_bytes(segment.key, item.value), item.mod_revision)
+        assigned, announced = nodes_of(vault, ASSIGNMENTS, name), nodes_of(vault, ANNOUNCED, name)
+        return withdrawal_guard(self.holder.node, segment, found, assigned, announced)
+
+    def record(self, name: str) -> SegmentRecord | None:
+        return self.holder.record(name)
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble is not None and trouble != self.trouble:
+            log.warning("copies not announced, retrying: error=%s", trouble)
+        self.trouble = trouble
+
+
+def nodes_of(vault: Vault, prefix: bytes, name: str) -> set[str]:
+    """The nodes with this segment among the keys <prefix><node>/<segment>; one read for each node and segment."""
+    found, start = set(), prefix
+    while (item := next(vault.range(start, prefix_end(prefix)), None)) is not None:
+        node = item.key.removeprefix(prefix).partition(b"/")[0]
+        if vault.get(prefix + node + b"/" + name.encode()) is not None:
+            found.add(node.decode("utf-8", "backslashreplace"))
+        start = prefix_end(prefix + node + b"/")
+    return found
+
+
+def batches(names: list[str]) -> list[list[str]]:
+    return [names[start : start + BATCH] for start in range(0, len(names), BATCH)]

@@ -1,0 +1,42 @@
+"""What a broker answers, as JSON for the APIs and the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from palisade.catalog.segment import Segment, time_text
+from palisade.catalog.segment_json import record_shape
+from palisade.segments.broker_view import OnMissing, SegmentAnswer, SegmentState
+
+
+def answer_view(data_source: str, answer: SegmentAnswer, on_missing: OnMissing) -> dict[str, Any]:
+    """Shape `SegmentLookup` of the API."""
+    found: dict[str, Any] = {
+        "data_source": data_source,
+        "revision": answer.revision,
+        "complete": not answer.missing,
+        "segments": [
+            {
+                "segment": str(part.segment),
+                "from": time_text(part.start_ms),
+                "to": time_text(part.end_ms),
+                "nodes": list(part.nodes),
+            }
+            for part in answer.parts
+        ],
+        "missing": names(answer.missing),
+        "unserved": names(answer.unserved),
+    }
+    if answer.missing and on_missing is OnMissing.WARN:
+        found["warning"] = f"{len(answer.missing)} segments have no server: the answer is not complete"
+    return found
+
+
+def names(segments: Sequence[Segment]) -> list[str]:
+    return [str(segment) for segment in segments]
+
+
+def state_view(state: SegmentState) -> dict[str, Any]:
+    """Shape `SegmentState` of the API."""
+    return {**record_shape(state.record), "state": state.phase.value, "nodes": list(state.nodes)}

@@ -1,0 +1,135 @@
+"""Scans of a whole range at one revision, and of the changes between two revisions, for readers of many rows.
+
+A reader counts first, which fixes the revision, divides the keys, and then requests page after page from any member:
+every replica that retains the revision gives the same answer. Pages are computed in slices that yield to the event
+loop. A pin keeps the revision from being compacted meanwhile; like every pin it ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from palisade.base.digest import BUCKETS
+from palisade.metastore.change_feed import ROWS_PER_SLICE
+from palisade.metastore.command_codec import decode_result, encode_command
+from palisade.metastore.errors import InvalidRequest, TooManyPins
+from palisade.metastore.history import mod_of
+from palisade.metastore.lineage import Lineage
+from palisade.metastore.mvcc import end_of
+from palisade.metastore.record import key_of
+from palisade.metastore.requests import Pin, Unpin
+from palisade.metastore.validation import check_pin
+from palisade.service.key_values import KeyValues
+from palisade.wire.scan_pages import KeyCounts, Position, pack_change, pack_rows
+
+PAGE_BYTES = 1024 * 1024
+SLICES_PER_PAGE = 64
+"""A page ends after so many slices even if it found little, so that no request outlives its deadline."""
+STRIDE = 64
+"""One of so many keys is a sample: a range can be divided at it."""
+ALL_BUCKETS = b"\1" * BUCKETS
+PIN_NAMES = "reader/"
+PINS_SHARE = 2
+"""Readers hold at most this part of the pins: the others are for recovering nodes."""
+
+
+class Scans:
+    """Of one member. Callers have been authorized to read the range."""
+
+    def __init__(self, service: KeyValues) -> None:
+        self._service = service
+        self._store = service.store
+
+    async def count(self, key: bytes, range_end: bytes, revision: int) -> KeyCounts:
+        """`revision` 0: the newest, once every strict change up to it is released. Raises Compacted, FutureRevision,
+        ReleasePending, Unavailable."""
+        await self._service.barrier()
+        store, strict = self._store, self._service.strict
+        if revision <= 0:
+            revision = store.revision
+            if strict is not None:
+                await strict.seen(revision, self._service.deadline_s)
+        samples: list[bytes] = []
+        keys, at, until = 0, key, None
+        for _ in range(SLICES_PER_PAGE):
+            found, until = store.feed.keys(revision, at, end_of(range_end))
+            samples += found[-keys % STRIDE :: STRIDE]
+            keys += len(found)
+            if until is None:
+                break
+            at = until
+            await asyncio.sleep(0)
+        return KeyCounts(revision, self._store.lineage, STRIDE, samples, keys, until)
+
+    async def rows(
+        self, lineage: Lineage, revision: int, key: bytes, range_end: bytes, bytes_max: int = PAGE_BYTES
+    ) -> tuple[bytes, bytes | None]:
+        """A page of the rows of [key, range_end) at `revision`; where the next one begins, None at the end."""
+        await self._reach(lineage, revision)
+        found: list[bytes] = []
+        size, at, until = 0, key, None
+        for _ in range(SLICES_PER_PAGE):
+            rows, until = self._store.feed.rows(revision, ALL_BUCKETS, 0, at, end_of(range_end))
+            found += rows
+            size += sum(map(len, rows))
+            if until is None or size >= bytes_max:
+                break
+            at = until
+            await asyncio.sleep(0)
+        return pack_rows(found), until
+
+    async def changes(
+        self, lineage: Lineage, first: Position, last: int, key: bytes, range_end: bytes
+    ) -> tuple[bytes, Position | None]:
+        """A page of the changes of [key, range_end) from `first` to the end of revision `last`; where the next one
+        begins, None at the end. `last` exists; it is never below the first revision by more than one."""
+        await self._reach(lineage, last)
+        end, found, size = end_of(range_end), list[bytes](), 0
+        until: Position | None = first
+        for _ in range(SLICES_PER_PAGE):
+            if until is None or size >= PAGE_BYTES:
+                break
+            at, until = until, None
+            changes = self._store.feed.dated_changes(at.revision, at.sub, last)
+            for number, (wall_ms, sub, row, replaced) in enumerate(changes):
+                if number == ROWS_PER_SLICE or size >= PAGE_BYTES:
+                    until = Position(mod_of(row), sub)
+                    break
+                if (name := key_of(row)) >= key and (end is None or name < end):
+                    found.append(pack_change(wall_ms, sub, row, replaced))
+                    size += len(found[-1])
+            await asyncio.sleep(0)
+        return b"".join(found), until
+
+    async def pin(self, name: str, revision: int, ttl_ms: int) -> int:
+        """Retain `revision` for `ttl_ms`; repeating the name renews it. Returns the remaining milliseconds.
+
+        Raises Compacted, FutureRevision, InvalidRequest (also at the end of its longest life), TooManyPins.
+        """
+        request = Pin(PIN_NAMES + name, revision, ttl_ms)
+        check_pin(request, self._store.limits)
+        pins, most = self._store.live_pins(PIN_NAMES), self._store.limits.pins_max // PINS_SHARE
+        if request.id not in pins and len(pins) >= most:
+            raise TooManyPins(f"{most} pins of readers exist: wait until one of these jobs ends")
+        result = await self._propose(request)
+        return int(result.remaining_ms)
+
+    async def unpin(self, name: str) -> None:
+        await self._propose(Unpin(PIN_NAMES + name))
+
+    async def _propose(self, command: Pin | Unpin) -> Any:
+        applied = await self._service.group.propose(encode_command(command), timeout_s=self._service.deadline_s)
+        return decode_result(applied.result)
+
+    async def _reach(self, lineage: Lineage, revision: int) -> None:
+        """A replica that has not yet applied the revision waits for it."""
+        if revision > self._store.revision:
+            await self._service.barrier()
+        own = self._store.lineage
+        if lineage != own:
+            raise InvalidRequest(
+                f"this is generation {own.generation} of cluster {own.cluster_id}, not generation "
+                f"{lineage.generation} of {lineage.cluster_id}: begin a new scan"
+            )
+        self._store.feed.require(revision)

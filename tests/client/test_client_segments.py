@@ -1,0 +1,63 @@
+"""Segments over the stream, as programs use them (issue 17)."""
+
+from __future__ import annotations
+
+import pytest
+
+from palisade.client import Client
+from palisade.metastore.requests import Put
+from palisade.service.callers import THIS_NODE
+from palisade.service.key_values import KeyValues
+from palisade.wire.segment_errors import NoSuchDataSource, NoSuchSegment, SegmentsUnavailable
+from tests.api.test_http_segments import DAY, NEXT, loaded
+from tests.support.segment_names import name, segment
+
+JANUARY = "2013-01-01", "2013-02-01"
+
+
+async def test_program_publishes_looks_up_and_changes_segments(client: Client, service: KeyValues) -> None:
+    with pytest.raises(NoSuchDataSource):
+        await client.segments_lookup("flights", *JANUARY)
+    assert await client.segments_publish("flights", [DAY, NEXT]) == 2
+    await loaded(service, 1, "n1")
+    await loaded(service, 2)
+    with pytest.raises(SegmentsUnavailable) as caught:
+        await client.segments_lookup("flights", *JANUARY)
+    assert caught.value.missing == (name(2),)
+    found = await client.segments_lookup("flights", *JANUARY, on_missing="warn")
+    assert found["missing"] == [name(2)]
+    assert found["warning"]
+    assert [each["nodes"] for each in found["segments"]] == [["n1"]]
+    assert await client.segments_mark_unused("flights", start=JANUARY[0], end="2013-01-02") == [name(1)]
+    assert await client.segments_reset_loaded("flights") == [name(2)]
+    assert (await client.segments_lookup("flights", *JANUARY))["complete"]
+    assert await client.segments_set_replicas("flights", 0) == [name(2)]
+    assert (await client.segments_list())["data_sources"] == ["flights"]
+    assert [each["state"] for each in (await client.segments_list("flights"))["segments"]] == ["unused", "unserved"]
+    assert (await client.segment(name(2)))["replicas"] == 0
+    with pytest.raises(NoSuchSegment):
+        await client.segment(name(9))
+
+
+async def test_long_list_of_missing_segments_is_complete(client: Client, service: KeyValues) -> None:
+    days = [{**DAY, "from": f"2013-01-{day:02}", "to": f"2013-01-{day + 1:02}"} for day in range(1, 31)]
+    await client.segments_publish("flights", days)
+    for day in range(1, 31):
+        await loaded(service, day)
+    with pytest.raises(SegmentsUnavailable, match="and 25 more") as caught:
+        await client.segments_lookup("flights", *JANUARY)
+    assert caught.value.missing == tuple(name(day) for day in range(1, 31))
+
+
+async def test_damaged_record_refuses_lookups_instead_of_hiding_the_segment(client: Client, service: KeyValues) -> None:
+    await client.segments_publish("flights", [DAY])
+    await service.write(Put(segment(1).key, b"{"), caller=THIS_NODE)
+    from palisade.catalog.errors import DamagedRow
+
+    with pytest.raises(DamagedRow, match="lookups in data source flights are refused"):
+        await client.segments_lookup("flights", *JANUARY, on_missing="allow")
+
+
+async def test_unclear_choice_of_segments_is_refused(client: Client) -> None:
+    with pytest.raises(ValueError, match="either names"):
+        await client.segments_mark_unused("flights")

@@ -1,0 +1,111 @@
+"""The file format: what was written is read back; a torn end is removed; damage of synced data is refused (M9)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palisade.journal.blocks import (
+    BLOCK_HEADER_BYTES,
+    FILE_HEADER_BYTES,
+    SECTOR_BYTES,
+    Block,
+    Position,
+    check_torn,
+    file_header,
+    make_block,
+    read_block,
+    read_blocks,
+    read_file_header,
+    scan,
+)
+from palisade.journal.errors import JournalDamaged, NewerFormat
+
+NAME = "f"
+CONTENTS = st.lists(st.lists(st.binary(max_size=700), min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def file_of(batches: list[list[bytes]]) -> tuple[bytes, list[Block]]:
+    end, blocks = Position(), []
+    for contents in batches:
+        blocks.append(make_block(end, 1, contents))
+        end = blocks[-1].end
+    return file_header(Position()) + b"".join(block.data for block in blocks), blocks
+
+
+def repaired(data: bytes) -> list[Block]:
+    """The blocks that a start keeps. Raises JournalDamaged."""
+    found = list(scan(data, NAME, Position()))
+    offset = found[-1][0] + len(found[-1][1].data) if found else FILE_HEADER_BYTES
+    if offset < len(data):
+        check_torn(data, offset, NAME)
+    return [block for _, block in found]
+
+
+@given(CONTENTS)
+def test_blocks_return_what_was_written(batches: list[list[bytes]]) -> None:
+    data, blocks = file_of(batches)
+    assert read_file_header(data, NAME) == Position()
+    assert repaired(data) == blocks
+    entries = [content for block in blocks for _, content in block.entries()]
+    assert entries == [content for contents in batches for content in contents]
+    assert read_blocks(data[FILE_HEADER_BYTES:], Position()) == blocks
+
+
+@given(CONTENTS, st.data())
+def test_torn_end_is_removed_and_nothing_else(batches: list[list[bytes]], draw: st.DataObject) -> None:
+    data, blocks = file_of(batches)
+    synced = len(data) - len(blocks[-1].data)
+    cut = draw.draw(st.integers(synced, len(data) - 1))
+    assert repaired(data[:cut]) == blocks[:-1]
+
+
+def test_missing_sector_at_the_end_is_torn() -> None:
+    data, blocks = file_of([[b"first"], [b"x" * 3000]])
+    hole = (len(data) - len(blocks[1].data)) // SECTOR_BYTES * SECTOR_BYTES + 2 * SECTOR_BYTES
+    torn = data[:hole] + bytes(SECTOR_BYTES) + data[hole + SECTOR_BYTES :]
+    assert repaired(torn) == blocks[:1]
+
+
+@given(CONTENTS, st.data())
+def test_flipped_bit_is_never_read(batches: list[list[bytes]], draw: st.DataObject) -> None:
+    data, blocks = file_of(batches)
+    at = draw.draw(st.integers(FILE_HEADER_BYTES, len(data) - 1))
+    flipped = bytearray(data)
+    flipped[at] ^= 1 << draw.draw(st.integers(0, 7))
+    try:
+        found = repaired(bytes(flipped))
+    except JournalDamaged:
+        return
+    assert found == blocks[: len(found)]
+    assert len(found) == len(blocks) - 1, "only the last block may look torn: its length or its sectors are damaged"
+
+
+def test_flipped_bit_before_a_valid_block_is_damage() -> None:
+    data, blocks = file_of([[b"first"], [b"second"]])
+    flipped = bytearray(data)
+    flipped[FILE_HEADER_BYTES + BLOCK_HEADER_BYTES + 5] ^= 1
+    with pytest.raises(JournalDamaged, match="valid entries follow"):
+        repaired(bytes(flipped))
+    assert read_block(bytes(flipped), FILE_HEADER_BYTES) is None
+    assert blocks[1].first == 2
+
+
+def test_flipped_bit_in_the_last_complete_block_is_damage() -> None:
+    data, _ = file_of([[b"first"], [b"second"]])
+    with pytest.raises(JournalDamaged, match="restore"):
+        repaired(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_block_of_another_journal_is_refused() -> None:
+    block = make_block(Position(3, 99), 1, [b"x"])
+    with pytest.raises(JournalDamaged, match="after entry 0"):
+        read_blocks(block.data, Position())
+
+
+def test_file_of_a_newer_format_is_refused() -> None:
+    data = bytearray(file_header(Position()))
+    data[7] = 9
+    with pytest.raises(NewerFormat, match="install a newer version"):
+        read_file_header(bytes(data), NAME)

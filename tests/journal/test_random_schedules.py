@@ -1,0 +1,125 @@
+"""No acknowledged entry is lost and no two copies are active at once, in any order of events; each rule is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from palisade.catalog import activation
+from palisade.catalog.activation import ActivationRecord, Claim, Decision, LocalSequence, Replica
+from palisade.client.operations import Put
+from palisade.journal import agreed, role
+from palisade.journal.acknowledgement import Acknowledgement
+from palisade.journal.active import Active
+from palisade.journal.agreed import Agreed, RoleRecord
+from palisade.journal.copy_state import CopyState
+from palisade.journal.log import JournalLog
+from tests.support.journal_walk import walk
+
+SEEDS = 12
+FAULT_SEEDS = 40
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_acknowledged_entries_survive_random_faults(seed: int) -> None:
+    world = walk(seed)
+    assert world.violations == [], f"seed {seed}"
+    assert len(world.acknowledged) > 100
+    world.close()
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def commit_without_token(patch: pytest.MonkeyPatch) -> None:
+    async def write(self: RoleRecord, _lock: object, seen: Agreed, record: ActivationRecord) -> Agreed:
+        done = await self._store.txn([], [Put(record.key, record.to_bytes())])
+        return Agreed(record, done.revision, seen.epoch)
+
+    patch.setattr(RoleRecord, "_write", write)
+
+
+def sequence_not_raised_on_loss_of_the_replica(patch: pytest.MonkeyPatch) -> None:
+    async def forget(self: Active) -> None:
+        self.progress.replica = Replica.NONE
+        self.advance()
+
+    patch.setattr(Active, "_raise", forget)
+
+
+def older_copy_starts(patch: pytest.MonkeyPatch) -> None:
+    def decide(record: ActivationRecord | None, local: LocalSequence | None, **rest: int) -> Decision:
+        found = activation.decide(record, local, **rest)  # type: ignore[arg-type]
+        return Claim() if record is not None and local is not None else found
+
+    patch.setattr(role, "decide", decide)
+
+
+def claim_healed_by_resuming_it(patch: pytest.MonkeyPatch) -> None:
+    """A claim that was not committed is taken over with the same sequence, by whichever copy reads it."""
+
+    def claimed(record: ActivationRecord | None, role: str, owner: str, epoch: int) -> ActivationRecord:
+        if record is not None and record.state is activation.ClaimState.CLAIMED:
+            return replace(record, owner=owner)
+        return activation.claimed(record, role, owner, epoch)
+
+    patch.setattr(agreed, "claimed", claimed)
+
+
+def acknowledges_after_the_deadline(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Active, "in_time", property(lambda self: True))
+
+
+def acknowledges_what_the_replica_lacks(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: Acknowledgement, *, in_time: bool) -> int:
+        if in_time and self.replica is not Replica.LOST:
+            self.acknowledged = max(self.acknowledged, self.synced)
+        return self.acknowledged
+
+    patch.setattr(Acknowledgement, "advance", advance)
+
+
+def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    async def sync(self: JournalLog) -> None: ...
+
+    patch.setattr(JournalLog, "sync", sync)
+
+
+def adopts_before_it_is_in_sync(patch: pytest.MonkeyPatch) -> None:
+    begin = CopyState.begin_filling
+
+    async def begin_filling(self: CopyState, common: object, agreed: int) -> None:
+        await begin(self, common, agreed)  # type: ignore[arg-type]
+        await self.adopt(LocalSequence(agreed, 1))
+
+    patch.setattr(CopyState, "begin_filling", begin_filling)
+
+
+FAULTS: dict[Patch, int] = {
+    commit_without_token: 16,
+    sequence_not_raised_on_loss_of_the_replica: 0,
+    older_copy_starts: 0,
+    claim_healed_by_resuming_it: 16,
+    acknowledges_after_the_deadline: 5,
+    acknowledges_what_the_replica_lacks: 0,
+    acknowledges_before_the_sync: 0,
+    adopts_before_it_is_in_sync: 0,
+}
+"""The seed on which each shows soonest; others follow it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_planted_fault_is_seen(fault: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    for seed in range(FAULTS[fault], FAULTS[fault] + FAULT_SEEDS):
+        try:
+            world = walk(seed)
+        except AssertionError:
+            return  # the role is not served again, or a process ended with an error
+        found = world.violations
+        world.close()
+        if found:
+            return
+    pytest.fail(f"no violation in {FAULT_SEEDS} seeds")

@@ -1,0 +1,190 @@
+"""A data node announces complete copies only, and removes one only after brokers have another (issue 17, S2, S5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+import pytest
+
+from palisade.catalog.segment import ANNOUNCED
+from palisade.metastore.requests import DeleteRange, Put, Txn
+from palisade.segments.announcer import Announcer
+from palisade.segments.holder import Readers
+from palisade.segments.names import Wanted
+from palisade.segments.segment_store import Shelf, file_of
+from palisade.wire.segment_errors import NoSuchSegment
+from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation
+from tests.support.segment_names import segment
+
+SEEDS = range(30)
+
+
+async def settled(assigned: Collection[str] = ("a",)) -> AnnouncingWorld:
+    """Every node has what is assigned to it."""
+    world = AnnouncingWorld(1)
+    for node in world.nodes.values():
+        await node.start()
+    world.assign(1, set(assigned))
+    await world.calm()
+    return world
+
+
+def announcing(world: AnnouncingWorld, day: int = 1) -> set[str]:
+    return world.brokers["x"].nodes_of(str(segment(day)))
+
+
+async def test_random_schedules_of_moves_never_leave_a_segment_without_a_server() -> None:
+    removals = 0
+    for seed in SEEDS:
+        world = AnnouncingWorld(seed)
+        await world.run()
+        removals += world.removals
+    assert removals > 20
+
+
+async def test_random_schedules_with_lost_leases_end_with_every_copy_announced() -> None:
+    for seed in SEEDS[:12]:
+        world = AnnouncingWorld(seed)
+        await world.run(with_expiry=True)
+        await world.calm()
+        for day in DAYS:
+            assigned = {name for name, node in world.nodes.items() if str(segment(day)) in node.holder.wanted}
+            assert announcing(world, day) == assigned, (seed, day)
+            assert all(world.is_whole(node, str(segment(day))) for node in assigned)
+
+
+async def planted(fault: str = "", *, with_expiry: bool = False) -> bool:
+    for seed in range(200):
+        try:
+            await AnnouncingWorld(seed, fault).run(with_expiry=with_expiry)
+        except Violation:
+            return True
+    return False
+
+
+async def test_planted_removal_before_the_withdrawal_is_released_is_seen() -> None:
+    assert await planted("answered_at_commit")
+
+
+async def test_planted_withdrawal_without_a_compare_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Announcer, "_guard", lambda self, name: ())
+    assert await planted()
+
+
+async def test_planted_removal_without_a_withdrawal_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def withdraw(self: Announcer, name: str, *, even_if_needed: bool) -> bool:
+        return True
+
+    monkeypatch.setattr(Announcer, "withdraw", withdraw)
+    assert await planted()
+
+
+async def test_planted_announcement_before_the_copy_is_stored_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def put(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+        self.held[name] = wanted
+        await self.disk.write(file_of(name), content)
+
+    monkeypatch.setattr(Shelf, "put", put)
+    assert await planted()
+
+
+async def test_segment_is_moved_once_the_other_node_announces_it() -> None:
+    world = await settled()
+    world.assign(1, {"b"})
+    await world.calm()
+    assert announcing(world) == {"b"}
+    assert not world.is_whole("a", str(segment(1)))
+
+
+async def test_file_stays_while_a_query_reads_it() -> None:
+    world = await settled()
+    node, name = world.nodes["a"], str(segment(1))
+    with node.holder.readers.reading(name):
+        world.assign(1, {"b"})
+        world.deliver_all()
+        await world.finished(world.nodes["b"].holder._settle())
+        await world.finished(world.nodes["b"].announcer.announce())
+        moving = asyncio.ensure_future(node.holder._settle())
+        for _ in range(200):
+            world.deliver_all()
+            await asyncio.sleep(0)
+        assert announcing(world) == {"b"}
+        assert world.is_whole("a", name)
+        assert (await node.holder.read(name, None))[0] == world.stock.content[name]
+    await moving
+    assert not world.is_whole("a", name)
+
+
+async def test_planted_removal_under_a_running_query_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def until_none(self: Readers, name: str) -> None: ...
+
+    monkeypatch.setattr(Readers, "until_none", until_none)
+    with pytest.raises(AssertionError):
+        await test_file_stays_while_a_query_reads_it()
+
+
+async def test_last_copy_stays_while_its_new_node_has_none() -> None:
+    world = await settled()
+    content = world.stock.content
+    world.assign(1, {"b"})
+    world.stock.content = {}
+    await world.calm()
+    world.stock.content = content
+    assert announcing(world) == {"a"}
+    assert world.is_whole("a", str(segment(1)))
+
+
+async def test_copy_of_an_unused_segment_is_withdrawn_and_removed() -> None:
+    world = await settled()
+    record = world.nodes["a"].holder.record(str(segment(1)))
+    assert record is not None
+    world.write(Txn((), (Put(segment(1).key, record.marked_unused().to_bytes()),)))
+    world.assign(1, set())
+    world.expired = True
+    await world.calm()
+    assert announcing(world) == set()
+    assert not world.is_whole("a", str(segment(1)))
+
+
+async def test_segment_without_a_record_is_not_announced() -> None:
+    world = await settled()
+    world.write(Txn((), (DeleteRange(segment(1).key),)))
+    await world.calm()
+    assert announcing(world) == set()
+
+
+async def test_announcement_of_a_segment_that_lost_its_record_meanwhile_is_refused() -> None:
+    world = AnnouncingWorld(1)
+    node = world.nodes["a"]
+    await node.start()
+    world.deliver_all()
+    await world.finished(node.holder._settle())
+    await world.finished(node.announcer.renew())
+    world.cluster.do(Txn((), (DeleteRange(segment(1).key),)))
+    await world.finished(node.announcer.announce())
+    announced = {key for key in world._before if key.startswith(ANNOUNCED)}
+    assert announced == {segment(day).announcement_key("a") for day in DAYS[1:]}
+
+
+async def test_damaged_copy_is_withdrawn_and_announced_again_once_fetched() -> None:
+    world = await settled()
+    node, name = world.nodes["a"], str(segment(1))
+    node.files.content[file_of(name)] = b"damaged"
+    with pytest.raises(NoSuchSegment):
+        await node.holder.read(name, None)
+    await world.finished(node.announcer.announce())
+    assert announcing(world) == set()
+    await world.calm()
+    assert announcing(world) == {"a"}
+
+
+async def test_removal_waits_for_readers() -> None:
+    readers = Readers()
+    with readers.reading("x"), readers.reading("y"):
+        waiting = asyncio.ensure_future(readers.until_none("x"))
+        with readers.reading("x"):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await waiting

@@ -1,0 +1,75 @@
+"""Copies of a journal as real processes, beside a real cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.preloaded import Preloaded
+from tests.support.processes import Cluster, free_port, palisade, until
+
+ROLE = "orders"
+
+
+class CopyProcess:
+    def __init__(self, cluster: Cluster, folder: Path, name: str, kind: str, *options: str) -> None:
+        self.name = name
+        self.directory = folder / name
+        self.address = f"127.0.0.1:{free_port()}"
+        self.log_file = folder / f"{name}.log"
+        self._arguments = [
+            "journal", "serve", f"--role={ROLE}", f"--name={name}", f"--dir={self.directory}",
+            f"--listen={self.address}", f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}", *options,
+        ]  # fmt: skip
+        self._process: Preloaded | None = None
+
+    def start(self) -> None:
+        with self.log_file.open("ab") as log:
+            self._process = Preloaded(self._arguments, log.fileno(), log.fileno())
+
+    async def refused_start(self) -> tuple[int, str, str]:
+        """Of a second process with the same directory."""
+        return await palisade(*self._arguments)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class Pair:
+    """Two copies, `a` the configured primary."""
+
+    def __init__(self, cluster: Cluster, folder: Path, *options: str) -> None:
+        self.a = CopyProcess(cluster, folder, "a", "primary", *options)
+        self.b = CopyProcess(cluster, folder, "b", "backup", *options)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.a.address, self.b.address]
+
+    async def command(self, name: str, *arguments: str) -> tuple[int, str, str]:
+        return await palisade("journal", name, f"--role={ROLE}", f"--copies={','.join(self.addresses)}", *arguments)
+
+    async def status(self) -> list[dict[str, Any]]:
+        code, out, err = await self.command("status", "--json")
+        assert code == 0, err
+        copies: list[dict[str, Any]] = json.loads(out)["copies"]
+        return copies
+
+    async def states(self) -> tuple[str, str]:
+        a, b = await self.status()
+        return a["state"], b["state"]
+
+    async def reach(self, a: str, b: str) -> None:
+        async def holds() -> bool:
+            return await self.states() == (a, b)
+
+        await until(holds, f"the states {a} and {b}")
+
+    def kill(self) -> None:
+        self.a.kill()
+        self.b.kill()

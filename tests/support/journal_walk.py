@@ -1,0 +1,81 @@
+"""Random schedules of the journal's world: kills, power failures, pauses and cuts between copies, store and clients."""
+
+from __future__ import annotations
+
+from tests.support.journal_world import NAMES, JournalWorld
+
+STEPS = 25
+STEP_S = 0.7
+QUIET_S = 60.0
+ACTIONS = ("kill", "kill process", "pause", "cut pair", "cut pair", "cut store", "cut client", "slow store")
+
+
+def walk(seed: int) -> JournalWorld:
+    """Disturb for a while, then heal everything and wait until both copies are in sync again."""
+    world = JournalWorld(seed, allow_failback=seed % 2 == 0)
+    random = world.simulation.random
+    for name in NAMES:
+        world.start(name)
+    world.load("x")
+    world.load("y")
+    for _ in range(STEPS):
+        disturb(world)
+        world.simulation.run_for(STEP_S * random.random() * 2)
+        if random.random() < 0.4:
+            heal(world)
+            world.simulation.run_for(STEP_S * random.random() * 4)
+        if world.violations:
+            return world
+    heal(world)
+    world.simulation.run_for(6)
+    judge(world)
+    return world
+
+
+def disturb(world: JournalWorld) -> None:
+    random = world.simulation.random
+    name = random.choice(NAMES)
+    place = world.places[name]
+    assert place.process is not None
+    action = random.choice(ACTIONS)
+    if action in ("kill", "kill process"):
+        world.kill(name, power=action == "kill")
+        if random.random() < 0.6:
+            world.start(name)
+    elif action == "pause":
+        place.process.pause()
+    elif action == "cut pair":
+        world.network.cuts.add(frozenset(NAMES))
+    elif action == "cut store" and place.store is not None:
+        place.store.cut_off = True
+    elif action == "slow store":
+        world.slow = True
+    elif action == "cut client":
+        world.network.cuts.add(frozenset(("x", name)))
+
+
+def heal(world: JournalWorld) -> None:
+    world.network.heal()
+    world.slow = False
+    for name, place in world.places.items():
+        assert place.process is not None
+        place.process.resume()
+        if place.store is not None:
+            place.store.cut_off = False
+        if place.process.dead:
+            world.start(name)
+
+
+def judge(world: JournalWorld) -> None:
+    """The role is served again, and the active copy has every acknowledged entry."""
+    stopped = [f"{place.name}: {place.failure}" for place in world.places.values() if place.failure is not None]
+    if stopped:
+        world.violations.append(f"stopped by itself: {stopped}")
+        return
+    world.until_active(within_s=QUIET_S)
+    world.until_in_sync(within_s=QUIET_S)
+    if world.allow_failback:
+        world.until_active("a", within_s=QUIET_S)
+        world.until_in_sync(within_s=QUIET_S)
+    if lost := world.lost():
+        world.violations.append(f"the active copy lacks acknowledged entries: {lost[:10]}")

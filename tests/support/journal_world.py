@@ -1,0 +1,440 @@
+"""Two copies of a journal, a metadata store and clients in simulated time, network and disk (issue 17, "Activation").
+
+Every process can be killed, paused and cut off. A killed process loses what it did not sync: of each file a random part
+of the unsynced end stays, with missing sectors as zeros.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from palisade.base.errors import PalisadeError
+from palisade.base.frames import Encoder, FrameParser
+from palisade.journal.active import Active
+from palisade.journal.agreed import Holder, RoleRecord
+from palisade.journal.aside import AsideReport
+from palisade.journal.blocks import SECTOR_BYTES, read_file_header, scan
+from palisade.journal.channel import Channel
+from palisade.journal.client import JournalClient
+from palisade.journal.copy_state import CopyOptions, CopyState
+from palisade.journal.errors import AppendUnknown, JournalError
+from palisade.journal.log import JournalLog
+from palisade.journal.role import RoleRunner
+from palisade.journal.service import JournalService
+from palisade.metastore.requests import Command, Range, Txn
+from palisade.service.callers import EVERYBODY
+from tests.support.claims_world import ClaimsWorld, SimulatedStore
+from tests.support.simulation import Process
+
+ROLE = "orders"
+TTL_S = 1
+NAMES = ("a", "b")
+LATENCY_S = 0.002
+SYNC_S = 0.003
+
+logging.getLogger("palisade.journal").setLevel(logging.CRITICAL)
+
+
+@dataclass(slots=True)
+class SimFile:
+    content: bytearray = field(default_factory=bytearray)
+    synced: int = 0
+
+
+class SimDisk:
+    """The files of one copy; survives its processes."""
+
+    def __init__(self, random: Random) -> None:
+        self.files: dict[str, SimFile] = {}
+        self._random = random
+
+    def crash(self) -> None:
+        """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""
+        for file in self.files.values():
+            loose = len(file.content) - file.synced
+            if loose:
+                kept = file.synced + self._random.randint(0, loose)
+                del file.content[kept:]
+                at = (file.synced + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
+                if kept - at >= SECTOR_BYTES and self._random.random() < 0.5:
+                    hole = at + SECTOR_BYTES * self._random.randrange((kept - at) // SECTOR_BYTES)
+                    file.content[hole : hole + SECTOR_BYTES] = bytes(SECTOR_BYTES)
+            file.synced = len(file.content)
+
+
+class SimFiles:
+    """`palisade.journal.files.Files` of one process."""
+
+    def __init__(self, disk: SimDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+        self._last: asyncio.Future[None] | None = None
+
+    async def _in_order(self, action: Any) -> Any:
+        """Completed even if the caller is cancelled, and after what was asked before, as in one thread."""
+        before, loop = self._last, self._process.loop
+        done: asyncio.Future[Any] = loop.create_future()
+        self._last = done
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await asyncio.sleep(SYNC_S * self._process.simulation.random.random())
+            done.set_result(action())
+
+        loop.create_task(run())
+        return await asyncio.shield(done)
+
+    async def names(self) -> list[str]:
+        return await self._in_order(lambda: sorted(self._disk.files))  # type: ignore[no-any-return]
+
+    async def read(self, name: str) -> bytes:
+        return await self._in_order(lambda: bytes(self._disk.files[name].content))  # type: ignore[no-any-return]
+
+    async def read_at(self, name: str, offset: int, size: int) -> bytes:
+        return bytes(self._disk.files[name].content[offset : offset + size])
+
+    async def create(self, name: str, content: bytes) -> None:
+        await self.replace(name, content)
+
+    async def replace(self, name: str, content: bytes) -> None:
+        def run() -> None:
+            self._disk.files[name] = SimFile(bytearray(content), len(content))
+
+        await self._in_order(run)
+
+    async def truncate(self, name: str, size: int) -> None:
+        def run() -> None:
+            file = self._disk.files[name]
+            del file.content[size:]
+            file.synced = size
+
+        await self._in_order(run)
+
+    async def remove(self, name: str) -> None:
+        await self._in_order(lambda: self._disk.files.pop(name, None))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._disk.files[name].content += data
+
+    async def sync(self, name: str) -> None:
+        file = self._disk.files[name]
+        size = len(file.content)
+
+        def run() -> None:
+            file.synced = max(file.synced, min(size, len(file.content)))
+
+        await self._in_order(run)
+
+    def close(self) -> None: ...
+
+
+class SimChannel:
+    """One end of a connection. Frames are encoded, as on a real wire."""
+
+    def __init__(self, network: SimNetwork, process: Process) -> None:
+        self.network = network
+        self.process = process
+        self.peer: SimChannel | None = None
+        self._arrived: deque[tuple[int, Any] | None] = deque()
+        self._some = asyncio.Event()
+        self._closed = False
+        self._encode = Encoder().encode
+        self._parse = FrameParser().feed
+        self._next_at = 0.0
+
+    def send(self, kind: int, body: Any) -> None:
+        if not self._closed:
+            self._deliver(self._encode(kind, body))
+
+    def _deliver(self, data: bytes | None) -> None:
+        peer, simulation = self.peer, self.process.simulation
+        assert peer is not None
+        self._next_at = max(self._next_at, simulation.now + LATENCY_S * (0.5 + simulation.random.random()))
+
+        def arrive() -> None:
+            if self.network.connected(self.process, peer.process):
+                peer.process.call(peer.arrive, data)
+            else:
+                self.network.held.append((self.process, peer.process, lambda: peer.process.call(peer.arrive, data)))
+
+        simulation.after(self._next_at - simulation.now, arrive)
+
+    def arrive(self, data: bytes | None) -> None:
+        self._arrived.extend([None] if data is None else self._parse(data))
+        self._some.set()
+
+    async def drain(self) -> None: ...
+
+    async def receive(self) -> tuple[int, Any] | None:
+        while not self._arrived:
+            if self._closed:
+                return None
+            self._some.clear()
+            await self._some.wait()
+        if self._arrived[0] is None:
+            return None
+        return self._arrived.popleft()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._some.set()
+            self._deliver(None)
+
+
+class SimNetwork:
+    """`cuts`: pairs of names that can't reach each other; messages between them wait, as in TCP."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, tuple[Process, JournalService]] = {}
+        self.cuts: set[frozenset[str]] = set()
+        self.held: list[tuple[Process, Process, Any]] = []
+
+    def connected(self, one: Process, other: Process) -> bool:
+        return frozenset((one.name, other.name)) not in self.cuts
+
+    def heal(self) -> None:
+        self.cuts.clear()
+        held, self.held = self.held, []
+        for _, _, deliver in held:
+            deliver()
+
+    def dialler(self, process: Process) -> Dialler:
+        return Dialler(self, process)
+
+
+class Dialler:
+    def __init__(self, network: SimNetwork, process: Process) -> None:
+        self._network = network
+        self._process = process
+
+    async def dial(self, address: str) -> Channel:
+        await asyncio.sleep(LATENCY_S)
+        found = self._network.services.get(address)
+        if found is None or found[0].dead:
+            raise ConnectionRefusedError(111, "refused")
+        process, service = found
+        if not self._network.connected(self._process, process):
+            await asyncio.sleep(1.0)
+            raise TimeoutError
+        near, far = SimChannel(self._network, self._process), SimChannel(self._network, process)
+        near.peer, far.peer = far, near
+        process.on_death[near] = lambda: near.process.call(near.arrive, None)
+        self._process.on_death[far] = lambda: far.process.call(far.arrive, None)
+        process.call(lambda: process.start(service.serve(far)))
+        return near
+
+
+SLOW_WRITE = 0.3
+SLOW_WRITE_S = 4.0
+
+
+class RoleStoreOf(SimulatedStore):
+    """The store's client of one copy. Some writes of the record arrive late, even if their sender is dead by then."""
+
+    def __init__(self, world: JournalWorld, process: Process) -> None:
+        super().__init__(world.service)
+        self._world = world
+        self._process = process
+
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        assert name == "status"
+        await self._answer()
+        return {"generation": 1}
+
+    async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
+        simulation = self._process.simulation
+        if not isinstance(request, Txn) or not self._world.slow or simulation.random.random() > SLOW_WRITE:
+            return await super()._write(request, timeout_s)
+        done: asyncio.Future[Any] = self._process.loop.create_future()
+        late = self._late(request, done)
+        simulation.after(
+            simulation.random.random() * SLOW_WRITE_S, lambda: self._world.store_process.start(late) and None
+        )
+        return await done
+
+    async def _late(self, request: Command, done: asyncio.Future[Any]) -> None:
+        try:
+            result = await self._service.write(request, timeout_s=5.0, caller=EVERYBODY)
+        except PalisadeError as error:
+            refusal = error
+            self._process.call(lambda: done.done() or done.set_exception(refusal))
+        else:
+            self._process.call(lambda: done.done() or done.set_result(result))
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one copy lives: its disk, and its process while it runs."""
+
+    name: str
+    disk: SimDisk
+    primary: bool
+    process: Process | None = None
+    runner: RoleRunner | None = None
+    store: RoleStoreOf | None = None
+    failure: BaseException | None = None
+    reports: list[AsideReport] = field(default_factory=list)
+
+    @property
+    def active(self) -> Active | None:
+        return self.runner.active if self.process and not self.process.dead and self.runner else None
+
+
+class JournalWorld(ClaimsWorld):
+    """`acknowledged`: number -> content of every entry whose append was answered."""
+
+    def __init__(self, seed: int = 1, *, allow_failback: bool = False) -> None:
+        super().__init__(seed)
+        self.network = SimNetwork()
+        self.allow_failback = allow_failback
+        self.places = {name: Place(name, SimDisk(self.simulation.random), name == "a") for name in NAMES}
+        self.acknowledged: dict[int, bytes] = {}
+        self.unknown = 0
+        self.slow = False
+        """Whether writes of the record may arrive late."""
+        self.service = self._service
+        self.store_process = self.simulation.process("store")
+        self.activations: list[str] = []
+        self.violations: list[str] = []
+        self.lives = 0
+        self.simulation.after_turn = lambda _process: self._check_actives()
+
+    def start(self, name: str) -> Place:
+        place, self.lives = self.places[name], self.lives + 1
+        process = self.simulation.process(name, offset_s=1000.0 * self.lives)
+        options = CopyOptions(ROLE, Holder(name, name), place.primary, self.allow_failback, TTL_S)
+        place.store = RoleStoreOf(self, process)
+        place.process, place.failure = process, None
+
+        async def live() -> None:
+            files = SimFiles(place.disk, process)
+            copy = CopyState(files, options, JournalLog(files, file_bytes_max=4096))
+            copy.on_aside = place.reports.append
+            assert place.store is not None
+            record = RoleRecord(place.store, ROLE, options.own, TTL_S, process.now)
+            place.runner = RoleRunner(copy, record, self.network.dialler(process))
+            place.runner.on_active = lambda _active: self.activations.append(name)
+            self.network.services[name] = process, JournalService(place.runner)
+            try:
+                await place.runner.run()
+            except JournalError as error:
+                place.failure = error
+
+        process.start(live())
+        return place
+
+    def kill(self, name: str, *, power: bool = True) -> None:
+        """`power`: unsynced data may be lost as well."""
+        place = self.places[name]
+        if place.process is not None and not place.process.dead:
+            place.process.kill()
+            if power:
+                place.disk.crash()
+
+    def active(self) -> Place | None:
+        """The copy that may answer now."""
+        found = [place for place in self.places.values() if place.active is not None and place.active.in_time]
+        return found[0] if found else None
+
+    def _check_actives(self) -> None:
+        found = [place.name for place in self.places.values() if place.active is not None and place.active.in_time]
+        if len(found) > 1 and not self.violations:
+            self.violations.append(f"{self.simulation.now:.3f}: {found} are active")
+
+    # Clients.
+
+    def client(self, name: str = "client", timeout_s: float = 5.0) -> tuple[Process, JournalClient]:
+        process = self.simulation.process(name)
+        dialler = self.network.dialler(process)
+        return process, JournalClient(ROLE, NAMES, timeout_s=timeout_s, network=dialler, clock=process.now)
+
+    def append(self, *contents: bytes, within_s: float = 30.0) -> int:
+        """Append by a client of its own; the number of the last entry."""
+        process, client = self.client()
+
+        async def run() -> int:
+            first, last = await client.append_many(contents)
+            self.note(first, contents)
+            client.close()
+            return last
+
+        number: int = self.simulation.run(process, run(), within_s=within_s)
+        return number
+
+    def note(self, first: int, contents: tuple[bytes, ...]) -> None:
+        for number, content in enumerate(contents, first):
+            if self.acknowledged.get(number, content) != content:
+                self.violations.append(f"entry {number} was acknowledged twice")
+            self.acknowledged[number] = content
+
+    def load(self, name: str = "load", pause_s: float = 0.03) -> Process:
+        """A client that appends until the end."""
+        process, client = self.client(name, timeout_s=3.0)
+
+        async def run() -> None:
+            count = 0
+            while True:
+                count += 1
+                contents = tuple(f"{name}-{count}-{each}".encode() * (1 + count % 9) for each in range(1 + count % 3))
+                try:
+                    first, _ = await client.append_many(contents)
+                    self.note(first, contents)
+                except AppendUnknown:
+                    self.unknown += 1
+                except JournalError:
+                    pass
+                await asyncio.sleep(pause_s)
+
+        process.start(run())
+        return process
+
+    # What is there.
+
+    def entries(self, name: str) -> dict[int, bytes]:
+        """Those on the disk of a copy, synced or not."""
+        found: dict[int, bytes] = {}
+        for file_name, file in sorted(self.places[name].disk.files.items()):
+            if file_name.endswith(".journal") and not file_name.startswith("aside-"):
+                data = bytes(file.content)
+                before = read_file_header(data, file_name)
+                assert before is not None
+                for _, block in scan(data, file_name, before):
+                    found |= dict(block.entries())
+        return found
+
+    def lost(self) -> list[int]:
+        """Acknowledged entries that the active copy does not have."""
+        place = self.active()
+        assert place is not None
+        there = self.entries(place.name)
+        return [number for number, content in self.acknowledged.items() if there.get(number) != content]
+
+    def record(self) -> bytes | None:
+        kvs = self.group.store.range(Range(b"activation/record/orders")).kvs
+        return kvs[0].value if kvs else None
+
+    # Waiting.
+
+    def until_active(self, name: str | None = None, within_s: float = 30.0) -> Place:
+        def holds() -> bool:
+            place = self.active()
+            return place is not None and (name is None or place.name == name)
+
+        self.simulation.run_until(holds, within_s=within_s)
+        place = self.active()
+        assert place is not None
+        return place
+
+    def until_in_sync(self, within_s: float = 30.0) -> None:
+        def holds() -> bool:
+            place = self.active()
+            return place is not None and place.active is not None and place.active.progress.adopted
+
+        self.simulation.run_until(holds, within_s=within_s)
