@@ -22,6 +22,7 @@ from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.recovery_inputs import RecoveryInputs
 from tests.sim.checkers.removed_members import RemovedMembers
 from tests.sim.checkers.restored import RestoredState
+from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.survivor import SurvivorsState
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.checkers.waited_reads import WaitedReads
@@ -37,6 +38,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     Procedures,
     CatalogAnswers,
     CatalogObjects,
+    SegmentLookups,
     Vaults,
     RestoredState,
     SurvivorsState,
