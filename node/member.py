@@ -131,7 +131,6 @@ class Node:
             room=room,
             scenarios=scenarios,
             segments=self.segments.holder,
-            trace=trace_of(self.config),
         )
 
     def _make_group(self) -> Group:
@@ -190,6 +189,7 @@ class Node:
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
             broker=self.broker,
+            trace=trace_of(self.config),
         )
 
     def _coordinator(self) -> SegmentCoordinator:

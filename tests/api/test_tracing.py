@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession
@@ -35,7 +36,7 @@ def spans() -> InMemorySpanExporter:
 async def http(services: NodeServices, spans: InMemorySpanExporter) -> AsyncIterator[ClientSession]:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    server = HttpServer(services, "demo", "n1", trace=tracing(provider.get_tracer("t")))
+    server = HttpServer(replace(services, trace=tracing(provider.get_tracer("t"))), "demo", "n1")
     await server.start("127.0.0.1", 0)
     async with ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield session

@@ -70,14 +70,13 @@ class HttpServer:
         room: ConnectionLimit | None = None,
         scenarios: ScenarioHost | None = None,
         segments: SegmentHolder | None = None,
-        trace: Middleware | None = None,
     ) -> None:
-        """`trace`: wraps every request; then none takes the fast path, which has no room for it."""
         self._services = services
         service = self._service = services.key_values
         self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
-        self._segments, self._trace = segments, trace
+        self._segments = segments
+        self._trace: Middleware | None = services.trace
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionLimit(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))

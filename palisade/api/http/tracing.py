@@ -1,6 +1,6 @@
 """A span of OpenTelemetry for each HTTP request. Only imported if tracing is on (`palisade[otel]`).
 
-A span has the route, the method and the status, and continues the trace of the header `traceparent`. Keys, values and
+With tracing on, no request takes the fast path. A span has the route, the method and the status, and continues the trace of the header `traceparent`. Keys, values and
 credentials are not in it.
 """
 
