@@ -1,7 +1,7 @@
 """A span of OpenTelemetry for each HTTP request. Only imported if tracing is on (`palisade[otel]`).
 
-With tracing on, no request takes the fast path. A span has the route, the method and the status, and continues the trace of the header `traceparent`. Keys, values and
-credentials are not in it.
+No request takes the fast path then. A span has the route, the method and the status, and continues the trace of the
+header `traceparent`. Keys, values and credentials are not in it.
 """
 
 from __future__ import annotations
