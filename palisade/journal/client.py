@@ -111,9 +111,11 @@ class JournalClient:
     async def _ask(self, kind: Kind, *fields: Any) -> Any:
         until = self._clock() + self._timeout_s
         while True:
-            connection: _Connection | None = None
+            connection = self._connection
             try:
-                connection = await self._connected()
+                if connection is None or connection.ended:
+                    connection = None
+                    connection = await self._connected()
                 async with asyncio.timeout(max(0.0, until - self._clock())):
                     return await connection.ask(kind, *fields)
             except NotActive as error:
