@@ -1,7 +1,7 @@
 """The replicated numbers of the store: loaded once, kept in memory, written at the end of every batch.
 
-META holds them in four records: what a refused request may change (index, clock) is separate from what it may not
-change, and the lineage, which hardly ever changes, is separate from both.
+META holds them in four records. Numbers that a refused request may change (index, clock) are separate from those that
+it may not change; the lineage, which rarely changes, is separate from both.
 
 Two of the numbers are times. A stamp is [wall_ms, clock_ms]: the wall time that revisions are labelled with, and the
 replicated clock that leases run on. `clock_ms` never follows wall time: a leader continues from the last stamp that was
@@ -32,11 +32,11 @@ TIME_MS_MAX = 1 << 63
 
 
 class StoreState:
-    """Read by everybody, changed by `apply` only.
+    """Read by all parts of the store, changed by `apply` only.
 
-    `compacted` is MM, or -1 while nothing was ever compacted. `wanted` is where MM shall go as soon as no pin
-    holds it. `garbage` is the cost of all versions superseded so far; `freed` is that part of it that MM has
-    passed. `size` is the logical size that the quota counts (M8). `lineage` is replaced as a whole.
+    `compacted` is MM, or -1 while nothing was ever compacted. `wanted` is the MM to be set once no pin
+    prevents it. `garbage` is the cost of all versions superseded so far; `freed` is the part of it below MM. `size` is
+    the logical size that the quota counts (M8). `lineage` is replaced as a whole.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class StampClock:
         self._since = now
 
     def clock_ms(self, now: float) -> int:
-        """The lease clock as this leader would stamp it now; the last applied one on a node that never led."""
+        """The lease clock for a stamp of this leader now; the last applied one on a node that never led."""
         if self._base_ms is None:
             return self._state.clock_ms
         return max(self._state.clock_ms, self._base_ms + int((now - self._since) * 1000))
@@ -136,7 +136,7 @@ class StampClock:
         return [max(self._state.wall_ms, wall_ms), self.clock_ms(now)]
 
     def accept(self, stamp: Sequence[int]) -> None:
-        """Neither time goes back, whatever the stamp."""
+        """Neither time decreases, whatever the stamp."""
         sound = type(stamp) in (list, tuple) and [type(part) for part in stamp] == [int, int]
         if not sound or not 0 <= min(stamp) <= max(stamp) < TIME_MS_MAX:
             raise InvariantViolated(

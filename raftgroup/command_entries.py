@@ -1,6 +1,6 @@
-"""Entries of the log, and batches of commands as such: one byte for the kind of entry, then [stamp, [command, ...]].
+"""Batches of commands as entries of the log: one byte for the kind of entry, then [stamp, [command, ...]].
 
-The stamp is the state machine's own, which judges it; a command is bytes. The kinds are those of PySyncObj.
+Only the state machine interprets the stamp. A command is bytes. The kinds are those of PySyncObj.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def batch_entry(stamp: Any, commands: Sequence[bytes]) -> bytes:
 
 
 def batch_in(entry: bytes) -> Batch | None:
-    """None for an entry of a kind that brings no commands. Raises ValueError for one that can't be understood."""
+    """None for an entry of a kind without commands. Raises ValueError for an invalid one."""
     kind = entry[:1]
     if kind in (NO_OP, MEMBERSHIP):
         return None
@@ -47,7 +47,7 @@ def batch_in(entry: bytes) -> Batch | None:
 
 
 def check_commands(commands: Sequence[Any]) -> None:
-    """Raises TypeError. An entry with something else in it would be refused by each follower, for ever."""
+    """Raises TypeError. Followers would refuse an entry with anything else, for ever."""
     if not set(map(type, commands)) <= {bytes}:
         kinds = ", ".join(sorted({type(each).__name__ for each in commands}))
         raise TypeError(f"a command is bytes, and one of these is not: {kinds[:200]}")
@@ -70,7 +70,7 @@ class DecodedBatches:
         return len(self._kept)
 
     def keep(self, entry: Entry, batch: Batch) -> None:
-        """The oldest ones stay where there is no room for all: they are applied first."""
+        """If there is no room for all, the oldest ones are kept: they are applied first."""
         if entry.index not in self._kept and self._bytes + len(entry.command) <= self._bytes_max:
             self._kept[entry.index] = (entry, batch)
             self._bytes += len(entry.command)
@@ -93,7 +93,7 @@ class DecodedBatches:
             return batch_in(entry.command)
         except ValueError as error:
             raise NodeFailed(
-                f"entry {entry.index} of term {entry.term} is committed and can't be read: {error}. The leader of that "
+                f"entry {entry.index} of term {entry.term} is committed and not decodable: {error}. The leader of that "
                 "term was faulty, or of another release: run the same release of palisade on all nodes; if that does "
                 "not help, restore a backup"
             ) from error

@@ -1,11 +1,10 @@
-"""The journal: log, term and vote in memory, and what of it is not on disk yet.
+"""The journal: log, term and vote in memory, and the changes that are not yet on disk.
 
 `BufferedJournal` is the one implementation of `raftgroup.ports.Journal`; the disk below it is a `LogStorage`. A storage
-takes `LogChanges` (everything since the last write) in one piece. Three things hold at any time, and are checked where
-they could break:
+takes `LogChanges` (everything since the last write) in one piece. Three invariants, checked where they could break:
 
 - the entries are contiguous; an index below the base, or the base itself, is never truncated
-- the term never goes back, and the vote of a term is given once and never changed (Raft, section 5.2)
+- the term never decreases, and the vote of a term is given once and never changed (Raft, section 5.2)
 - every entry that is not on disk is in memory: only synced entries are dropped from memory
 """
 
@@ -21,12 +20,12 @@ from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.ports import Entry
 
 ENTRY_OVERHEAD_BYTES = 200
-"""What an entry costs in memory beyond its command: the tuple, its numbers, the header of the bytes."""
+"""Memory of an entry beyond its command: the tuple, its numbers, the header of the bytes."""
 
 
 @dataclass(slots=True)
 class StoredLog:
-    """What a disk holds, as far as it is read at start: `entries` are the newest ones, contiguous up to the end."""
+    """The part of the stored log that is read at the start: `entries` are the newest ones, contiguous up to the end."""
 
     base_index: int = 0
     base_term: int = 0
@@ -38,7 +37,7 @@ class StoredLog:
 
 @dataclass(frozen=True, slots=True)
 class LogChanges:
-    """What a disk has to do, in this order, all or nothing. `forget`: drop every stored entry first."""
+    """Changes for the disk, to be made in the order of the fields, all or nothing. `forget`: drop all entries first."""
 
     number: int
     forget: bool
@@ -53,19 +52,19 @@ class LogStorage(Protocol):
     """The disk of a journal."""
 
     def load(self, start: int, stop: int) -> Sequence[Entry]:
-        """Entries that were written, start <= index < stop. Raises JournalCorrupt."""
+        """The stored entries with start <= index < stop. Raises JournalCorrupt."""
         ...
 
     def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
-        """Make `changes` durable, all or nothing, then call `ended` once, with the failure if there is one. `ended` may
-        be called before this returns. The next write begins after the end of this one."""
+        """Make `changes` durable, all or nothing, then call `ended` once, with the error or None. `ended` may be
+        called before this returns. The next write begins after the end of this one."""
         ...
 
     def close(self) -> None: ...
 
 
 class BufferedJournal:
-    """`memory_bytes` bounds what is kept in memory of the entries that are on disk."""
+    """`memory_bytes`: maximum size of the stored entries that are also kept in memory."""
 
     def __init__(self, stored: StoredLog, storage: LogStorage, memory_bytes: int | None = None) -> None:
         self._storage = storage
@@ -118,7 +117,7 @@ class BufferedJournal:
         if entry.index != self.last.index + 1 or entry.term < self.last.term:
             raise NodeFailed(
                 f"entry {entry.index} of term {entry.term} can't follow entry {self.last.index} of term "
-                f"{self.last.term}: the log of this node is no longer sound, restart the node"
+                f"{self.last.term}: the log of this node is inconsistent; restart the node"
             )
         self._entries.append(entry)
         self.last = entry
@@ -175,7 +174,7 @@ class BufferedJournal:
         if term < self.term or (term == self.term and self.vote is not None):
             raise NodeFailed(
                 f"term {term} with a vote for {vote} can't follow term {self.term} with a vote for {self.vote}: "
-                "a term never goes back and a vote is given once. Restart the node"
+                "a term never decreases and a vote never changes. Restart the node"
             )
         self.term, self.vote = term, vote
         self._vote_changed = True
@@ -195,19 +194,19 @@ class BufferedJournal:
         await done
 
     def begin_sync(self, ended: Callable[[Exception | None], None]) -> None:
-        """Calls that come while a write is under way share the next one."""
+        """Calls during a write share the next write."""
         self._waiting.append((self.written, ended))
         self._advance()
 
     def close(self) -> None:
-        """What is not synced is lost, as in a crash."""
+        """Changes that are not synced are lost, as in a crash."""
         if not self._closed:
             self._closed = True
             self._storage.close()
             self._advance()
 
     def _advance(self) -> None:
-        """End the syncs that are done or can't be done; write as long as one is left and no write is under way."""
+        """End the syncs that are done or have failed; start a write if one is left and no write is in progress."""
         while self._waiting:
             wanted, ended = self._waiting[0]
             if self.saved >= wanted or self._failure is not None or self._closed:
@@ -220,7 +219,7 @@ class BufferedJournal:
                 return
 
     def _unwritten(self) -> LogChanges:
-        """Everything that the storage has not got yet."""
+        """All changes that have not been passed to the storage."""
         changes = LogChanges(
             number=self.written,
             forget=self._forget,

@@ -1,6 +1,6 @@
 """The LMDB file of the journal: opened and checked, read, and filled with `LogChanges`. Knows no event loop.
 
-Two tables. The checksum of a record covers its key, so that a record in the place of another one is detected, too.
+Two tables. The checksum of a record covers its key, so a record stored under a wrong key is detected as well.
 
     log     key = index (8 bytes, big endian)                       value = crc32 (4) + term (8) + command
     meta    key = name: format, base, term (and vote), user:...     value = crc32 (4) + content
@@ -25,9 +25,9 @@ from palisade.raftgroup.ports import Entry
 FORMAT_VERSION = 1
 FORMAT_NAME = "palisade-journal"
 REMEDY = (
-    "This node's copy of the log can't be trusted any more: remove its data directory and start it with --join, "
-    "so that it comes back as a new member and gets everything from the others. If no majority of healthy "
-    "nodes is left, restore a backup"
+    "This node's copy of the log cannot be trusted any more: remove its data directory and start it with --join, "
+    "so that it joins as a new member and gets all data from the others. If no majority of healthy nodes is "
+    "left, restore a backup"
 )
 
 _HEAD = struct.Struct(">IQ")
@@ -44,8 +44,8 @@ VERIFIED_AT_START = 1000
 GARBAGE_PER_SYNC = 64
 _FORMAT, _BASE, _TERM, _USER = b"format", b"base", b"term", b"user:"
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
-"""A log of the length that `LogRetention` allows is walked in a tenth of a second. A larger file is not walked, so that
-the node can start."""
+"""A log of the length that `LogRetention` allows is checked in a tenth of a second. A larger file is not checked as a
+whole, so that the node can start."""
 
 
 class JournalFile:
@@ -71,7 +71,7 @@ class JournalFile:
         self._base_index = self._next_base_index = self.stored.base_index
 
     def begin(self, changes: LogChanges) -> Callable[[], object]:
-        """Fill a transaction; the call that is returned commits it, in any thread. Call `landed` afterwards."""
+        """Fill a transaction; the returned function commits it, in any thread. Call `landed` afterwards."""
         while True:
             try:
                 txn = self._env.begin(write=True)
@@ -88,12 +88,12 @@ class JournalFile:
                 raise self.failure(error) from error
 
     def landed(self) -> None:
-        """The commit has succeeded: make later reads see it."""
+        """The commit has succeeded: later reads see it."""
         self._oldest, self._base_index = self._next_oldest, self._next_base_index
         self._renew()
 
     def grow(self) -> None:
-        """Twice the room. The file takes only what is used of it. No transaction may be under way."""
+        """Double the size of the map. The file only takes the space in use. No transaction may be open."""
         self._reader.abort()
         try:
             double_room(self._env)
@@ -102,7 +102,7 @@ class JournalFile:
         self._renew()
 
     def load(self, start: int, stop: int) -> Sequence[Entry]:
-        """Entries that were committed, each one verified. Raises JournalCorrupt."""
+        """Committed entries, each verified. Raises JournalCorrupt."""
         try:
             with self._reader.cursor(self._log) as cursor:
                 cursor.set_key(entry_key(start))
@@ -115,14 +115,14 @@ class JournalFile:
         self._env.close()
 
     def failure(self, error: BaseException) -> NodeFailed:
-        """The error of the node for an error of LMDB."""
+        """The error of this package for an error of LMDB."""
         if isinstance(error, NodeFailed):
             return error
         if isinstance(error, DAMAGE):
             return self._damaged(str(error))
         return NodeFailed(
             f"the journal in {self._directory} can't be written: {error}. Nothing acknowledged is lost: make room on "
-            "the disk, or mend it, and restart the node"
+            "the disk, or replace it, and restart the node"
         )
 
     def _open(self) -> Any:
@@ -207,7 +207,7 @@ class JournalFile:
         return entries
 
     def _check_contiguous(self) -> int:
-        """The oldest index that is stored, garbage included. No scan: as many keys as from the first to the last."""
+        """The oldest stored index, garbage included. No scan: the number of keys must fit first and last."""
         with self._reader.cursor(self._log) as cursor:
             if not cursor.first():
                 return self.stored.base_index + 1

@@ -120,7 +120,7 @@ def realigned(journal: Journal, applied: tuple[int, int], membership: Membership
             keep_membership(journal, installed)
             return installed
     raise DataDirectoryError(
-        f"the store of this node stands at index {index} of term {term}, its log reaches from {first} to {last}: one "
+        f"the store of this node is at index {index} of term {term}, its log reaches from {first} to {last}: one "
         "of them was lost or replaced. Put both back as they were, or start with --join and an empty data directory"
     )
 

@@ -1,16 +1,16 @@
 """The journal on disk: LMDB, a checksum per record, one transaction with fsync per sync.
 
-What holds, and why:
+Guarantees, with reasons:
 
-- A sync is one LMDB transaction with everything that was written since the last one, so a crash leaves the log as
-  of some completed sync, or of the one under way, whole. LMDB is never opened without its own syncs.
-- The loop's thread fills the transaction; `CommitThread` only commits it. LMDB's own locks are therefore off
-  (`lock=False`: a transaction may then end in another thread); in their place there is `DirectoryLock` against
-  other processes, one write transaction at a time, and reads that begin and end between two of them.
-- Compaction moves the base, in the next sync; the entries below it are garbage from then on, and every sync removes
-  a few. A crash in between leaves garbage, which the next start goes on removing.
+- A sync is one LMDB transaction with all changes since the last one. So a crash leaves the log as of a completed sync,
+  or of the one in progress, never a part of one. LMDB is never opened without its own syncs.
+- The loop's thread fills the transaction; `CommitThread` only commits it. So LMDB's own locks are off (`lock=False`: a
+  transaction may then end in another thread). They are replaced by `DirectoryLock` against other processes, one write
+  transaction at a time, and reads that begin and end between two of them.
+- Compaction moves the base in the next sync. Entries below the base are garbage, of which every sync removes a few.
+  After a crash, the next start continues to remove it.
 - A checksum is verified whenever a record is read, and the newest entries are read at every start; the structure of
-  the file is checked before LMDB sees it (`palisade/base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
+  the file is checked before LMDB opens it (`palisade/base/lmdb_env.py`). Nothing damaged is served: JournalCorrupt.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MEMORY_BYTES = 16 * 1024 * 1024
 
 
 class LmdbJournal(BufferedJournal):
-    """A `raftgroup.ports.Journal` in the directory `path`, which is made where it does not exist.
+    """A `raftgroup.ports.Journal` in the directory `path`, which is created if missing.
 
-    `memory_bytes` bounds what is kept in memory of the entries that are on disk. `patience_s` is how long a sync may
-    hold an event loop that has little else to do before it goes on in the background. Raises DataDirectoryError where
-    the directory is in use, foreign, of a newer format or can't be written, and JournalCorrupt.
+    `memory_bytes`: maximum size of the stored entries that are also kept in memory. `patience_s`: maximum time for
+    which a sync blocks an idle event loop before it continues in the background. Raises JournalCorrupt, and
+    DataDirectoryError if the directory is in use, foreign, of a newer format or not writable.
     """
 
     def __init__(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES, patience_s: float = PATIENCE_S) -> None:
@@ -65,7 +65,7 @@ class LmdbStorage:
         self._quick = True
         """The last commit ended within `patience_s`."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """It has the thread's bell among its readers."""
+        """The loop that polls the thread's pipe."""
         self._poll: asyncio.TimerHandle | None = None
         self._commit: CommitTask | None = None
         self._write: tuple[LogChanges, Callable[[Exception | None], None]] | None = None
@@ -73,7 +73,7 @@ class LmdbStorage:
         self.load = file.load
 
     def write(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
-        """Fill and commit a transaction; wait for it as long as `base/commit_thread.py` has it."""
+        """Fill and commit a transaction; wait in place by the rules of `base/commit_thread.py`."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._listen_in(loop)
@@ -106,7 +106,7 @@ class LmdbStorage:
         self._look(0.0)
 
     def _poll_later(self) -> None:
-        """Once for each time that commits are under way, not for each of them."""
+        """One timer while commits are in progress, not one per commit."""
         if self._poll is None and self._loop is not None:
             self._poll = self._loop.call_later(POLL_S, self._polled)
 
@@ -117,7 +117,7 @@ class LmdbStorage:
             self._poll_later()
 
     def _look(self, patience_s: float) -> None:
-        """End the write if its commit has ended, or does so within `patience_s`."""
+        """End the write if its commit has ended or ends within `patience_s`."""
         if self._commit is None or self._closed or not self._commit.wait(patience_s):
             return
         self._quick = self._commit.took_s < self._patience_s
@@ -131,7 +131,7 @@ class LmdbStorage:
             self._end(self._file.failure(error))
 
     def _again(self) -> None:
-        """The commit itself needed more room than the file may have: allow more, and write the same again."""
+        """The commit exceeded the size of the map: enlarge it, and write the same changes again."""
         self._commit = None
         try:
             self._file.grow()

@@ -62,7 +62,7 @@ class Member:
 class Membership:
     """The members, in order of their ids, and the removed ids, which must not rejoin uninvited.
 
-    `version` grows by one with every change, so two nodes can tell which membership is older; 0 means none.
+    `version` grows by one with every change, so two nodes can compare the age of theirs; 0 means none.
     `generation`: the history of the group that it belongs to (`generations.py`); 0 is unknown. No change alters it.
     """
 

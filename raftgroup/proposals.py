@@ -1,7 +1,7 @@
-"""Proposals on their way: each has a deadline and comes to exactly one of three ends (pysyncobj.md, fault 13).
+"""Proposals in progress: each has a deadline and ends in exactly one of three ways (pysyncobj.md, fault 13).
 
 Applied, with its result. Refused: it is in no log and never will be, so it may be proposed again. Outcome unknown: it
-was in a log, or on its way to the leader, and no reply said whether it was applied.
+was in a log, or sent to the leader, and no reply arrived.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PLACE = attrgetter("place")
 
 
 class Applied(NamedTuple):
-    """Commands were applied at (index, term); `results` is what the state machine returned for each of them. `here`: by
-    this node; otherwise by the leader that it was forwarded to, and this node may not have applied it yet."""
+    """Commands were applied at (index, term); `results` has the state machine's result for each. `here`: by this node;
+    otherwise by the leader to which they were forwarded, and this node may not have applied them yet."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -43,11 +43,11 @@ class Applied(NamedTuple):
 
 
 class Proposal(ABC):
-    """Commands that come to one end together. A subclass says in `ended` what that end leads to.
+    """Commands that end together. A subclass implements `ended`, the reaction to that end.
 
-    `timeout_s`: how long they may take. `weight`: as how many commands they count for the size of an entry, where one
-    of them takes the time of many. `deadline` and `place` in the order of arrival are set when the proposal is queued.
-    `sent`: it has left the queue, so its outcome may be unknown. `is_ended`: it has come to its end.
+    `timeout_s`: their maximum time. `weight`: as how many commands they count for the size of an entry, for commands
+    that take the time of many. `deadline` and `place` (the order of arrival) are set when the proposal is queued.
+    `sent`: it has left the queue, so its outcome may be unknown. `is_ended`: it has ended.
     """
 
     __slots__ = ("commands", "deadline", "is_ended", "place", "sent", "timeout_s", "weight")
@@ -62,7 +62,7 @@ class Proposal(ABC):
         self.is_ended = False
 
     def end(self, outcome: Applied | RaftError) -> None:
-        """Once; a second end is ignored. An error in `ended` is logged: the commands are applied all the same."""
+        """Once; a second end is ignored. An error in `ended` is logged: it does not change the outcome."""
         if self.is_ended:
             return
         self.is_ended = True
@@ -96,7 +96,7 @@ class CallbackProposal(Proposal):
 
 
 class AwaitedProposal(Proposal):
-    """Ends in a future, which may be cancelled before that."""
+    """Sets the result of a future, which may be cancelled before that."""
 
     __slots__ = ("future",)
 
@@ -116,7 +116,7 @@ class AwaitedProposal(Proposal):
 class Proposals:
     """Proposals that wait to be proposed, in order, and those that wait for their deadline.
 
-    Proposals with the same timeout are due in order of arrival, since the clock never goes back. So there is one queue
+    Proposals with the same timeout are due in order of arrival, because the clock is monotonic. So there is one queue
     per timeout, and ended proposals are removed at its front.
     """
 
@@ -140,8 +140,8 @@ class Proposals:
         waiting.append(proposal)
 
     def put_back(self, proposals: Iterable[Proposal]) -> None:
-        """Queue again, until their deadline, proposals that are in no log. They keep their places, in whatever order
-        several batches are put back."""
+        """Queue again, until their deadline, proposals that are in no log. They keep their places, whatever the order
+        in which several batches are put back."""
         again = sorted((each for each in proposals if not each.is_ended), key=_PLACE)
         for proposal in again:
             proposal.sent = False
@@ -163,7 +163,7 @@ class Proposals:
         return batch
 
     def expire(self, now: float) -> None:
-        """End what is past its deadline. Call it often: it also removes what has ended."""
+        """End proposals past their deadline. Call it often: it also removes ended ones."""
         for timeout_s, waiting in list(self._by_timeout.items()):
             while waiting and (waiting[0].is_ended or waiting[0].deadline <= now):
                 end_late(waiting.popleft())
@@ -171,7 +171,7 @@ class Proposals:
                 del self._by_timeout[timeout_s]
 
     def fail(self, error: Callable[[], RaftError]) -> None:
-        """This node stops: proposals in the queue end with `error`; the outcome of the others is unknown."""
+        """This node stops: queued proposals end with `error`; the outcome of the others is unknown."""
         while self._by_timeout:
             _, waiting = self._by_timeout.popitem()
             for proposal in waiting:
@@ -205,11 +205,11 @@ class ProposedEntries:
                 self._displaced.extend(batch)
 
     def forget_to(self, index: int) -> None:
-        """A snapshot has replaced the log up to `index`: the end of these entries is not seen here."""
+        """A snapshot has replaced the log up to `index`: the results of these entries are not known here."""
         self._batches = {at: batches for at, batches in self._batches.items() if at > index}
 
     def take_displaced(self) -> list[Proposal]:
-        """Proposals that will never be applied as they were proposed."""
+        """The proposals whose entries another leader has replaced."""
         displaced, self._displaced = self._displaced, []
         return displaced
 
@@ -242,6 +242,4 @@ def end_late(proposal: Proposal) -> None:
             )
         )
     else:
-        proposal.end(
-            Unavailable("no leader with a majority was found before the deadline; nothing was done, try again")
-        )
+        proposal.end(Unavailable("no leader with a majority was found before the deadline; nothing was changed, retry"))

@@ -1,9 +1,9 @@
 """Whether this member was removed from the group. A removed member serves nothing from that moment, and ends.
 
-Its own log says it, once the removal is committed. A member that was away finds it in the refusals of the others, who
-judge by committed memberships, and refuse only a node whose own is not newer. So a refusal counts at once for a node
-whose newest membership is committed and has it. Otherwise no member may be connected for a while: one that lags may
-know of the removal and not yet of a later invitation.
+Its own log contains the committed removal. A member that was offline learns of it from the refusals of the others:
+they decide by committed memberships, and refuse only a node whose own membership is not newer. So a refusal counts at
+once for a node whose newest membership is committed and contains it. Otherwise it counts only while no member is
+connected for some time: a lagging member may know the removal and not yet that the node was added again.
 
 A node that joins again under its old id has a new storage, and replays memberships of its past, also its removal. That
 removal is not its own: only a storage that was a member, or a founding one, can be removed.
@@ -19,9 +19,9 @@ from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 
 FAREWELL_S = 1.0
-"""How long a removed member runs on: a client that asked it for its own removal gets the answer."""
+"""Time for which a removed member keeps running: a client that removed it through itself gets the response."""
 REFUSED_S = 1.0
-"""How long all others have to refuse it, where its own log leaves it open."""
+"""Time for which all others must refuse it if its own log does not decide."""
 
 
 class Removal:

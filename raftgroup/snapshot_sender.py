@@ -1,10 +1,10 @@
 """The leader's side of one transfer (`snapshot_transfer.py`): one follower, one snapshot, one ending.
 
 `base` is the piece that the follower needs next, as far as known. Pieces from there on are read one at a time, one
-ahead of sending (to recognize the last one), and kept until they are acknowledged. Repeated or late messages move
-nothing back for long: whenever there is no progress, the follower is asked again, and its ACCEPT is authoritative, even
-if it has lost pieces that it had acknowledged. After an ACCEPT the piece before the next one is sent again: a follower
-that has all pieces and was stopped before the install learns from it that it was the last one.
+ahead of sending (to recognize the last one), and kept until they are acknowledged. Repeated or late messages do no
+lasting harm: whenever there is no progress, the follower is offered the snapshot again, and its ACCEPT is
+authoritative, even if it has lost pieces that it had acknowledged. After an ACCEPT the piece before the next one is
+sent again: a follower that has all pieces and was stopped before the install learns from it that it was the last one.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ from palisade.raftgroup.timing import RaftTiming
 
 
 class Electorate(Protocol):
-    """What a member knows of the other members."""
+    """The other members, as this member knows them."""
 
     @property
     def membership(self) -> Membership: ...
     @property
     def is_voter(self) -> bool: ...
     def is_known(self, member: str, incarnation: str) -> bool:
-        """Whether the group knows that member with that storage."""
+        """Whether the group has that member with that storage."""
         ...
 
     def follow_term(self, term: int) -> None:
@@ -206,8 +206,8 @@ class Voting:
         )
 
     def _goes_before(self, candidate: str, candidacy: Candidacy) -> bool:
-        """Of two candidates that ask each other at once, one stands back: the one with the shorter log, or the lesser
-        id.
+        """Of two candidates that request votes from each other at the same time, one yields: the one with the shorter
+        log, or the lesser id.
         """
         last = self._journal.last
         own, other = (last.term, last.index, self._own_id), (candidacy.last_term, candidacy.last_index, candidate)

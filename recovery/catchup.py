@@ -67,7 +67,7 @@ class CatchUpProgress:
 
 
 def after_round(progress: CatchUpProgress, behind: int) -> CatchUpProgress:
-    """`behind` is LM - LV, read after the round."""
+    """`behind`: LM - LV, read after the round."""
     came_closer = progress.behind is None or behind < progress.behind
     return CatchUpProgress(behind, progress.stuck if came_closer else progress.stuck + 1, progress.snapshots)
 

@@ -16,7 +16,7 @@ from palisade.vault.vault import Vault
 
 COMMIT_S = 0.2
 GATE_S = 0.5
-"""After this time a closed gate is asked again, in case its opening was not signalled."""
+"""After this time a closed gate is checked again, in case its opening was not signalled."""
 TURN_REVISIONS = 1_000
 """Maximum notifications before others get a turn, even if no listener waits."""
 

@@ -63,7 +63,13 @@ BUILT_IN = (
     Region("palisade", PALISADE, Mode.STRICT, Policy.FAIL_CLOSED, built_in=True),
     Region("palisade.permissions", b"palisade/catalog/permissions/", Mode.STRICT, Policy.DENY, built_in=True),
     Region("palisade.ttl", b"palisade/catalog/ttl/", Mode.STRICT, Policy.SAFE_DEFAULT, INFINITE_TTL, built_in=True),
+    *(
+        Region(f"palisade.{name}", f"palisade/catalog/{name}/".encode(), Mode.STRICT, Policy.REFETCH, built_in=True)
+        for name in ("devices", "templates", "template-paths", "views")
+    ),
 )
+"""Seed 000: permissions deny, TTL rules delete nothing, device schemas with templates and views are fetched again from
+the quorum, and everything else, table schemas among them, fails closed."""
 OTHER = Region("", b"", Mode.EVENTUAL, Policy.FAIL_CLOSED, built_in=True)
 """The region of all other keys."""
 

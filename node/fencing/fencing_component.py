@@ -84,7 +84,7 @@ class FencingComponent(Component):
         self._linked: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
 
-    # What the keeper of the vault calls
+    # Called by the vault component
 
     def opened(self, vault: Vault) -> VaultGate:
         member = self._member
@@ -132,8 +132,8 @@ class FencingComponent(Component):
         self._recovering = asyncio.get_running_loop().create_task(self._listen(holder, core), name="fence recovery")
 
     async def _listen(self, holder: LeaseClient, core: Holder) -> None:
-        """The vault first: components are notified of a revision before the vault applies it, so they are up to date
-        with it (F2)."""
+        """Wait for the vault only: components are notified of a revision before the vault applies it, so they are up to
+        date as well (F2)."""
         released = core.released
         while holder.vault.revision < released:  # noqa: ASYNC110
             await asyncio.sleep(TICK_S)
@@ -147,7 +147,7 @@ class FencingComponent(Component):
 
     async def stop(self) -> None:
         """Promise the leader that this node serves nothing any more, so that no write waits for it. Releases still
-        arrive until `unlink`, since responses of its servers wait for them."""
+        arrive until `unlink`, because pending responses of its servers need them."""
         if self._recovering is not None:
             self._recovering.cancel()
         if self.holder is not None:
@@ -162,13 +162,13 @@ class FencingComponent(Component):
             await asyncio.gather(self._linked, return_exceptions=True)
 
     async def _hand_over(self, group: GroupFace) -> None:
-        """The promise has to reach the next leader, too."""
+        """The promise must reach the next leader as well."""
         try:
             async with asyncio.timeout(2 * FAREWELL_S):
                 await group.transfer(None)
                 await self._welcomed_by_leader()
         except (RaftError, TimeoutError) as error:
-            log.info("the node stops before its successor has its promise: %s", reason_of(error))
+            log.info("the node stops before the next leader has received its promise: %s", reason_of(error))
 
     async def _welcomed_by_leader(self) -> None:
         with contextlib.suppress(TimeoutError):

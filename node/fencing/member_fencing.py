@@ -44,7 +44,7 @@ class GroupRoute:
         return member.addresses.get("stream") if member is not None else None
 
     def candidates(self) -> Sequence[str]:
-        """None: the group itself names the leader."""
+        """None: members learn the leader from the group."""
         return ()
 
 
@@ -114,7 +114,7 @@ class MemberFencing:
         return member.addresses.get("stream") if member is not None else None
 
     def led(self, leads: bool, term: int) -> None:
-        """Called by the group when this member begins or ceases to lead."""
+        """Called by the group when this member starts or stops leading."""
         if leads:
             self.grantor.begin_term(term, counted_by(self.timing, registrations(self._service.store.system)))
         else:

@@ -1,4 +1,4 @@
-"""One thread for what waits for the disk, and how the event loop learns that it is done.
+"""One thread for operations that wait for the disk, and the way in which the event loop learns of their end.
 
 A commit takes about 0.2 ms on a good disk, and seconds on a bad one. The thread keeps a slow commit from blocking the
 event loop. A quick commit should not cost much either:
@@ -32,7 +32,7 @@ RUN_POLL_S = 0.002
 YIELD_S = 0.0002
 BUSY = 0.3
 START_S = 0.00005
-"""How long a loop that has handed over work releases the lock, so that the work begins."""
+"""Time for which a loop releases the lock after it has submitted work, so that the work begins."""
 
 T = TypeVar("T")
 
@@ -78,8 +78,8 @@ class Bell:
 
 
 class CommitTask:
-    """One piece of work of the thread. Valid once `wait` has returned True: `error`, what it raised, and `took_s`, how
-    long it took. `is_polled`: a `wait` has returned False, so the end is to be announced."""
+    """One piece of work of the thread. Valid once `wait` has returned True: `error`, the exception that it raised, and
+    `took_s`, its duration. `is_polled`: a `wait` has returned False, so the end must be announced."""
 
     __slots__ = ("_done", "_work", "error", "is_polled", "took_s")
 
@@ -115,7 +115,7 @@ class CommitTask:
 
 
 class DiskThread:
-    """Runs what it is given, in order."""
+    """Runs submitted work in order."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[CommitTask | None] = SimpleQueue()
@@ -156,7 +156,7 @@ class DiskThread:
 
 
 class CommitThread(DiskThread):
-    """A `DiskThread` that rings `bell` after each piece of work that is polled."""
+    """A `DiskThread` that writes to the pipe `bell` after each piece of work that is polled."""
 
     def __init__(self, name: str) -> None:
         self.bell = Bell()

@@ -22,7 +22,7 @@ _LOOKED_AT_BYTES = 256
 
 
 class Spoken(enum.Enum):
-    """What a client speaks. The value is the name of the port that speaks it."""
+    """The protocol of a client. The value is the name of the port that serves it."""
 
     HTTP = "http"
     STREAM = "stream"

@@ -12,6 +12,7 @@ from palisade.catalog.database import Database
 from palisade.catalog.device import Device
 from palisade.catalog.errors import DamagedRow, NotThere
 from palisade.catalog.permissions import Subject
+from palisade.catalog.resource import Resource
 from palisade.catalog.table import CatalogTable
 from palisade.catalog.template import Template, TemplatePath
 from palisade.catalog.ttl import TtlRule
@@ -58,6 +59,9 @@ COLLECTIONS = {
         ),
         Collection("template-paths", keys.TEMPLATE_PATHS, TemplatePath.from_bytes, "path"),
         Collection("views", keys.VIEWS, CatalogView.from_bytes, "view", "create-view", "delete-view"),
+        Collection(
+            "resources", keys.RESOURCES, Resource.from_bytes, "resource", "create-resource", "drop-resource", False
+        ),
         Collection("ttl", keys.TTL, TtlRule.from_bytes, "path", "set-ttl", "unset-ttl"),
         Collection("users", keys.USERS, Subject.from_bytes, "user", "create-user", "drop-user", False),
         Collection("roles", keys.ROLES, Subject.from_bytes, "role", "create-role", "drop-role", False),
@@ -74,7 +78,7 @@ def collection_named(name: object) -> Collection:
 
 
 def is_hidden(shape: dict[str, Any], gone: frozenset[str], collection: Collection) -> bool:
-    """Being dropped, or in a database that is: not there for anybody who reads. `gone`: these databases."""
+    """Being dropped, or in a database that is: absent for readers. `gone`: these databases."""
     if shape.get("dropping"):
         return True
     return collection.inside and keys.database_of(shape["name"]) in gone

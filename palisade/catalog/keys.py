@@ -6,6 +6,7 @@
     palisade/catalog/templates/<template>
     palisade/catalog/template-paths/<path>           which template is set there
     palisade/catalog/views/<path>
+    palisade/catalog/resources/<kind>/<name>         what nodes execute: functions, triggers, quotas, system status
     palisade/catalog/ttl/<path>                      (region with a safe default: infinite)
     palisade/catalog/permissions/users/<user>        (region with policy deny)
     palisade/catalog/permissions/roles/<role>
@@ -26,6 +27,7 @@ DEVICES = ROOT + b"devices/"
 TEMPLATES = ROOT + b"templates/"
 TEMPLATE_PATHS = ROOT + b"template-paths/"
 VIEWS = ROOT + b"views/"
+RESOURCES = ROOT + b"resources/"
 TTL = ROOT + b"ttl/"
 PERMISSIONS = ROOT + b"permissions/"
 USERS = PERMISSIONS + b"users/"

@@ -1,4 +1,4 @@
-"""A logical view: a path that stands for a time series somewhere else. Pure."""
+"""A logical view: a path that is an alias of a time series at another path. Pure."""
 
 from __future__ import annotations
 

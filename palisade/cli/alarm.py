@@ -10,7 +10,7 @@ from palisade.cli.session import CliSession
 
 @click.group()
 def alarm() -> None:
-    """The quota alarm: whether the store is full, and the remedy."""
+    """Show and clear the quota alarm of a full store."""
 
 
 @alarm.command("list")
@@ -29,9 +29,10 @@ def list_(session: CliSession) -> None:
 @alarm.command()
 @client_options
 def disarm(session: CliSession) -> None:
-    """Clear the quota alarm, so that writes are accepted again; refused while the store is above its quota.
+    """Clear the quota alarm, so that writes are accepted again.
 
-    Free space first: delete keys, then compact. The alarm ends by itself once 5 % of the quota is free.
+    Refused while the store is above its quota. Free space first: delete keys, then compact. The alarm ends by itself
+    once 5 % of the quota is free.
     """
     result = session.call(lambda client: client.disarm_alarm())
     cleared = bool(result.count)

@@ -35,12 +35,14 @@ class BrokenOff(Exception):
 
 @click.command()
 @click.argument("file")
-@click.option("--verify", is_flag=True, help="Verify an existing FILE; no node is asked.")
+@click.option("--verify", is_flag=True, help="Verify an existing FILE; no node is contacted.")
 @click.option("--serializable", is_flag=True, help="Back up the state of one node, also without a majority.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @client_options
 def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
-    """Back up the whole store with its history into FILE (- for stdout), while writes continue.
+    """Back up the whole store into FILE (- for stdout).
+
+    The backup includes the history and is of one revision; writes continue meanwhile.
 
     FILE exists once it is complete, verified and on disk. `palisade restore` makes a cluster from it.
     """

@@ -46,7 +46,7 @@ class BenchPlan:
 
 @click.group()
 def bench() -> None:
-    """Measure requests per second and latencies from this machine.
+    """Measure throughput and latencies from this machine.
 
     The keys belong to the benchmark, which deletes them afterwards. This one process generates the load: on the machine
     of the cluster, the figures include its CPU time.
@@ -75,7 +75,10 @@ def clients(most: int, default: int, what: str) -> Callable[[Command], Command]:
 @sizes
 @client_options
 def put(session: CliSession, clients: int, total: int, value_bytes: int, keys: int) -> None:
-    """Measure writes; each client waits for its response before the next request."""
+    """Measure writes.
+
+    Each client waits for its response before the next request.
+    """
     measure(session, BenchPlan("put", clients, clients, total, keys, value_bytes))
 
 

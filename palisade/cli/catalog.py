@@ -28,7 +28,10 @@ RETRY_S = 0.1
 
 @click.group()
 def catalog() -> None:
-    """Databases, tables, devices, templates, views, TTL rules, users, roles, grants (docs/catalog.md)."""
+    """Databases, tables, devices, TTL rules and permissions.
+
+    Also templates, views, users and roles: docs/catalog.md.
+    """
 
 
 # Operations.
@@ -213,7 +216,7 @@ for each in KINDS.values():
 
 @catalog.command("list")
 @click.argument("collection", type=click.Choice(
-    ["databases", "tables", "devices", "templates", "template-paths", "views", "ttl", "users", "roles"]
+    ["databases", "tables", "devices", "templates", "template-paths", "views", "resources", "ttl", "users", "roles"]
 ))  # fmt: skip
 @click.option("--below", default="", metavar="PATH", help="Only objects at this path and below it.")
 @client_options
@@ -230,7 +233,7 @@ def list_(session: CliSession, collection: str, below: str) -> None:
 @click.argument("name")
 @client_options
 def show(session: CliSession, collection: str, name: str) -> None:
-    """Print one object of a COLLECTION with all its fields, as JSON."""
+    """Print one object of a COLLECTION as JSON."""
     import json
 
     found = session.call(lambda client: client.catalog_object(collection, name))
@@ -244,7 +247,10 @@ def show(session: CliSession, collection: str, name: str) -> None:
 )
 @client_options
 def procedures(session: CliSession, open_only: bool, limit: int) -> None:
-    """List the latest procedures, newest first, with their state and the nodes that they wait for."""
+    """List the latest procedures, newest first.
+
+    With their state and the nodes that they wait for.
+    """
     from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
 
     found = session.call(lambda client: client.procedures(open_only=open_only, limit=limit))
@@ -266,6 +272,9 @@ def procedure(session: CliSession, id_: str) -> None:
 @click.argument("id_", metavar="ID")
 @client_options
 def cancel(session: CliSession, id_: str) -> None:
-    """Cancel a procedure; refused once it has destroyed data or changed permissions."""
+    """Cancel a procedure.
+
+    Refused once it has destroyed data or changed permissions.
+    """
     found = session.call(lambda client: client.procedure_cancel(id_))
     session.answer(found, f"procedure {id_} is {found['state']}")

@@ -46,6 +46,7 @@ SUMMARIES: dict[str, Callable[[Shape], str]] = {
     "templates": of_series,
     "template-paths": lambda shape: f"template {shape['template']}",
     "views": lambda shape: f"view of {shape['source']}",
+    "resources": lambda shape: f"{len(shape['definition'])} characters",
     "ttl": lambda shape: f"kept for {shape['ttl_ms']} ms",
     "users": of_subject,
     "roles": of_subject,

@@ -17,7 +17,9 @@ from palisade.cli.session import CliSession
 @at_option
 @client_options
 def fencing(session: CliSession, at: str | None) -> None:
-    """The nodes that may serve reads from their vaults, as the leader sees them, and the changes that wait for release.
+    """List the nodes that may serve reads from their vaults.
+
+    As the leader sees them, with the changes that wait for their release.
 
     With --at: the view of that node, of any kind.
     """

@@ -42,7 +42,9 @@ NO_ANSWER = 0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: float, as_json: bool) -> None:
-    """Create a cluster from the nodes MEMBERS, which were started without --initial-cluster and --join.
+    """Create a cluster from the nodes MEMBERS.
+
+    They were started without --initial-cluster and --join.
 
     The nodes find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
     for the nodes until --timeout. Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the token of the nodes.

@@ -41,7 +41,9 @@ def read_copies(text: str) -> list[str]:
 
 @click.group()
 def journal() -> None:
-    """A replicated journal: two copies, of which only the newest may be active."""
+    """A replicated journal of two copies.
+
+    Only the newest copy may become active."""
 
 
 @journal.command()
@@ -90,10 +92,10 @@ def serve(
 @timeout_option
 @json_option
 def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
-    """Append ENTRIES, or each line of the standard input, and print the numbers of the first and the last one.
+    """Append ENTRIES, or the lines of stdin.
 
-    Lines are sent in batches; entries of one call have consecutive numbers unless other clients append meanwhile. After
-    exit code 4 the last batches may have been appended.
+    Prints the numbers of the first and the last one. Lines are sent in batches; entries of one call have consecutive
+    numbers unless other clients append meanwhile. After exit code 4 the last batches may have been appended.
 
     \b
     palisade journal append --role orders --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
@@ -171,7 +173,7 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @timeout_option
 @json_option
 def status(role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
-    """Show the state of each copy, with its local and the agreed sequence."""
+    """Show the state and sequences of each copy."""
     rows = ask(role, copies, deadline_s, as_json, lambda client: client.status())
     if as_json:
         print_json({"copies": rows})

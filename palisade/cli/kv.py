@@ -71,7 +71,9 @@ def range_options(command: Command) -> Command:
 @range_options
 @client_options
 def get(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, **options: Any) -> None:
-    """Print the value of KEY, byte for byte; exit code 1 if the key does not exist.
+    """Print the value of KEY, byte for byte.
+
+    The exit code is 1 if the key does not exist.
 
     With END, --prefix or --from-key: print the keys of that range, END excluded.
 
@@ -118,7 +120,9 @@ def get_from_vault(session: CliSession, key: bytes, *, at: str, **options: Any) 
 @range_options
 @client_options
 def range_(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, **options: Any) -> None:
-    """Print the keys from KEY up to END, END excluded: as `palisade get`, also for a single key.
+    """Print the keys from KEY up to END, END excluded.
+
+    As `palisade get` of a range, also for a single key.
 
     \b
     palisade range /catalog/airlines/ --prefix
@@ -160,7 +164,10 @@ def show_range(
 @click.option("--prev-kv", is_flag=True, help="Print the deleted keys and values.")
 @client_options
 def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, prev_kv: bool) -> None:
-    """Delete KEY, or the keys from KEY up to END, END excluded, or with --prefix."""
+    """Delete KEY, or a range of keys.
+
+    A range is from KEY up to END, END excluded, or all keys that begin with KEY (--prefix).
+    """
     range_end = end_of_range(end, prefix, from_key)
     result = session.call(lambda client: client.delete(key, range_end, prefix=prefix, prev_kv=prev_kv))
     lines = [f"deleted {result.deleted}, revision {result.revision}"]

@@ -16,7 +16,10 @@ from palisade.wire import json_results as shapes
 
 @click.group()
 def lease() -> None:
-    """Leases: the keys of a lease are deleted, in one revision, when it expires or is revoked."""
+    """Grant, renew, show and revoke leases.
+
+    The keys of a lease are deleted, in one revision, when it expires or is revoked.
+    """
 
 
 @lease.command()
@@ -26,7 +29,9 @@ def lease() -> None:
 )
 @client_options
 def grant(session: CliSession, ttl_s: float, lease_id: int | None) -> None:
-    """Grant a lease that expires after SECONDS without a keep-alive, and print its number.
+    """Grant a lease and print its number.
+
+    It expires after SECONDS without a keep-alive.
 
     \b
     id=$(palisade lease grant 30)
@@ -41,7 +46,10 @@ def grant(session: CliSession, ttl_s: float, lease_id: int | None) -> None:
 @click.option("--once", is_flag=True, help="Renew once, then exit.")
 @client_options
 def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
-    """Renew a lease now, and each time a third of its time has passed, until Ctrl-C."""
+    """Renew a lease until Ctrl-C.
+
+    At once, and each time a third of its time has passed.
+    """
 
     async def renew(client: Any) -> None:
         while True:
@@ -67,7 +75,7 @@ def revoke(session: CliSession, lease_id: int) -> None:
 @click.argument("lease_id", metavar="ID", type=read_lease)
 @client_options
 def timetolive(session: CliSession, lease_id: int) -> None:
-    """The remaining time of a lease, and the keys that are attached to it."""
+    """Print the remaining time and the keys of a lease."""
     info = session.call(lambda client: client.lease_info(lease_id))
     lines = [f"lease {info.id}: {info.ttl_s:.12g} s left of {info.granted_ttl_s:g} s, {len(info.keys)} key(s)"]
     session.answer(shapes.lease_info_shape(info), "\n".join(lines + [readable(key) for key in info.keys]))

@@ -34,7 +34,9 @@ wait_option = click.option(
 @wait_option
 @client_options
 def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: float, wait_s: float | None) -> None:
-    """Run COMMAND while holding the lock NAME, and exit with its code; without COMMAND hold it until Ctrl-C.
+    """Run COMMAND while holding the lock NAME.
+
+    The exit code is that of COMMAND. Without COMMAND the lock is held until Ctrl-C.
 
     COMMAND gets PALISADE_LOCK_KEY and PALISADE_LOCK_TOKEN, the fencing token. If the lock is lost, COMMAND gets
     SIGTERM and the exit code is 3.
@@ -62,7 +64,9 @@ def elect(
     ttl_s: float,
     wait_s: float | None,
 ) -> None:
-    """Campaign for the leadership NAME with VALUE; run COMMAND while leading, or lead until Ctrl-C.
+    """Campaign for the leadership NAME with VALUE.
+
+    Runs COMMAND while leading; without COMMAND it leads until Ctrl-C.
 
     COMMAND gets PALISADE_ELECT_KEY and PALISADE_ELECT_TOKEN, the fencing token. If the leadership is lost, COMMAND
     gets SIGTERM and the exit code is 3.

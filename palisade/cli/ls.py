@@ -20,7 +20,9 @@ SEPARATOR = b"/"
 @click.option("--recursive", "-r", is_flag=True, help="All keys, not only the next level.")
 @client_options
 def ls(session: CliSession, prefix: bytes, recursive: bool) -> None:
-    """List the keys that begin with PREFIX, one level deep: a name that ends with / has keys below it.
+    """List the keys that begin with PREFIX, one level deep.
+
+    A name that ends with / has keys below it.
 
     \b
     palisade ls /catalog/

@@ -42,8 +42,9 @@ from palisade.cli.vault import vault
 from palisade.cli.watch import watch
 
 EPILOG = """\b
-Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage, 3 no node could execute it (nothing was
-changed; try again), 4 outcome unknown (it may have been executed)."""
+Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage,
+3 no node could execute it (nothing was changed; retry),
+4 outcome unknown (it may have been executed)."""
 
 
 @click.group(

@@ -18,7 +18,9 @@ ROOT = "palisade"
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.pass_context
 def man(context: click.Context, directory: Path) -> None:
-    """Write a manual page for each command into DIRECTORY: palisade.1, palisade-put.1, and so on.
+    """Write a manual page for each command into DIRECTORY.
+
+    The files are palisade.1, palisade-put.1, and so on.
 
     \b
     palisade man ~/.local/share/man/man1 && man palisade-put

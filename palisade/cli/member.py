@@ -12,7 +12,10 @@ from palisade.cli.session import CliSession
 
 @click.group()
 def member() -> None:
-    """Members of the Raft group: voters, and learners, which replicate everything but do not vote."""
+    """List, add, promote and remove members of the Raft group.
+
+    A voter counts for majorities. A learner replicates everything and does not vote.
+    """
 
 
 @member.command("list")
@@ -80,6 +83,9 @@ def remove(session: CliSession, name: str) -> None:
 @click.argument("name", required=False)
 @client_options
 def transfer(session: CliSession, name: str | None) -> None:
-    """Transfer the leadership to NAME, or to the voter that is most up to date."""
+    """Transfer the leadership to another voter.
+
+    To NAME, or else to the voter that is most up to date.
+    """
     leader = session.call(lambda client: client.transfer(name))
     session.answer({"leader": leader}, f"{leader} is the leader")

@@ -17,7 +17,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 2
 EXIT_REMOVED = 3
 EXIT_MUST_JOIN = 4
-"""What the supervisor makes of them: `palisade/cli/supervisor/restart_policy.py`."""
+"""How the supervisor handles them: `palisade/cli/supervisor/restart_policy.py`."""
 
 
 def add_options(command: Any) -> Any:
@@ -43,14 +43,14 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     """Run one node until SIGTERM or Ctrl-C.
 
     Every option can also be given as a variable (PALISADE_HEARTBEAT_MS=50) or in the --config file (heartbeat-ms = 50);
-    the command line wins over the variable, and that over the file.
+    the command line overrides the variable, and the variable overrides the file.
 
     \b
     palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 --peer 127.0.0.1:7501 \\
         --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
 
-    With --follow it is no member of the Raft group: it keeps a vault of the cluster that --seeds or --join names.
-    With --standalone it speaks to nobody: it serves what the vault in its folder has, for reading, and says so.
+    With --follow the node is not a member of the Raft group: it keeps a vault of the cluster that --seeds or --join
+    names. With --standalone it contacts no other node: it serves the vault in its folder, for reading only.
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
     from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
@@ -105,11 +105,11 @@ def end(exit_code: int, error: Exception, more: str = "") -> None:
 
 
 def room_on_disk(folder: Path) -> str:
-    """LMDB tells of some full disks as of disks that fail (EIO, seen with tmpfs): so it is said how full it is."""
+    """LMDB reports some full disks as failing disks (EIO, observed with tmpfs), so the free space is shown."""
     try:
         return f"{shutil.disk_usage(folder).free / (1 << 20):.1f} MiB are free on the disk of {folder}"
     except OSError as error:
-        return f"the disk of {folder} can't be looked at: {error.strerror}"
+        return f"the disk of {folder} cannot be checked: {error.strerror}"
 
 
 def watch(parent_pipe: int) -> None:
@@ -119,7 +119,7 @@ def watch(parent_pipe: int) -> None:
     try:
         watch_parent(parent_pipe)
     except OSError as error:
-        raise ConfigError(f"parent-pipe: {parent_pipe} is no open file descriptor: {error.strerror}") from None
+        raise ConfigError(f"parent-pipe: {parent_pipe} is not an open file descriptor: {error.strerror}") from None
 
 
 def run(settings: Any, make: Any = None) -> None:

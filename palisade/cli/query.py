@@ -1,4 +1,4 @@
-"""palisade query: questions to data nodes whose answers are complete, or refused."""
+"""palisade query: queries of data nodes, with complete answers or an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ ATTEMPTS = 8
 
 @click.group()
 def query() -> None:
-    """Questions to data nodes. An answer is complete, or the query fails with the list of what is missing."""
+    """Query data nodes.
+
+    An answer is complete, or the query fails with the list of the missing segments.
+    """
 
 
 @query.command("count")
@@ -33,8 +36,12 @@ def query() -> None:
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @client_options
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
-    """Count the rows of DATA_SOURCE in an interval: ask a broker for the segments, then the nodes that have them."""
-    from palisade.client.segment_query import CutSegment, count_rows
+    """Count the rows of DATA_SOURCE in an interval.
+
+    A broker returns the segments; the nodes that have them return their row counts.
+    """
+    from palisade.catalog.errors import BadField
+    from palisade.client.segment_query import CutSegment, count_rows, lookup_all
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     async def run(client: Any) -> Counted:
@@ -42,13 +49,13 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
             nodes = Nodes(client, requests)
 
             async def lookup() -> Any:
-                return await client.segments_lookup(data_source, start, end, on_missing="allow")
+                return await lookup_all(client, data_source, start, end)
 
             return await count_rows(lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=asyncio.sleep)
 
     try:
         found = session.call(run)
-    except CutSegment as error:
+    except (BadField, CutSegment) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
     except SegmentsUnavailable as error:
         names = "\n".join(error.missing)

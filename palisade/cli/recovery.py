@@ -30,7 +30,9 @@ PATH = "/v1/recovery"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int | None, as_json: bool) -> None:
-    """Show how a node recovered from its vault to the cluster's state: case, LV, LM, MM, bytes, time per phase.
+    """Show how a node recovered to the cluster's state.
+
+    The report has the case, LV, LM, MM, the fetched bytes, and the time of each phase.
 
     A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json its current
     state is printed once; with --json --watch a line of JSON on every change.

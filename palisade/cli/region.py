@@ -15,13 +15,19 @@ POLICIES = ("fail_closed", "refetch", "deny", "safe_default")
 
 @click.group()
 def region() -> None:
-    """Strict prefixes: a write below one is acknowledged only after no node can serve the old value any more."""
+    """List and change regions: strict and eventual prefixes.
+
+    A write below a strict prefix is acknowledged only after no node can serve the old value any more.
+    """
 
 
 @region.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """List the regions: prefix, mode, and the policy for reads while the vault must not be trusted."""
+    """List the regions.
+
+    With prefix, mode, and the policy for reads while the vault must not be trusted.
+    """
     found = session.call(lambda client: client.regions())
     header = ["name", "prefix", "mode", "policy", "default", "built in"]
     session.rows(found, header, [row(each) for each in found["regions"]])
@@ -60,10 +66,11 @@ def text(shape: dict[str, Any], name: str) -> str:
 @click.option("--default", "default", default="", help="The value of the policy safe_default.")
 @client_options
 def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
-    """Create or replace the region NAME of all keys that begin with PREFIX. Returns when it is effective on every node.
+    """Create or replace the region NAME of a prefix.
 
-    The region with the longest prefix counts. A strict write is acknowledged only after no node can serve the old
-    value; a node that does not answer delays it by up to about 3.3 seconds.
+    It covers all keys that begin with PREFIX; the region with the longest prefix counts. The command returns when the
+    region is effective on every node. A strict write is acknowledged only after no node can serve the old value; a
+    node that does not answer delays it by up to about 3.3 seconds.
     """
     from palisade.vault.regions import Mode, Policy, Region, pack_region
 

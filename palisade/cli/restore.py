@@ -40,10 +40,11 @@ def restore(
     generation: int | None,
     as_json: bool,
 ) -> None:
-    """Create a new cluster from the backup FILE (- for stdin), with its keys, history and revisions.
+    """Create a new cluster from the backup FILE (- for stdin).
 
-    Its generation is higher by one, so that nodes and watches with later data are refused. When you restore the same
-    backup again, give an unused --generation. Give --base-port if another cluster on this machine uses the ports.
+    It has the keys, history and revisions of the backup. Its generation is higher by one, so that nodes and watches
+    with later data are refused. When you restore the same backup again, give an unused --generation. Give --base-port
+    if another cluster on this machine uses the ports.
 
     \b
     palisade restore FILE --data-dir D                   then: palisade up --data-dir D --no-demo
@@ -126,7 +127,9 @@ def stdin_parts() -> Iterator[bytes]:
 @click.option("--confirm", metavar="CLUSTER", help="Name of the cluster. Without it, nothing is changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
-    """Continue with one stopped node after the permanent loss of the majority of its cluster.
+    """Continue with one survivor after the loss of the majority.
+
+    For a majority that is lost permanently; the surviving node is stopped meanwhile.
 
     Writes that the lost majority acknowledged without this node are lost. The generation grows by one: the other nodes
     are refused, and rejoin with an empty data folder and --join. The first strict writes wait until the leases of the

@@ -23,8 +23,9 @@ INDENT = {"scenario": "", "step": "  - ", "check": "    ", "report": "  recovery
 
 @click.group()
 def scenario() -> None:
-    """Demonstrate recovery: each scenario starts a small cluster of its own and causes one recovery case.
+    """Demonstrate recovery in small clusters.
 
+    Each scenario starts a cluster of its own and causes one recovery case.
     Running clusters are not affected. All files are in a temporary folder, which is removed afterwards.
     """
 
@@ -32,7 +33,7 @@ def scenario() -> None:
 @scenario.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including the checks.")
 def list_scenarios(as_json: bool) -> None:
-    """List the scenarios, the recovery case of each, and what it demonstrates."""
+    """List the scenarios with their recovery cases."""
     from palisade.cli.scenarios.all import SCENARIOS
 
     if as_json:

@@ -24,8 +24,9 @@ TIMEOUT_S = 3.0
 
 @click.group()
 def segments() -> None:
-    """Segments of data, and their copies on nodes that run with --segments.
+    """Segments of data and their copies on nodes.
 
+    Nodes that run with --segments keep copies.
     A segment past the TTL rule of demo.SOURCE, or else of demo (palisade catalog set-ttl), is removed; it is fetched
     again when the rule is removed.
     """
@@ -39,8 +40,9 @@ def segments() -> None:
 )
 @client_options
 def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None) -> None:
-    """Assign the used segments to nodes, each to as many as its replication factor.
+    """Assign the used segments to nodes.
 
+    Each segment is assigned to as many nodes as its replication factor.
     The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
     that node. Repeat the command when nodes or segments have changed: only differences are written.
     """
@@ -64,8 +66,9 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
 @segments.command("nodes")
 @client_options
 def nodes_(session: CliSession) -> None:
-    """Per node: the number of segments that are assigned, local and missing, and the reason if some are missing.
+    """Show assigned, local and missing segments per node.
 
+    With the reason if some are missing.
     Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
     from palisade.segments.assigning import assigned_by_node

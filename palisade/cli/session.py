@@ -35,7 +35,7 @@ NO_STREAM = "A node that is not a member has no stream: palisade status, topolog
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed command. `code` is stable; `retry` tells whether the same command may succeed later."""
+    """A failed command. `code` is stable; `retry`: the same command may succeed later."""
 
     exit_code: int
     code: str
@@ -51,6 +51,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     from palisade.client.lease import LeaseLost
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+    from palisade.vault.errors import VaultError
     from palisade.wire.auth_errors import AuthorizationError
     from palisade.wire.error_codes import WrongPort, refusal_of
     from palisade.wire.fencing_errors import ReleaseError, ReleasePending
@@ -68,7 +69,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
         return Failure(UNAVAILABLE, refusal_of(error).code, text, True)
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
-    if isinstance(error, SegmentError):
+    if isinstance(error, SegmentError | VaultError):
         return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
     if isinstance(error, AuthorizationError):
         row = refusal_of(error)

@@ -26,12 +26,12 @@ ASK_S = 2.0
 @at_option
 @client_options
 def status(session: CliSession, at: str | None) -> None:
-    """One line per node: role, readiness, HTTP address, revisions, fence, term, indexes.
+    """Show role, readiness and revisions of every node.
 
-    LM is the newest revision, MM the oldest readable one, LV that of the vault, RR the newest released one; the leader
-    is marked with *. On a narrow terminal the less important columns are omitted, and named below the table; -o csv and
-    --json have all of them. Nodes that follow the cluster without being members are included; --at asks one such node
-    alone. Exit code 3 if no node answers.
+    Also HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that of the
+    vault, RR the newest released one; the leader is marked with *. On a narrow terminal the less important columns are
+    omitted, and named below the table; -o csv and --json have all of them. Nodes that follow the cluster without being
+    members are included; --at asks one such node alone. Exit code 3 if no node answers.
     """
     from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
@@ -59,7 +59,7 @@ async def rows_from(session: CliSession) -> list[dict[str, Any]]:
 
 
 async def ask_all(endpoints: Sequence[str], timeout_s: float) -> list[dict[str, Any]]:
-    """A row per node: those that are asked, and the other members that they know."""
+    """A row per node: the addressed nodes, and the other members that they know."""
     answers = dict(zip(endpoints, await asyncio.gather(*(ask(each, timeout_s) for each in endpoints)), strict=True))
     more = sorted(streams_of(answers.values()).keys() - answers.keys())
     answers.update(zip(more, await asyncio.gather(*(ask(each, timeout_s) for each in more)), strict=True))

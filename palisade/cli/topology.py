@@ -16,8 +16,9 @@ from palisade.cli.session import CliSession
 @at_option
 @client_options
 def topology(session: CliSession, at: str | None) -> None:
-    """The nodes that exist (physical) and those that may serve (logical), as the asked node sees them.
+    """List the nodes that exist and those that may serve.
 
+    As the asked node sees them: the physical and the logical topology.
     A node enters the physical topology when the others discover it. It enters the logical one when it is admitted
     ('validated') and becomes 'active' when it has recovered.
     """

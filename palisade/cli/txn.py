@@ -21,7 +21,9 @@ from palisade.wire import json_results as shapes
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @client_options
 def txn(session: CliSession, file: Any) -> None:
-    """Run a transaction from FILE or standard input: all of `success` if every compare holds, else all of `failure`.
+    """Run a transaction from FILE or standard input.
+
+    If every compare holds, all of `success` is executed, else all of `failure`.
 
     \b
     compare

@@ -37,7 +37,9 @@ from palisade.cli.session import REFUSED, CliSession, Failure
 def up(
     nodes: int | None, data_dir: Path, base_port: int | None, demo: bool, config: Path | None, as_json: bool
 ) -> None:
-    """Run a cluster on this machine, in the foreground: N processes on 127.0.0.1. Ctrl-C stops it.
+    """Run a cluster on this machine, in the foreground.
+
+    N processes on 127.0.0.1. Ctrl-C stops them.
 
     If a node ends by itself, its reason and the last lines of its log are printed, and it is restarted after a pause.
     The first Ctrl-C (or SIGTERM) stops the nodes in order within 10 seconds, a second one kills them. The nodes always

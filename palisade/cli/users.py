@@ -29,7 +29,10 @@ def user() -> None:
 
 @click.group()
 def role() -> None:
-    """Roles: permissions that several users share (docs/security.md)."""
+    """Roles: permissions that several users share.
+
+    See docs/security.md.
+    """
 
 
 def operation(command: Command) -> Command:
@@ -93,7 +96,7 @@ def list_users(session: CliSession) -> None:
 @click.argument("name")
 @client_options
 def get_user(session: CliSession, name: str) -> None:
-    """Print the roles and permissions of the user NAME, as JSON."""
+    """Print roles and permissions of the user NAME as JSON."""
     shown(session, "users", name)
 
 
@@ -121,7 +124,10 @@ def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 @PREFIX
 @operation
 def grant_to_user(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Grant the user NAME a privilege on all keys that begin with PREFIX ("" for all keys)."""
+    """Grant the user NAME a privilege on a prefix.
+
+    On all keys that begin with PREFIX; "" for all keys.
+    """
     run(session, "grant", subject=f"user:{name}", privilege=privilege, prefix=prefix, **rest)
 
 
@@ -175,7 +181,10 @@ def get_role(session: CliSession, name: str) -> None:
 @PREFIX
 @operation
 def grant_to_role(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Grant the role NAME a privilege on all keys that begin with PREFIX ("" for all keys)."""
+    """Grant the role NAME a privilege on a prefix.
+
+    On all keys that begin with PREFIX; "" for all keys.
+    """
     run(session, "grant", subject=f"role:{name}", privilege=privilege, prefix=prefix, **rest)
 
 

@@ -1,4 +1,4 @@
-"""palisade vault inspect, verify, export, reset: the vault in a node's data folder. No node is asked."""
+"""palisade vault inspect, verify, export, reset: the vault in a node's data folder. No node is contacted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Command = Callable[..., Any]
 
 @click.group()
 def vault() -> None:
-    """The vault of a node, its local copy of the cluster's state, in its data folder. No node is asked."""
+    """Inspect, verify and export the vault of a node.
+
+    The vault is the local copy of the cluster's state in the node's data folder. No node is contacted.
+    """
 
 
 def vault_options(command: Command) -> Command:
@@ -45,7 +48,10 @@ def vault_options(command: Command) -> Command:
 @vault.command("inspect")
 @vault_options
 def inspect(session: CliSession, path: Path) -> None:
-    """Print the node and cluster of the vault, LV, digests and the number of keys. The node may be running."""
+    """Print node, cluster, LV and digests of the vault.
+
+    Also the number of keys. The node may be running.
+    """
     from palisade.vault.fence_file import look_at
     from palisade.vault.inspection import summary_of
     from palisade.vault.opening import read_vault
@@ -84,7 +90,10 @@ def verify(session: CliSession, path: Path) -> None:
 @click.argument("file")
 @vault_options
 def export(session: CliSession, path: Path, file: str) -> None:
-    """Write every key and value into FILE (- for stdout), one JSON object per line, as input for `palisade load`."""
+    """Write every key and value into FILE (- for stdout).
+
+    One JSON object per line, as input for `palisade load`.
+    """
     from palisade.vault.inspection import export_rows
     from palisade.vault.opening import read_vault
 

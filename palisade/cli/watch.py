@@ -30,7 +30,9 @@ TROUBLE_S = 1.0
 def watch(
     session: CliSession, key: bytes, end: bytes, prefix: bool, start_revision: int, prev_kv: bool, revisions: int | None
 ) -> None:
-    """Print every change of KEY, of a range, or of a prefix, until Ctrl-C. With --json: one object per revision.
+    """Print every change of KEY, of a range, or of a prefix.
+
+    Ends with Ctrl-C. With --json: one object per revision.
 
     \b
     palisade watch /catalog/ --prefix --start-revision 1

@@ -63,7 +63,7 @@ class Operation:
 
 
 def content_bytes(content: Any) -> int:
-    """About how many bytes the content of a request takes in its frame."""
+    """Approximate size in bytes of a request's content in its frame."""
     if isinstance(content, bytes | str):
         return len(content)
     if isinstance(content, list | tuple):

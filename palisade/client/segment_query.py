@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palisade.base.errors import PalisadeError
+from palisade.catalog.segment import parse_segment, time_ms
+from palisade.catalog.segment_json import interval_of
+from palisade.catalog.timeline import Interval
 from palisade.wire.segment_errors import SegmentsUnavailable
 
 log = logging.getLogger(__name__)
@@ -24,7 +27,8 @@ CONCURRENT = 8
 PAUSE_S = 0.2
 
 Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
-"""A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`."""
+"""A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
+segments that were not loaded yet (`not_loaded`)."""
 AskNode = Callable[[str, str], Awaitable[int]]
 """(node, segment) -> rows. Raises NodeFailed."""
 
@@ -65,13 +69,47 @@ async def count_rows(
         check_whole(found["segments"])
         await asyncio.gather(*(work(part_of, known, ask, rng) for part_of in shares(found["segments"], known)))
         uncounted = [each["segment"] for each in found["segments"] if each["segment"] not in known]
-        open_segments = [*found["missing"], *uncounted]
+        open_segments = [*found["missing"], *found["loading"], *uncounted]
         if not open_segments:
             rows = sum(known[each["segment"]] for each in found["segments"])
             return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt)
         if attempt < attempts:
             await pause(PAUSE_S * attempt)
     raise SegmentsUnavailable(open_segments)
+
+
+async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dict[str, Any]:
+    """A `Lookup` of `palisade.Client`. The list comes first: what is loaded after it is in the answer."""
+    interval = interval_of(start, end)
+    listed = await client.segments_list(data_source)
+    found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
+    return {**found, "loading": not_loaded(listed["segments"], found, interval)}
+
+
+def not_loaded(listed: Iterable[Mapping[str, Any]], found: Mapping[str, Any], interval: Interval) -> list[str]:
+    """The segments that are published and not loaded yet, for times that no segment in the answer stands for.
+
+    A lookup does not count on them, but a count without them would be short.
+    """
+    whole = [parse_segment(name).id.interval for name in (*found["missing"], *found["unserved"])]
+    parts = [Interval(time_ms(each["from"]), time_ms(each["to"])) for each in found["segments"]]
+    covered = sorted([*whole, *parts])
+    names = [each["segment"] for each in listed if each["state"] == "loading"]
+    return [name for name in names if has_gap(cut(parse_segment(name).id.interval, interval), covered)]
+
+
+def cut(one: Interval, other: Interval) -> Interval:
+    return Interval(max(one.start_ms, other.start_ms), min(one.end_ms, other.end_ms))
+
+
+def has_gap(interval: Interval, covered: Iterable[Interval]) -> bool:
+    """Whether a time of the interval is in none of `covered`, which is sorted."""
+    reached_ms = interval.start_ms
+    for start_ms, end_ms in covered:
+        if start_ms > reached_ms:
+            break
+        reached_ms = max(reached_ms, end_ms)
+    return reached_ms < interval.end_ms
 
 
 def shares(segments: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> list[list[Mapping[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +16,10 @@ from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import Compare
 from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import RangeResult, TxnResult
-from palisade.wire.segment_errors import SegmentsUnavailable
+from palisade.vault.errors import VaultError
+from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
+
+WAIT_S, PAUSE_S = 3.0, 0.05
 
 
 class SegmentsApi(ABC):
@@ -45,6 +49,17 @@ class SegmentsApi(ABC):
         found: int = await self._call("segments_lease", lease, ttl_ms)
         return found
 
+    async def _asked(self, name: str, *arguments: Any) -> Any:
+        """A lookup. A node that is fenced, or has just started, is asked again for a while."""
+        until = asyncio.get_running_loop().time() + WAIT_S
+        while True:
+            try:
+                return await self._call(name, *arguments)
+            except (VaultError, BrokerNotSynced):
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+
     async def segments_lookup(
         self, data_source: str, start: str, end: str, *, on_missing: str = "fail"
     ) -> dict[str, Any]:
@@ -55,7 +70,7 @@ class SegmentsApi(ABC):
         """
         if on_missing not in ("fail", "warn", "allow"):
             raise ValueError(f"on_missing: {on_missing!r:.60} is not fail, warn or allow")
-        found: dict[str, Any] = await self._call("segments_lookup", data_source, start, end)
+        found: dict[str, Any] = await self._asked("segments_lookup", data_source, start, end)
         if found["missing"] and on_missing == "fail":
             raise SegmentsUnavailable(found["missing"])
         if found["missing"] and on_missing == "warn":
@@ -64,11 +79,11 @@ class SegmentsApi(ABC):
 
     async def segments_list(self, data_source: str = "") -> dict[str, Any]:
         """`data_sources`; or with a data source, `segments`: every record, its state and its nodes."""
-        found: dict[str, Any] = await self._call("segments_list", data_source)
+        found: dict[str, Any] = await self._asked("segments_list", data_source)
         return found
 
     async def segment(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = await self._call("segment", name)
+        found: dict[str, Any] = await self._asked("segment", name)
         return found
 
     async def segments_publish(self, data_source: str, segments: Sequence[dict[str, Any]]) -> int:

@@ -42,7 +42,7 @@ DEAF_AFTER_S = 5.0
 BACKOFF_S = (0.02, 0.5)
 _FIRST = asyncio.FIRST_COMPLETED
 MOVE_S = 1.0
-"""How often the session looks for a better node while there may be one."""
+"""Interval at which the session checks for a better node while there may be one."""
 _CERTAIN = (MetastoreError, ReleasePending, OutcomeUnknown)
 _UNKNOWN = "it may or may not have been applied; read before you continue"
 CALM_S = 0.3
@@ -55,8 +55,8 @@ class StreamSession:
     def __init__(
         self, route: Endpoints, timeout_s: float, shown: Credentials | None = None, *, wait_for_nodes: bool = True
     ) -> None:
-        """`shown`: who asks, to nodes that want to know. `wait_for_nodes` False: requests end at once when every known
-        address refuses connections; they always do where every address is a wrong port."""
+        """`shown`: the credentials, for nodes that require them. `wait_for_nodes` False: requests end at once if
+        every known address refuses connections; they always do if every address is a wrong port."""
         self._refused_at = RefusedAddresses(may_begin=wait_for_nodes)
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
@@ -330,7 +330,7 @@ class StreamSession:
         self._admit_more()
 
     async def _until_news(self, link: ClientConnection) -> None:
-        """Wait until this connection ends, another leader is announced, or it is time to look for a better node."""
+        """Wait until this connection ends, another leader is announced, or it is time to check for a better node."""
         announced = asyncio.ensure_future(self._found_anew.wait())
         look_again = self._found is not None and self._connector.wants_better(self._found)
         try:

@@ -1,1 +1,1 @@
-"""Fencing: who may still answer from a cache, and when a change may be shown. Pure; see DESIGN.md."""
+"""Fencing: which node may serve from its vault, and when a change may be served. Pure; see DESIGN.md."""

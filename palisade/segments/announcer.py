@@ -45,7 +45,7 @@ class Announcer(Component):
         self.holder = holder
         self.announced: set[str] = set()
         """By the present lease."""
-        self.trouble: str | None = None
+        self.trouble: str | None = "not started"
         """Why the copies are not announced; None if they are."""
         self._store, self._listeners, self._ttl_s = store, listeners, ttl_s
         self._lease = 0
@@ -186,6 +186,9 @@ class Announcer(Component):
     def removed(self, name: str) -> None:
         self._removing.discard(name)
         self.changed()
+
+    def state(self) -> tuple[int, str | None]:
+        return len(self.announced), self.trouble
 
     def _guard(self, name: str) -> Guard | None:
         vault, segment = self.holder.vault, segment_named(name)

@@ -68,6 +68,10 @@ class Announcements(Protocol):
         """The local copies have changed."""
         ...
 
+    def state(self) -> tuple[int, str | None]:
+        """The number of announced copies, and why some are not announced."""
+        ...
+
 
 class Unannounced:
     """Of a node that announces nothing."""
@@ -78,6 +82,9 @@ class Unannounced:
     def removed(self, name: str) -> None: ...
 
     def changed(self) -> None: ...
+
+    def state(self) -> tuple[int, str | None]:
+        return 0, "this node announces nothing"
 
 
 NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}

@@ -12,6 +12,7 @@ HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes",
 STATES = ("missing", "extra", "expired", "trashed", "local")
 """In the order of listing."""
 COUNTS = ("assigned", *STATES, "bytes", "trash_bytes", "fetched", "evicted", "trashings", "purged", "restored")
+NOT_ANNOUNCED = {"announced": 0, "announcing_error": None}
 UNKNOWN = "?"
 SUMMED = ("local", "missing", "expired", "trashed", "bytes")
 
@@ -20,7 +21,15 @@ def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str
     """Shape `SegmentCopies` of the API, missing ones first. `holder`: None if the node stores no segments."""
     if holder is None:
         counts = dict.fromkeys(COUNTS, 0)
-        return {"node": node, "keeps": False, "revision": 0, **counts, "retention": NO_RETENTION, "segments": []}
+        return {
+            "node": node,
+            "keeps": False,
+            "revision": 0,
+            **counts,
+            "retention": NO_RETENTION,
+            **NOT_ANNOUNCED,
+            "segments": [],
+        }
     rows = sorted(_rows(holder), key=lambda row: (STATES.index(row["state"]), row["segment"]))
     tally = holder.tally
     return {
@@ -37,6 +46,8 @@ def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str
         "purged": tally.purged,
         "restored": tally.restored,
         "retention": holder.retention_view(),
+        "announced": holder.announcements.state()[0],
+        "announcing_error": holder.announcements.state()[1],
         "segments": list(islice(rows, limit)),
     }
 

@@ -72,7 +72,7 @@ class HeldProposal(Proposal):
             strict.when_applied(outcome, self.until, self.reached)
 
     def reached(self, in_time: bool) -> None:
-        """Applied by this node, or released; not `in_time`: the deadline has passed."""
+        """Applied by this node, or released. Without `in_time` the deadline has passed."""
         applied, strict = self.applied, self.strict
         if applied is None or strict is None:
             return

@@ -5,7 +5,7 @@ keys that it reads wait for a release. For each entry of the log it keeps the la
 holder is staged the latest version of a key, which the leader reads from the store.
 
 Changes applied before this log began count as unreleased until RR is known to have passed them: a starting node does
-not know RR, and "unknown" must never look like "released".
+not know RR, and "unknown" must never be taken for "released".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from palisade.vault.regions import REGIONS_PREFIX, Regions
 
 _REVISION = itemgetter(0)
 KEPT_CHANGES_MAX = 50_000
-"""Beyond this the oldest are dropped: a holder that is further behind recovers first."""
+"""Beyond this the oldest are dropped: a holder that lags further recovers first."""
 
 
 class StrictBatch(NamedTuple):

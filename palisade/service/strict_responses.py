@@ -1,6 +1,6 @@
 """Which responses wait for a release: the part of fencing that the write and read path knows.
 
-A write or read that touches no strict region costs one look at its key. Any other response waits for the release:
+A write or read that touches no strict region costs one check of its key. Any other response waits for the release:
 after it, no node serves a value that the write has replaced.
 
 A prefix may become strict while a write is under way. The regions at the revision of the write count. So it is decided
@@ -39,7 +39,7 @@ OnReached = Callable[[bool], None]
 
 class Waiting:
     """Callbacks that wait until `point` reaches a revision; `point` never goes back. Call `wake` whenever it has moved:
-    `is_reached` and `when` go by its value at the last call."""
+    `is_reached` and `when` use its value at the last call."""
 
     def __init__(self, point: Callable[[], int], now: Callable[[], float]) -> None:
         self._point = point

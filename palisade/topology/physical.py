@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
 FOREIGN_S = 10.0
-"""How long a node looks for its own cluster while some of its seeds belong to another one."""
+"""Time for which a node searches its own cluster while some of its seeds belong to another one."""
 LOG_LEVELS = {
     SwimState.ALIVE: logging.INFO,
     SwimState.SUSPECT: logging.DEBUG,

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from palisade.catalog.timeline import Interval
 from palisade.client import segment_query
-from palisade.client.segment_query import CutSegment, NodeFailed, count_rows
+from palisade.client.segment_query import CutSegment, NodeFailed, count_rows, not_loaded
 from palisade.wire.segment_errors import SegmentsUnavailable
-from tests.support.segment_names import name
+from tests.support.segment_names import name, segment
 
 DAYS = range(1, 32)
 ROWS = {name(day): 800 + day for day in DAYS}
@@ -37,6 +38,7 @@ class Fleet:
             "segments": [each for each in found if each["nodes"]],
             "missing": [each["segment"] for each in found if not each["nodes"]],
             "unserved": [],
+            "loading": [],
             "revision": self.revision,
         }
 
@@ -116,3 +118,31 @@ async def test_interval_within_a_segment_is_refused() -> None:
 
     with pytest.raises(CutSegment, match="count whole segments"):
         await count_rows(lookup, fleet.ask, attempts=1, rng=fleet.rng, pause=fleet.pause)
+
+
+def part(segment: str) -> dict[str, Any]:
+    return {"segment": segment, "from": segment.split("/")[1], "to": segment.split("/")[2], "nodes": ["a"]}
+
+
+def test_published_segment_that_is_not_loaded_is_missing_from_a_count() -> None:
+    """A count without it would be short."""
+    start_ms, end_ms = segment(1).id.interval.start_ms, segment(9).id.interval.end_ms
+    interval = Interval(start_ms, end_ms)
+    found = {"segments": [part(name(1)), part(name(3))], "missing": [name(4)], "unserved": [name(5)]}
+    newer = [name(day, version=2) for day in (1, 2, 4, 5)]
+    listed = [{"segment": each, "state": "loading"} for each in (name(2), *newer, name(9), name(10))]
+    listed.append({"segment": name(8), "state": "unused"})
+    assert not_loaded(listed, found, interval) == [name(2), name(2, version=2), name(9)]
+
+
+async def test_count_waits_for_segments_that_are_loading() -> None:
+    fleet, asked = Fleet(1), 0
+
+    async def lookup() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {**await fleet.lookup(), "loading": [name(31)] if asked < 3 else []}
+
+    counted = await count_rows(lookup, fleet.ask, attempts=20, rng=fleet.rng, pause=fleet.pause)
+    assert counted.attempts >= 3
+    assert counted.rows == TOTAL

@@ -104,10 +104,11 @@ async def announced_by(cluster: Cluster, wanted: dict[str, int]) -> bool:
 
 
 async def counts_all(cluster: Cluster) -> bool:
-    """Whether a query returns every row. Once all segments are loaded, it never returns less."""
+    """Whether a query succeeds. It never returns less than every row."""
     where = ("--from", "2013-01-01", "--to", "2013-01-21", "--endpoints", ",".join(cluster.endpoints), "--json")
     code, out, _ = await palisade("query", "count", "flights", *where)
-    return code == 0 and json.loads(out)["rows"] == 3 * len(DAYS)
+    assert code != 0 or json.loads(out)["rows"] == 3 * len(DAYS)
+    return code == 0
 
 
 async def active(node: NodeProcess) -> bool:

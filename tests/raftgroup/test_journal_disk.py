@@ -283,7 +283,7 @@ async def test_full_disk_stops_the_node_and_loses_nothing(tmp_path: Path) -> Non
     fill(journal, 60)
     journal.append(Entry(bytes(1 << 20), 61, 1))
     size = (tmp_path / "data.mdb").stat().st_size
-    with files_no_larger_than(size), pytest.raises(NodeFailed, match="make room on the disk, or mend it, and restart"):
+    with files_no_larger_than(size), pytest.raises(NodeFailed, match="make room on the disk, or replace it"):
         await journal.sync()
     assert journal.synced_index == 50
     with pytest.raises(NodeFailed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 import pytest
@@ -96,6 +97,33 @@ async def test_segment_is_moved_once_the_other_node_announces_it() -> None:
     assert not world.is_whole("a", str(segment(1)))
 
 
+async def test_file_stays_while_a_query_reads_it() -> None:
+    world = await settled()
+    node, name = world.nodes["a"], str(segment(1))
+    with node.holder.readers.reading(name):
+        world.assign(1, {"b"})
+        world.deliver_all()
+        await world.finished(world.nodes["b"].holder._settle())
+        await world.finished(world.nodes["b"].announcer.announce())
+        moving = asyncio.ensure_future(node.holder._settle())
+        for _ in range(200):
+            world.deliver_all()
+            await asyncio.sleep(0)
+        assert announcing(world) == {"b"}
+        assert world.is_whole("a", name)
+        assert (await node.holder.read(name, None))[0] == world.stock.content[name]
+    await moving
+    assert not world.is_whole("a", name)
+
+
+async def test_planted_removal_under_a_running_query_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def until_none(self: Readers, name: str) -> None: ...
+
+    monkeypatch.setattr(Readers, "until_none", until_none)
+    with pytest.raises(AssertionError):
+        await test_file_stays_while_a_query_reads_it()
+
+
 async def test_last_copy_stays_while_its_new_node_has_none() -> None:
     world = await settled()
     content = world.stock.content
@@ -152,8 +180,6 @@ async def test_damaged_copy_is_withdrawn_and_announced_again_once_fetched() -> N
 
 
 async def test_removal_waits_for_readers() -> None:
-    import asyncio
-
     readers = Readers()
     with readers.reading("x"), readers.reading("y"):
         waiting = asyncio.ensure_future(readers.until_none("x"))

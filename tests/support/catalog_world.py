@@ -268,6 +268,7 @@ TEMPLATE: tuple[str, dict[str, Any]] = (
 )
 SET: tuple[str, dict[str, Any]] = ("set-template", {"template": "meter", "path": "plant.line2"})
 ACTIVE: tuple[str, dict[str, Any]] = ("activate-template", {"device": "plant.line2.m1"})
+RESOURCE: tuple[str, dict[str, Any]] = ("create-resource", {"resource": "function.area", "definition": "w * h"})
 VIEW: tuple[str, dict[str, Any]] = ("create-view", {"view": "plant.v", "source": "plant.line1.pump7.pressure"})
 TTL: tuple[str, dict[str, Any]] = ("set-ttl", {"path": "plant.readings", "ttl_ms": 1000})
 USER: tuple[str, dict[str, Any]] = ("create-user", {"user": "alice", "password": "correct horse"})
@@ -303,6 +304,9 @@ CASES: list[tuple[list[Operation], Operation]] = [
     ([DB, DEVICE], VIEW),
     ([DB, DEVICE, VIEW], ("alter-view", {"view": "plant.v", "source": "plant.line1.pump7.heat"})),
     ([DB, DEVICE, VIEW], ("delete-view", {"view": "plant.v"})),
+    ([], RESOURCE),
+    ([RESOURCE], ("alter-resource", {"resource": "function.area", "definition": "h * w"})),
+    ([RESOURCE], ("drop-resource", {"resource": "function.area"})),
     ([DB], TTL),
     ([DB, TTL], ("unset-ttl", {"path": "plant.readings"})),
     ([], USER),

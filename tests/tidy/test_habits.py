@@ -39,8 +39,8 @@ def test_nothing_is_left_for_later(texts: dict[str, str]) -> None:
 
 
 def test_no_test_is_skipped_by_a_mark(texts: dict[str, str]) -> None:
-    """Tests may skip themselves, loudly and not in CI, if they need a real etcd, PostgreSQL or a client of etcd."""
-    needy = ("tests/differential/", "tests/clients/requirement.py")
+    """Tests may skip themselves, loudly and not in CI, if they need etcd, PostgreSQL, a client of etcd or Java."""
+    needy = ("tests/differential/", "tests/clients/requirement.py", "tests/pipeline/conftest.py")
     code = {path: text for path, text in texts.items() if not path.startswith(needy)}
     assert lines_with(SKIPPED, code) == []
 

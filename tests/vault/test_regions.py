@@ -169,3 +169,22 @@ def test_changing_regions_are_strict_by_the_old_or_the_new_rule() -> None:
 
 def test_prefix_end_is_the_first_key_after_the_prefix() -> None:
     assert [prefix_end(prefix) for prefix in (b"a", b"a\xff", b"\xff\xff", b"")] == [b"b", b"b", None, None]
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "policy"),
+    [
+        (b"palisade/catalog/permissions/users/alice", "palisade.permissions", Policy.DENY),
+        (b"palisade/catalog/ttl/plant", "palisade.ttl", Policy.SAFE_DEFAULT),
+        (b"palisade/catalog/devices/plant/line1", "palisade.devices", Policy.REFETCH),
+        (b"palisade/catalog/templates/pump", "palisade.templates", Policy.REFETCH),
+        (b"palisade/catalog/template-paths/plant/line1", "palisade.template-paths", Policy.REFETCH),
+        (b"palisade/catalog/views/plant/v", "palisade.views", Policy.REFETCH),
+        (b"palisade/catalog/tables/plant/t", "palisade", Policy.FAIL_CLOSED),
+        (b"palisade/catalog/resources/function/f", "palisade", Policy.FAIL_CLOSED),
+    ],
+)
+def test_catalog_has_the_policies_of_seed_000(key: bytes, name: str, policy: Policy) -> None:
+    """Device schemas, templates and views are fetched again from the quorum; table schemas fail closed (issue 17)."""
+    region = Regions.of([]).region_of(key)
+    assert (region.name, region.mode, region.policy) == (name, Mode.STRICT, policy)

@@ -1,7 +1,7 @@
 """The HTTP listener: handles the hot paths itself, and passes every other connection to aiohttp.
 
 Hot are a plain `POST` to a unary /v3 path, a plain `PUT` of one key to /v1/kv and a plain `GET` of one key from
-/v1/fenced. From its first other request on, a connection belongs to aiohttp, which has the same paths with the same
+/v1/fenced. From its first other request on, aiohttp handles a connection; it has the same paths with the same
 responses. A hot request costs a fifth of one through aiohttp's request and response objects. Authorization changes
 nothing of this: `HttpCallers` identifies the caller first.
 
@@ -42,7 +42,7 @@ KEPT_HEADS_MAX = 1024
 QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
 BLANK = 0x20
-"""No request begins with a byte below it."""
+"""Every request begins with a byte of at least this value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class FrontServer:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError when the port can't be had."""
+        """Listen. Raises OSError if the port is not available."""
         self._loop = asyncio.get_running_loop()
         self._server = await self._loop.create_server(lambda: HttpConnection(self), host, port, backlog=1024)
         self._sweep()
@@ -116,7 +116,7 @@ class FrontServer:
                     await self._calm.wait()
 
     def answered(self) -> None:
-        """One request less is at work."""
+        """A request has ended."""
         self.busy -= 1
         if self.closing and not self.busy:
             self._calm.set()
@@ -177,7 +177,7 @@ class FrontServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `waiting_since`: when the first byte of a request came that is not complete."""
+    """One client. `waiting_since`: the arrival of the first byte of an incomplete request."""
 
     __slots__ = (
         "_body_due", "_buffer", "_busy", "_client", "_delegate", "_lacking", "_paused", "_server", "_so_far",
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
         self.last_used = 0.0
         self.waiting_since: float | None = None
 
-    # What the transport tells.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -309,7 +309,7 @@ class HttpConnection(asyncio.Protocol):
             self._body_due = body
 
     def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
-        """Answer the request at work; called exactly once for it, from anywhere in the loop's thread."""
+        """Answer the current request; called exactly once for it, in the loop's thread."""
         transport = self._transport
         self._busy = False
         self._server.answered()
@@ -334,7 +334,7 @@ class HttpConnection(asyncio.Protocol):
             self._consume(data)
 
     def _hand_over(self, data: bytes) -> None:
-        """From here on the connection is aiohttp's."""
+        """From now on aiohttp handles the connection."""
         if self._transport is None:
             return
         self._buffer = b""
@@ -366,7 +366,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()
 
     def end_soon(self) -> None:
-        """Close it, unless a request is at work: its answer is still written then."""
+        """Close it. If a request is in progress, its answer is written first."""
         if self._transport is not None and self._delegate is None and not self._busy:
             self._transport.close()
 

@@ -1,6 +1,6 @@
 """JSON as etcd's gateway reads it: the mapping of protobuf to JSON (jsonpb), with the texts of Go's errors.
 
-What holds: nothing but the values of a known field of the right type gets through. Bytes are padded base64 of the
+Only values of known fields with the right type are accepted. Bytes are padded base64 of the
 standard alphabet (line ends are ignored, as Go does), int64 is a number or a string of digits, an enum is its name
 or its number, null is the default. Names are snake_case or lowerCamelCase. Unknown fields are refused (issue 2),
 which etcd's gateway does not do: see docs/etcd-compatibility.md.
@@ -27,7 +27,7 @@ Read = Callable[[Any], Any]
 
 
 class BadJson(ValueError):
-    """The text is not JSON, or not of the type that its field has. The message is Go's, where there is one."""
+    """The text is not JSON, or a value has the wrong type. The message is that of Go if Go has one."""
 
 
 class FloatText(str):
@@ -46,7 +46,7 @@ _whitespace = re.compile(r"[ \t\n\r]*")
 
 
 def read_value(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value at `start`, and where what follows it begins (after white space). Raises BadJson."""
+    """The JSON value at `start`, and the position after it and white space. Raises BadJson."""
     try:
         if not text.startswith("{", start):
             start = _skip(text, start)
@@ -96,7 +96,7 @@ def _syntax_error(text: str, position: int) -> BadJson:
 
 
 def kind_of(value: Any) -> str:
-    """What Go calls a JSON value."""
+    """The name of a JSON value in Go."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, FloatText):
@@ -128,7 +128,7 @@ def _bytes_of_lines(value: str) -> bytes:
 
 
 def _first_bad(text: str) -> int:
-    """Where Go gives up: at the first character that does not belong there, or at the quantum that is cut short."""
+    """The position of Go's error: the first invalid character, or the incomplete quantum at the end."""
     position = 0
     while match := QUANTUM.match(text, position):
         position = match.end()
@@ -151,7 +151,7 @@ def as_int64(value: Any) -> int:
 
 
 def _quoted_int(text: str) -> int:
-    """The gateway strips the quotes of a number and reads what is left as JSON."""
+    """The gateway strips the quotes of a number and reads the rest as JSON."""
     if INTEGER.fullmatch(text):
         return int(text)
     value, end = read_value(text) if text else (None, 0)
@@ -207,7 +207,7 @@ class JsonMessage:
             self._fields[field] = self._fields[_camel(field)] = (field, read)
 
     def read(self, value: Any) -> dict[str, Any]:
-        """Field name -> value, for the fields that are there and not null. Raises BadJson."""
+        """Field name -> value, for fields that are present and not null. Raises BadJson."""
         if type(value) is not dict:
             if value is None:
                 return {}

@@ -17,6 +17,7 @@ def segment_families(holder: SegmentHolder | None) -> Iterator[Metric]:
         return
     tally, retention = holder.tally, holder.retention_view()
     yield gauges("palisade_segments", "Segments of this node by state.", "state", counts_of(holder).items())
+    yield gauge("palisade_segments_announced", "Copies that this node announces.", holder.announcements.state()[0])
     yield counter("palisade_segments_fetched", "Segments that were fetched.", tally.fetched)
     yield counter("palisade_segments_evicted", "Segments that were removed as not assigned.", tally.evicted)
     yield counter("palisade_segments_trashed", "Moves of segments past their TTL into the trash.", tally.trashed)

@@ -71,7 +71,7 @@ class RegionRoutes(RegionReads):
         """Responds once every node treats the prefix accordingly."""
         fields = fields_of(await read_json(request), BODY)
         if "prefix" not in fields:
-            raise BadRequest("the body: give prefix, or prefix_base64; an empty one stands for every key")
+            raise BadRequest("the body: give prefix, or prefix_base64; an empty one selects every key")
         region = region_from(request.match_info["name"], fields)
         revision = await self._book.put(region)
         return answer({"revision": revision, "region": region_shape(region)})

@@ -95,7 +95,7 @@ def with_key(found: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def whereabouts(found: dict[str, Any], place: str) -> dict[str, Any]:
-    """`prefix` as a range end. The prefix "" stands for every key."""
+    """`prefix` as a range end. The prefix "" selects every key."""
     prefix = found.pop("prefix", False)
     if not prefix:
         return with_key(found, place)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from palisade.catalog.errors import BadField
-from palisade.catalog.kinds import databases, devices, permissions, tables, templates, ttl, views
+from palisade.catalog.kinds import databases, devices, permissions, resources, tables, templates, ttl, views
 from palisade.catalog.kinds.kind import OperationKind
 from palisade.catalog.row_format import shown
 
 KINDS: dict[str, OperationKind] = {
     kind.name: kind
-    for module in (databases, tables, devices, templates, views, ttl, permissions)
+    for module in (databases, tables, devices, templates, views, resources, ttl, permissions)
     for kind in module.KINDS
 }
 

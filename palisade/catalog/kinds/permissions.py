@@ -146,7 +146,7 @@ KINDS = tuple(
         ("set-password", "Give a user another password.", (USER, PASSWORD), users_lock, set_password),
         ("drop-user", "Remove a user with all its permissions.", (USER,), users_lock, drop_user),
         ("create-role", "Make a role.", (ROLE,), new_role_lock, create_role),
-        ("drop-role", "Remove a role, also from every user who has it.", (ROLE,), role_lock, drop_role),
+        ("drop-role", "Remove a role, also from its users.", (ROLE,), role_lock, drop_role),
         ("grant", "Give a user or role a privilege on keys.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, grant),
         ("revoke", "Take a privilege from a user or role.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, revoke),
         ("grant-role", "Give a user a role.", (ROLE, USER), both_locks, grant_role),

@@ -61,7 +61,7 @@ def source_locks(request: Request) -> tuple[str, ...]:
 
 
 KINDS = (
-    OperationKind("create-view", "Make a path that stands for a time series.", (VIEW, SOURCE), source_locks, create),
-    OperationKind("alter-view", "Let a view stand for another time series.", (VIEW, SOURCE), source_locks, alter),
+    OperationKind("create-view", "Create an alias path of a time series.", (VIEW, SOURCE), source_locks, create),
+    OperationKind("alter-view", "Change the time series of a view.", (VIEW, SOURCE), source_locks, alter),
     OperationKind("delete-view", "Delete a view; its source stays.", (VIEW,), locks, delete),
 )

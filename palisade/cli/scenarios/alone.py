@@ -38,7 +38,7 @@ async def standalone(stage: Stage) -> Report | None:
     stage.check("marked", headers.get(MARK) == "true" and ready == 503, f"{MARK}: {headers.get(MARK)}, /readyz {ready}")
     refusal, problem, _ = await node.ask("POST", "/v1/put", {"key": "/a", "value": "b"})
     stage.check("read-only", (refusal, problem.get("code")) == (503, "standalone"), f"{refusal} {problem.get('code')}")
-    stage.check("silent", is_silent(node), f"UDP port {node.swim} is nobody's")
+    stage.check("silent", is_silent(node), f"UDP port {node.swim} is unused")
     report = node.report()
     await node.stop()
     node.arguments.remove("--standalone")
@@ -115,7 +115,7 @@ SCENARIOS = (
     ),
     Scenario(
         "join-rejected",
-        "nodes that may not join are turned away, and say why",
+        "nodes that may not join are refused, with the reason",
         "R9; scenarios.md: wrong tag, wrong version, wrong token, duplicate name",
         join_rejected,
         {

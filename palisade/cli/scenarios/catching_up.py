@@ -136,7 +136,7 @@ SCENARIOS = (
     Scenario(
         "snapshot",
         "a node that missed revisions which are compacted fetches what differs",
-        "seed 001, case c; R5, R11; the system behind the seed never tested it",
+        "seed 001, case c; R5, R11; the system described in the seed never tested it",
         snapshot,
         {
             "difference": "exactly the changed keys are fetched and the deleted ones evicted, in one snapshot",

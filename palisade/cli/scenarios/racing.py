@@ -36,7 +36,7 @@ async def overtaken(stage: Stage) -> Report:
     node.plan = {"holds_at": HOLDS_AT, "until": str(go_on), "pin_life_s": 0.1, "notified": str(ledger)}
     before = await cluster.latest()
     latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), MISSED))
-    stage.say(f"{MISSED} revisions while f1 is away; its component stands still in the {HOLDS_AT}th of them")
+    stage.say(f"{MISSED} revisions while f1 is away; its component pauses at the {HOLDS_AT}th of them")
     await node.start()
     await stage.until(lambda: ledger.exists() and len(node.notified(ledger)) == HOLDS_AT - 1, "f1 replaying")
     await cluster.compact(latest)
@@ -160,7 +160,7 @@ SCENARIOS = (
     Scenario(
         "paused-past-compaction",
         "a node that runs is paused until what it missed is compacted; its components get the difference",
-        "R5; scenarios.md: the system behind the seed skips these changes",
+        "R5; scenarios.md: the system described in the seed skips these changes",
         paused,
         {
             "goes-on": "the process is the same one: nothing was started anew",

@@ -51,7 +51,7 @@ async def put_back_behind(stage: Stage, cluster: Members) -> tuple[Actor, int]:
     await cluster.kill()
     cluster.copy_folders()
     await cluster.start()
-    stage.say("the folders of all members are copied while they stand still")
+    stage.say("the folders of all members are copied while they are paused")
     node = cluster.follower("f1")
     latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), 40))
     await node.start()

@@ -1,4 +1,4 @@
-"""What becomes of a node that ended by itself. Pure."""
+"""What the supervisor does with a node that ended by itself. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ EXIT_REFUSED = 2
 EXIT_REMOVED = 3
 """The node was removed from the cluster: only a new storage under its name may join."""
 EXIT_MUST_JOIN = 4
-"""The node was removed from the cluster, and its storage is new: started with --join it is let in."""
+"""The node was removed from the cluster, and its storage is new: it can join when started with --join."""
 
 FIRST_S = 1.0
 LONGEST_S = 30.0
 HEALTHY_AFTER_S = 60.0
-"""A node that ran for this long failed for the first time again."""
+"""The failure of a node that ran for this long counts as the first one again."""
 
 
 class Ending(enum.Enum):

@@ -74,7 +74,7 @@ async def follow(system: Palisade, keys: int, rounds: int) -> Followed:
 
 
 async def _put(system: Palisade, numbers: Sequence[int], *, compact: bool = False) -> None:
-    """One revision for each. `compact`: only the state is retained then, so that who is behind can't replay."""
+    """One revision for each. `compact`: only the state is retained then, so that a lagging node cannot replay."""
     async with Client(system.streams, timeout_s=TIMEOUT_S) as client:
         await client.put_many((PREFIX + b"%010d" % number, VALUE) for number in numbers)
         if compact:

@@ -1,4 +1,4 @@
-"""One server process of a benchmark: started, looked at, and ended by its id. It never outlives the benchmark."""
+"""One server process of a benchmark: started, measured, and ended by its id. It never outlives the benchmark."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Replica:
             await self._tables.flush()
 
     async def compact(self) -> None:
-        """All but the latest revision is gone: who is behind can only take a snapshot."""
+        """All but the latest revision is gone: a lagging node can only take a snapshot."""
         self._do([Compact(self.store.revision)])
         while self.store.collect(COLLECT_BLOCKS):
             if self._tables.waiting_entries > WAITING_MAX:

@@ -1,4 +1,4 @@
-"""Three servers of one kind on loopback, in a folder of their own; Palisade and etcd are told apart below this file.
+"""Three servers of one kind on loopback, in a folder of their own; Palisade and etcd differ only below this file.
 
 Both answer etcd's JSON paths, so the leader is found, and everything is measured, in the same way.
 """

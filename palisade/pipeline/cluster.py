@@ -1,0 +1,141 @@
+"""Reads parts of a scan from the nodes: connections, pages, pins.
+
+A page is requested while the previous one is decoded. The client moves to another node when one fails; a scan may
+continue at any node, because each page is of the same revision and lineage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from palisade.client.sync_client import SyncClient
+from palisade.metastore.errors import Compacted, InvalidRequest
+from palisade.metastore.lineage import Lineage
+from palisade.pipeline.errors import BadOption, RevisionGone
+from palisade.pipeline.offsets import Here
+from palisade.pipeline.options import Access, ReadOptions
+from palisade.pipeline.partitions import Part
+from palisade.wire.credentials import Credentials, Password, StoredToken
+from palisade.wire.scan_pages import KeyCounts, Position
+
+RENEWALS = 3
+"""A pin is renewed after this part of its time."""
+CLUSTER_LINE = "cluster-id: "
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The revision that a read was fixed at, and the pin that retains it and, of a history, `oldest` too."""
+
+    name: str
+    revision: int
+    oldest: int
+    lineage: Lineage
+
+
+def connect(access: Access, endpoints: tuple[str, ...] = ()) -> SyncClient:
+    """It stays at the nodes given, in their order, instead of moving to the leader. Raises BadOption."""
+    return SyncClient(
+        list(endpoints or access.endpoints),
+        timeout_s=access.timeout_s,
+        follow_leader=False,
+        credentials=credentials_of(access),
+        wait_for_nodes=False,
+    )
+
+
+def credentials_of(access: Access) -> Credentials | None:
+    """Raises BadOption if a file cannot be read."""
+    if access.token_file:
+        token, _, second = _text_in("tokenFile", access.token_file).partition("\n")
+        return StoredToken(token.strip(), second.removeprefix(CLUSTER_LINE).strip(), access.token_file)
+    if access.user:
+        return Password(access.user, _text_in("passwordFile", access.password_file).strip())
+    return None
+
+
+def _text_in(option: str, path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"option {option}: cannot read {path}: {error}") from None
+
+
+def current(client: SyncClient, options: ReadOptions) -> Here:
+    """The newest revision whose strict changes are all released, and the oldest retained one."""
+    here = client.scan_counts(options.key, options.key + b"\0")
+    return Here(here.revision, int(client.status()["minimal_revision"]), here.lineage)
+
+
+def fix(client: SyncClient, options: ReadOptions, name: str) -> Pinned:
+    """Choose the revision of a read, and pin it. Raises RevisionGone for compacted revisions."""
+    with _explained("choose a newer revision"):
+        here = current(client, options)
+        revision = options.revision or here.revision
+        oldest = min(options.first or here.minimal_revision, revision) if options.history else revision
+        client.pin(options.key, options.range_end, name, oldest, options.pin_ms)
+        if options.revision:
+            client.scan_counts(options.key, options.key + b"\0", revision)
+    return Pinned(name, revision, oldest, here.lineage)
+
+
+def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> KeyCounts:
+    with _explained("load the DataFrame again"):
+        return client.scan_counts(options.key, options.range_end, pinned.revision)
+
+
+class PinRenewal:
+    """Renews the pin of a read while its tasks run. A pin at the end of its longest life is not renewed: the read goes
+    on until the revision is compacted."""
+
+    def __init__(self, client: SyncClient, options: ReadOptions, pinned: Pinned, clock: Callable[[], float]) -> None:
+        self._client, self._options, self._pinned, self._clock = client, options, pinned, clock
+        self._due = clock()
+
+    def __call__(self) -> None:
+        if self._clock() < self._due:
+            return
+        self._due = self._clock() + self._options.pin_ms / 1000 / RENEWALS
+        options, pinned = self._options, self._pinned
+        try:
+            self._client.pin(options.key, options.range_end, pinned.name, pinned.oldest, options.pin_ms)
+        except InvalidRequest:
+            self._due = float("inf")
+
+
+def pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
+    """The pages of a part, in order. Raises RevisionGone, and the errors of the client if no node answers."""
+    with connect(options.access, part.endpoints) as client, ThreadPoolExecutor(1) as ahead:
+        renew = PinRenewal(client, options, pinned, time.monotonic)
+
+        def page(at: bytes | Position) -> tuple[bytes, bytes | Position | None]:
+            renew()
+            if isinstance(at, Position):
+                return client.scan_changes(part.key, part.range_end, at, part.last, pinned.lineage)
+            return client.scan_rows(at, part.range_end, part.last, pinned.lineage)
+
+        waiting = ahead.submit(page, Position(part.first) if part.first else part.key)
+        while True:
+            with _explained("load the DataFrame again, or read it in fewer hours"):
+                found, until = waiting.result()
+            if until is not None:
+                waiting = ahead.submit(page, until)
+            yield found
+            if until is None:
+                return
+
+
+@contextmanager
+def _explained(remedy: str) -> Iterator[None]:
+    """Adds to Compacted what to do."""
+    try:
+        yield
+    except Compacted as error:
+        raise RevisionGone(
+            f"{error}. A pin keeps a revision only for the cluster's longest life of a pin: {remedy}"
+        ) from error

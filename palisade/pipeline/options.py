@@ -1,0 +1,195 @@
+"""The options of `format("palisade")`, parsed. Pure.
+
+Credentials are never an option: Spark shows options in its user interface and logs them. `tokenFile` and
+`passwordFile` name files that each worker reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.client.endpoints import read_endpoints
+from palisade.client.operations import interval
+from palisade.pipeline.errors import BadOption
+
+NUMBER_MAX = (1 << 63) - 1
+KNOWN = {
+    "endpoints": "addresses of the nodes' streams, host:port, separated by commas",
+    "tokenFile": "file with a token, as `palisade login` writes it",
+    "user": "user of passwordFile",
+    "passwordFile": "file with the password of `user`",
+    "timeoutMs": "deadline of one request",
+    "prefix": "prefix of the keys",
+    "keyFrom": "first key; an alternative to prefix",
+    "keyTo": "end of the keys, exclusive",
+    "revision": "read the state at this revision",
+    "history": "true: read changes instead of a state",
+    "fromRevision": "first revision of the history",
+    "toRevision": "last revision of the history",
+    "keyType": "string or binary",
+    "valueType": "binary, string or json",
+    "valueSchema": "Spark schema of JSON values, for example 'origin STRING, delay INT'",
+    "mode": "permissive: a value that does not match is null, and its bytes are in `rejected`; failfast: it fails",
+    "numPartitions": "number of partitions",
+    "partitionRows": "rows per partition, if numPartitions is not given",
+    "pinMs": "how long the revision is kept from being compacted after the last renewal",
+    "startingRevision": "of a stream: earliest, latest or a revision",
+    "maxRowsPerBatch": "of a stream: about how many changes a micro-batch has",
+}
+CREDENTIALS = ("password", "token", "credentials")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a worker reaches the cluster."""
+
+    endpoints: tuple[str, ...]
+    token_file: str
+    user: str
+    password_file: str
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFormat:
+    """`schema`: of JSON values; empty for others."""
+
+    key_type: str
+    value_type: str
+    schema: str
+    failfast: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """`key`, `range_end`: as of `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained."""
+
+    access: Access
+    key: bytes
+    range_end: bytes
+    revision: int
+    history: bool
+    first: int
+    format: ValueFormat
+    partitions: int
+    partition_rows: int
+    pin_ms: int
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Raises BadOption."""
+    known = _Named(options)
+    history = known.choice("history", "false", ("true", "false")) == "true"
+    revision = known.number("revision", 0)
+    if history and "revision" in known:
+        raise BadOption("option revision is for states: give fromRevision and toRevision with history")
+    if not history and ("fromRevision" in known or "toRevision" in known):
+        raise BadOption("options fromRevision and toRevision are for changes: add option history=true")
+    first, last = known.number("fromRevision", 0), known.number("toRevision", 0)
+    if 0 < last < first:
+        raise BadOption(f"fromRevision={first} is after toRevision={last}")
+    return ReadOptions(
+        access_of(options),
+        *_key_range(known),
+        last if history else revision,
+        history,
+        first,
+        value_format(options),
+        known.number("numPartitions", 0, most=100_000),
+        known.number("partitionRows", 100_000, least=1),
+        known.number("pinMs", 600_000, least=1_000),
+    )
+
+
+def access_of(options: Mapping[str, str]) -> Access:
+    """Raises BadOption, also for unknown options and for credentials among the options."""
+    known = _Named(options)
+    if not known.text("endpoints"):
+        raise BadOption("option endpoints is missing: give host:port of the stream of one or more nodes")
+    try:
+        endpoints = tuple(read_endpoints(known.text("endpoints")))
+    except ValueError as error:
+        raise BadOption(f"option endpoints: {error}") from None
+    token_file, user, password_file = (known.text(name) for name in ("tokenFile", "user", "passwordFile"))
+    if bool(user) != bool(password_file) or (token_file and user):
+        raise BadOption("give tokenFile, or user and passwordFile")
+    return Access(endpoints, token_file, user, password_file, known.number("timeoutMs", 30_000, least=100) / 1000)
+
+
+def value_format(options: Mapping[str, str]) -> ValueFormat:
+    """Raises BadOption."""
+    known = _Named(options)
+    schema = known.text("valueSchema")
+    value_type = known.choice("valueType", "json" if schema else "binary", ("binary", "string", "json"))
+    if (value_type == "json") != bool(schema):
+        raise BadOption("give valueSchema for valueType=json, and only then")
+    key_type = known.choice("keyType", "string", ("string", "binary"))
+    return ValueFormat(
+        key_type, value_type, schema, known.choice("mode", "permissive", ("permissive", "failfast")) == "failfast"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """`start`: "earliest", "latest" or a revision, the first that is read."""
+
+    start: str | int
+    rows_max: int
+
+
+def stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Raises BadOption."""
+    known = _Named(options)
+    start = known.text("startingRevision") or "latest"
+    return StreamOptions(
+        start if start in ("earliest", "latest") else known.number("startingRevision", 1, least=1),
+        known.number("maxRowsPerBatch", 100_000, least=1),
+    )
+
+
+def _key_range(known: _Named) -> tuple[bytes, bytes]:
+    bounds = known.text("keyFrom"), known.text("keyTo")
+    if "prefix" in known:
+        if any(bounds):
+            raise BadOption("give prefix, or keyFrom and keyTo")
+        key, end = interval(known.text("prefix"), b"", True)
+        return key or b"\0", end
+    if bounds[1] and bounds[1] <= bounds[0]:
+        raise BadOption(f"keyTo={bounds[1]!r} is not after keyFrom={bounds[0]!r}")
+    return bounds[0].encode() or b"\0", bounds[1].encode() or b"\0"
+
+
+class _Named:
+    """Options by name, in any case. Raises BadOption for unknown names."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        names = {name.lower(): name for name in KNOWN}
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            if name.lower() in CREDENTIALS:
+                raise BadOption(
+                    f"option {name}: options are visible in logs; put it in a file and give tokenFile or passwordFile"
+                )
+            if name.lower() not in names:
+                raise BadOption(f"option {name} is unknown; known are {', '.join(KNOWN)}")
+            self._values[names[name.lower()]] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str:
+        return self._values.get(name, "")
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = NUMBER_MAX) -> int:
+        text = self._values.get(name, str(default))
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise BadOption(f"option {name}={text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    def choice(self, name: str, default: str, known: tuple[str, ...]) -> Any:
+        text = self._values.get(name, default).lower()
+        if text not in known:
+            raise BadOption(f"option {name}={text!r} is not one of {', '.join(known)}")
+        return text

@@ -1,0 +1,95 @@
+"""The commands of docs/segments.md as typed, on a cluster of two data nodes; then a segment loses its last server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palisade.client import Client
+from tests.e2e.test_segment_copies import write_catalog, write_origin
+from tests.support.processes import Cluster, palisade, until
+
+pytestmark = pytest.mark.e2e
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "segments.md").read_text(encoding="utf-8")
+DAY = "2013-01-01", "2013-01-02"
+
+
+def typed() -> list[tuple[list[str], list[list[str]]]]:
+    """Each command, and its output in words by line; empty where the page shows none."""
+    found: list[tuple[list[str], list[list[str]]]] = []
+    for block in re.findall(r"```console\n(.*?)```", DOCUMENT, re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((shlex.split(line[2:]), []))
+            else:
+                found[-1][1].append(line.split())
+    return found
+
+
+async def test_commands_of_the_page_work_as_shown(
+    new_cluster: Callable[..., Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALISADE_SEGMENTS", "true")
+    write_origin(tmp_path / "origin", rows=3)
+    days = tmp_path / "days.json"
+    days.write_text(re.findall(r"```json\n(.*?)```", DOCUMENT, re.S)[0], encoding="utf-8")
+    cluster = new_cluster(2, segments_origin=str(tmp_path / "origin"))
+    cluster.start()
+    await cluster.ready()
+    endpoints = ",".join(cluster.endpoints)
+
+    async def run(arguments: list[str]) -> list[list[str]]:
+        given = [str(days) if each == days.name else each for each in arguments[1:]]
+        code, out, err = await palisade(*given, "--endpoints", endpoints)
+        assert code == 0, (arguments, err)
+        return [line.split() for line in out.splitlines() if line]
+
+    for arguments, expected in typed():
+        if "assign" in arguments:
+            await write_catalog(cluster, tmp_path / "origin")
+        found = await run(arguments)
+        assert not expected or found == expected, arguments
+        if "assign" in arguments:
+            await until(lambda: all_served(cluster), "every copy being announced and marked")
+
+    await last_server_dies(cluster, endpoints)
+
+
+async def all_served(cluster: Cluster) -> bool:
+    async with Client(cluster.endpoints) as client:
+        found = await client.segments_list("flights")
+    return all(each["state"] == "served" and len(each["nodes"]) == 2 for each in found["segments"])
+
+
+async def last_server_dies(cluster: Cluster, endpoints: str) -> None:
+    """Both data nodes restart without --segments: their leases end, and nothing is silently left out."""
+
+    async def lookup(*more: str) -> tuple[int, Any]:
+        times = "--from", DAY[0], "--to", DAY[1]
+        code, out, err = await palisade(
+            "segments", "lookup", "flights", *times, *more, "--json", "--endpoints", endpoints
+        )
+        return code, json.loads(out or err)
+
+    for node in cluster.running:
+        node.kill()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PALISADE_SEGMENTS")
+        cluster.start()
+        await cluster.ready()
+
+    async def unavailable() -> bool:
+        code, found = await lookup()
+        assert code == 3 or len(found["segments"]) == 1, found
+        return code == 3 and bool(found["error"]["code"] == "segments-unavailable")
+
+    await until(unavailable, "the announcements ending with their leases")
+    code, found = await lookup("--on-missing=allow")
+    assert (code, len(found["missing"]), found["segments"]) == (0, 1, [])

@@ -1,0 +1,72 @@
+"""The options of a read or write: parsed once, refused with what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from palisade.pipeline.errors import BadOption
+from palisade.pipeline.options import read_options, stream_options
+
+NODE = {"endpoints": "127.0.0.1:7601"}
+
+
+@pytest.mark.parametrize(
+    ("options", "bounds"),
+    [
+        ({}, (b"\0", b"\0")),
+        ({"prefix": ""}, (b"\0", b"\0")),
+        ({"prefix": "a/"}, (b"a/", b"a0")),
+        ({"keyFrom": "a"}, (b"a", b"\0")),
+        ({"keyTo": "b"}, (b"\0", b"b")),
+        ({"KEYFROM": "a", "keyto": "b"}, (b"a", b"b")),
+    ],
+)
+def test_options_give_the_range_of_keys(options: dict[str, str], bounds: tuple[bytes, bytes]) -> None:
+    found = read_options(NODE | options)
+    assert (found.key, found.range_end) == bounds
+
+
+def test_to_revision_is_the_revision_of_a_history() -> None:
+    found = read_options(NODE | {"history": "TRUE", "fromRevision": "3", "toRevision": "9"})
+    assert (found.history, found.first, found.revision) == (True, 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"endpoints": ""}, "endpoints is missing"),
+        ({"endpoints": "nowhere"}, "option endpoints"),
+        ({"password": "secret"}, "visible in logs"),
+        ({"token": "secret"}, "visible in logs"),
+        ({"prefx": "a"}, "option prefx is unknown"),
+        ({"prefix": "a", "keyTo": "b"}, "give prefix, or"),
+        ({"keyFrom": "b", "keyTo": "b"}, "is not after"),
+        ({"revision": "-1"}, "is not a number from 0"),
+        ({"revision": "9" * 30}, "is not a number from 0"),
+        ({"revision": "5", "history": "true"}, "give fromRevision and toRevision"),
+        ({"toRevision": "5"}, "add option history=true"),
+        ({"history": "true", "fromRevision": "9", "toRevision": "3"}, "is after"),
+        ({"valueType": "json"}, "give valueSchema"),
+        ({"valueType": "string", "valueSchema": "a INT"}, "give valueSchema"),
+        ({"mode": "lenient"}, "is not one of permissive, failfast"),
+        ({"user": "alice"}, "user and passwordFile"),
+        ({"tokenFile": "t", "user": "alice", "passwordFile": "p"}, "give tokenFile, or"),
+        ({"partitionRows": "0"}, "is not a number from 1"),
+    ],
+)
+def test_bad_options_are_refused_with_the_reason(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(BadOption, match=reason):
+        read_options(NODE | options)
+
+
+def test_error_of_a_credential_option_does_not_repeat_it() -> None:
+    with pytest.raises(BadOption) as failed:
+        read_options(NODE | {"password": "hunter2"})
+    assert "hunter2" not in str(failed.value)
+
+
+@pytest.mark.parametrize(("text", "start"), [("latest", "latest"), ("earliest", "earliest"), ("7", 7)])
+def test_starting_revision_of_a_stream(text: str, start: object) -> None:
+    assert stream_options(NODE | {"startingRevision": text}).start == start
+    with pytest.raises(BadOption):
+        stream_options(NODE | {"startingRevision": f"{text}!"})
