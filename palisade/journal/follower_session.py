@@ -13,6 +13,7 @@ from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
 from palisade.journal.messages import FORMAT, Kind, Refusal, runs_body
 
+
 class FollowerSession:
     """`on_adopted` is called once this copy may become active."""
 

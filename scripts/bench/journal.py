@@ -173,7 +173,9 @@ def judged(figures: dict[str, float]) -> list[Line]:
         alone("acknowledged entries of 100 bytes", "1/s", figures[ENTRIES], ENTRIES_WANTED),
         alone("one at a time, p50", "ms", figures[ONE_P50_MS], Threshold()),
         alone("bare relay, p50", "ms", figures[RELAY_P50_MS], Threshold()),
-        alone("one at a time, relative to the relay", "ratio", figures[ONE_P50_MS] / figures[RELAY_P50_MS], TIMES_RELAY),
+        alone(
+            "one at a time, relative to the relay", "ratio", figures[ONE_P50_MS] / figures[RELAY_P50_MS], TIMES_RELAY
+        ),
         alone("failover after kill -9", "s", figures[FAILOVER_S], FAILOVER_WANTED),
     ]
 
