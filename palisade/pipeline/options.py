@@ -37,7 +37,11 @@ KNOWN = {
     "pinMs": "how long the revision is kept from being compacted after the last renewal",
     "startingRevision": "of a stream: earliest, latest or a revision",
     "maxRowsPerBatch": "of a stream: about how many changes a micro-batch has",
+    "rejectsPrefix": "of a write: prefix under which rejected rows are stored with the reason",
+    "recordPrefix": "of a streaming write: prefix of the records of queries",
 }
+OF_SPARK = ("checkpointlocation", "path", "queryname")
+"""Options that Spark passes on, in lower case."""
 CREDENTIALS = ("password", "token", "credentials")
 
 
@@ -149,6 +153,27 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a batch is written. `rejects`: a prefix for rejected rows; empty: they fail the batch. `records`: a prefix
+    for the records of streaming queries."""
+
+    prefix: bytes
+    overwrite: bool
+    rejects: str
+    records: str
+
+
+def target_of(options: Mapping[str, str], overwrite: bool) -> Target:
+    """Raises BadOption."""
+    known = _Named(options)
+    prefix = known.text("prefix")
+    if overwrite and not prefix:
+        raise BadOption("mode overwrite replaces a prefix: give option prefix")
+    records = known.text("recordPrefix") or "pipeline/queries/"
+    return Target(prefix.encode(), overwrite, known.text("rejectsPrefix"), records)
+
+
 def _key_range(known: _Named) -> tuple[bytes, bytes]:
     bounds = known.text("keyFrom"), known.text("keyTo")
     if "prefix" in known:
@@ -168,6 +193,8 @@ class _Named:
         names = {name.lower(): name for name in KNOWN}
         self._values: dict[str, str] = {}
         for name, value in options.items():
+            if name.lower() in OF_SPARK:
+                continue
             if name.lower() in CREDENTIALS:
                 raise BadOption(
                     f"option {name}: options are visible in logs; put it in a file and give tokenFile or passwordFile"

@@ -1,4 +1,4 @@
-"""The Spark data source `palisade`: batch and streaming reads.
+"""The Spark data source `palisade`: batch and streaming reads; `spark_sink.py` has the writers.
 
 `pushFilters` is not defined on purpose: Spark 4.3 shares one reader between scans of a DataFrame with different
 filters, which returns wrong rows. Ranges and revisions are options instead.
@@ -25,6 +25,8 @@ from palisade.pipeline.errors import BadOption
 from palisade.pipeline.offsets import Offset, next_end, offset_of, start_of
 from palisade.pipeline.options import ReadOptions, read_options, stream_options
 from palisade.pipeline.partitions import Part, count_of_parts, parts_of_history, parts_of_state
+from palisade.pipeline.sink_rows import check_columns
+from palisade.pipeline.spark_sink import BatchSink, Sink, StreamSink
 from palisade.wire.scan_pages import changes_of, rows_of
 
 STREAM = "startingRevision"
@@ -69,6 +71,14 @@ class PalisadeSource(DataSource):
         if self.pinned is None:
             raise BadOption("omit .schema(): give the fields of JSON values as option valueSchema")
         return ScanReader(read_options(self.options), self.pinned, to_arrow_schema(schema, timezone="UTC"))
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchSink:
+        check_columns(schema.fieldNames())
+        return BatchSink(Sink(self.options, overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
+        check_columns(schema.fieldNames())
+        return StreamSink(Sink(self.options, overwrite))
 
     def streamReader(self, schema: Any) -> ChangeStream:  # noqa: N802 - the name is Spark's
         if STREAM not in self.options:

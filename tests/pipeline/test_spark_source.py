@@ -155,6 +155,58 @@ def test_stream_continues_from_its_checkpoint_without_loss_or_duplicates(
     assert set(second.values()) == {1}
 
 
+def test_write_is_one_revision_and_overwrite_replaces_the_prefix(
+    spark: Any, blocking: SyncClient, threaded: ThreadedNode
+) -> None:
+    def write(ids: range, mode: str) -> None:
+        frame = spark.range(ids.start, ids.stop, 1, 3).selectExpr(
+            "concat('w/', id) AS key", "named_struct('id', id, 'tags', array('a')) AS value"
+        )
+        frame.write.format("palisade").options(endpoints=threaded.address, prefix="w/").mode(mode).save()
+
+    write(range(50), "append")
+    write(range(40, 60), "append")
+    found = blocking.range("w/", prefix=True).kvs
+    assert len(found) == 60
+    assert len({kv.mod_revision for kv in found}) == 2
+    assert found[0].value == b'{"id":0,"tags":["a"]}'
+    write(range(55, 70), "overwrite")
+    assert {kv.key for kv in blocking.range("w/", prefix=True).kvs} == {b"w/%d" % number for number in range(55, 70)}
+    with pytest.raises(Exception, match="write smaller"):
+        write(range(5_000), "append")
+    assert len(blocking.range("w/", prefix=True).kvs) == 15
+
+
+def test_streaming_write_whose_driver_dies_after_the_publication_repeats_no_batch(
+    spark: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+) -> None:
+    """A driver that dies between publication and its own commit log replays the batch: the log is removed here."""
+    put_all(blocking, "in/", 30)
+
+    def run() -> None:
+        frame = (
+            spark.readStream.format("palisade")
+            .options(endpoints=threaded.address, prefix="in/", startingRevision="earliest", valueType="string")
+            .load()
+        )
+        query = (
+            frame.selectExpr("replace(key, 'in/', 'out/') AS key", "value")
+            .writeStream.format("palisade")
+            .options(endpoints=threaded.address, prefix="out/", checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run()
+    first = blocking.range("out/", prefix=True)
+    assert len(first.kvs) == 30
+    for commit in (tmp_path / "checkpoint" / "commits").glob("*"):
+        commit.unlink()
+    run()
+    assert blocking.range("out/", prefix=True).kvs == first.kvs
+
+
 def test_examples_of_the_documentation_run_as_written(spark: Any, threaded: ThreadedNode) -> None:
     """docs/pipeline.md, block by block, with the address of this node."""
     text = (Path(__file__).parents[2] / "docs/pipeline.md").read_text(encoding="utf-8")
@@ -165,3 +217,6 @@ def test_examples_of_the_documentation_run_as_written(spark: Any, threaded: Thre
     assert names["rejected"] == 1
     assert names["changes"].count() == 4
     assert names["archived"] == 4
+    assert names["late"].count() == 2
+    with SyncClient([threaded.address], follow_leader=False) as client:
+        assert [kv.key for kv in client.range("late/", prefix=True).kvs] == [b"late/flights/1", b"late/flights/2"]

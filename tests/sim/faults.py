@@ -192,6 +192,7 @@ SCENARIOS = {
         Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0),
         Scenario("restores", RESTORES, faults_s=80.0),
         Scenario("drift", CLOCKS, drift=0.25),
+        Scenario("segments", NETWORK, faults_s=30.0),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
     )
 }

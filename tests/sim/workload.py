@@ -19,6 +19,7 @@ from tests.sim.network import WINDOW_BYTES
 from tests.sim.readers import ReaderBeside
 from tests.sim.retrying import Retrier
 from tests.sim.seen import Ok
+from tests.sim.segmenting import Segmenter
 from tests.sim.streaming import Streamer, StreamWatcher
 from tests.sim.visitors import DEFAULTED, Visitor
 from tests.sim.watching import Watcher, some
@@ -90,6 +91,9 @@ class Workload:
             self.run(by_http.process, http.run())
         cataloguer = self._client("cataloguer")
         self.run(cataloguer.process, Cataloguer(cataloguer, lambda: self.going).run())
+        if self.world.has_segments:
+            segmenter = self._client("segmenter")
+            self.run(segmenter.process, Segmenter(segmenter, lambda: self.going).run())
         visitor = self._client("visitor")
         self.run(visitor.process, Visitor(visitor, lambda: self.going).run())
         kinds: tuple[tuple[Client, type[Watcher | StreamWatcher]], ...]

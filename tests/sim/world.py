@@ -140,7 +140,7 @@ class World:
         self._closed = False
         self.is_down = False
         """All members are lost, and none of the new cluster has started yet."""
-        self.takes_backups = False
+        self.takes_backups = self.has_segments = False
         self.restored: Callable[[Base], None] = lambda base: None
         """Called when no old member is left: the recorded history is complete."""
         self.begins_again: Callable[[], None] = lambda: None

@@ -21,6 +21,7 @@ from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.recovery_inputs import RecoveryInputs
 from tests.sim.checkers.restored import RestoredState
+from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.survivor import SurvivorsState
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.checkers.waited_reads import WaitedReads
@@ -36,6 +37,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     Procedures,
     CatalogAnswers,
     CatalogObjects,
+    SegmentLookups,
     Vaults,
     RestoredState,
     SurvivorsState,

@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.sim.plants import answers, backups, fences, group, leases, logs, reads, silence, survivors, vaults, watches
+from tests.sim.plants import (
+    answers,
+    backups,
+    fences,
+    group,
+    leases,
+    logs,
+    reads,
+    segments,
+    silence,
+    survivors,
+    vaults,
+    watches,
+)
 from tests.sim.plants.plant import PLANTS, Patch, Plant, Stage
 
 __all__ = [
@@ -25,6 +38,7 @@ __all__ = [
     "logs",
     "planted",
     "reads",
+    "segments",
     "silence",
     "survivors",
     "vaults",

@@ -1,0 +1,173 @@
+"""A batch is published in one transaction, a batch of a streaming query exactly once (issue 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from palisade.client.sync_client import SyncClient
+from palisade.metastore.limits import Limits
+from palisade.pipeline.errors import BadOption
+from palisade.pipeline.options import Target, target_of
+from palisade.pipeline.publishing import BatchName, Contended, publish
+from palisade.pipeline.sink_rows import BatchTooLarge, Rows, RowsRejected, check_columns
+from tests.support.threaded_node import ThreadedNode
+
+APPEND = Target(b"p/", False, "", "records/")
+OVERWRITE = Target(b"p/", True, "", "records/")
+WITH_REJECTS = Target(b"p/", False, "bad/", "records/")
+
+
+def rows(*pairs: tuple[Any, Any], limits: Limits | None = None) -> Rows:
+    found = Rows(b"p/", limits or Limits())
+    for key, value in pairs:
+        found.add({"key": key, "value": value})
+    found.merge(())
+    return found
+
+
+def contents(client: SyncClient, prefix: str = "p/") -> dict[bytes, bytes]:
+    return {kv.key: kv.value for kv in client.range(prefix, prefix=True).kvs}
+
+
+def test_rows_of_all_tasks_become_one_revision(blocking: SyncClient) -> None:
+    whole = rows(("p/a", "1"))
+    whole.merge([rows((b"p/b", bytearray(b"2"))), rows(("p/c", {"delay": 3, "tags": ["x"]}))])
+    revision = publish(blocking, APPEND, whole, None, "t")
+    assert contents(blocking) == {b"p/a": b"1", b"p/b": b"2", b"p/c": b'{"delay":3,"tags":["x"]}'}
+    assert {kv.mod_revision for kv in blocking.range("p/", prefix=True).kvs} == {revision}
+
+
+def test_deletes_are_rows_with_op(blocking: SyncClient) -> None:
+    publish(blocking, APPEND, rows(("p/a", "1"), ("p/b", "2")), None, "t")
+    change = Rows(b"p/", Limits())
+    change.add({"key": "p/a", "value": None, "op": "delete"})
+    change.add({"key": "p/c", "value": "3", "op": "put"})
+    publish(blocking, APPEND, change, None, "t")
+    assert contents(blocking) == {b"p/b": b"2", b"p/c": b"3"}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"key": None, "value": "v"}, "null or empty"),
+        ({"key": "", "value": "v"}, "null or empty"),
+        ({"key": "q/a", "value": "v"}, "does not begin with the prefix"),
+        ({"key": "p/" + "k" * 5_000, "value": "v"}, "the limit is 4096"),
+        ({"key": "p/a", "value": "v" * 1_100_000}, "the limit is 1048576"),
+        ({"key": "p/a", "value": None}, "the value is null"),
+        ({"key": 7, "value": "v"}, "the key is of type int"),
+        ({"key": "p/a", "value": 7}, "the value is of type int"),
+        ({"key": "p/a", "value": {"x": float("nan")}}, "is not JSON"),
+        ({"key": "p/a", "value": "v", "op": "merge"}, "op is 'merge'"),
+    ],
+)
+def test_row_that_cannot_be_written_is_rejected_with_the_reason(row: Mapping[str, Any], reason: str) -> None:
+    found = Rows(b"p/", Limits())
+    found.add(row)
+    assert not found.writes
+    assert reason in found.rejects[0].reason
+
+
+def test_rejected_rows_fail_the_batch_or_go_to_the_rejects(blocking: SyncClient) -> None:
+    with pytest.raises(RowsRejected, match=r"1 rows cannot be written.*'q/x'.*rejectsPrefix"):
+        publish(blocking, APPEND, rows(("p/a", "1"), ("q/x", "2")), None, "t")
+    assert contents(blocking) == {}
+    publish(blocking, WITH_REJECTS, rows(("p/a", "1"), ("q/x", "2")), None, "t")
+    assert contents(blocking) == {b"p/a": b"1"}
+    assert contents(blocking, "bad/") == {
+        b"bad/t/000000": b'{"key": "q/x", "reason": "the key does not begin with the prefix \'p/\'"}'
+    }
+
+
+def test_rows_with_the_same_key_are_all_rejected() -> None:
+    found = rows(("p/a", "1"), ("p/b", "2"))
+    found.merge([rows(("p/a", "3"))])
+    assert [write.key for write in found.writes] == [b"p/b"]
+    assert [reject.reason for reject in found.rejects] == ["the key occurs 2 times in one batch"] * 2
+
+
+def test_batch_above_one_transaction_is_refused_as_a_whole() -> None:
+    assert len(rows(*((f"p/{number}", "v") for number in range(1_023))).writes) == 1_023
+    with pytest.raises(BatchTooLarge, match="maxRowsPerBatch"):
+        rows(*((f"p/{number}", "v") for number in range(1_024)))
+    with pytest.raises(BatchTooLarge, match="2097152 bytes"):
+        rows(*((f"p/{number}", "v" * 1_000_000) for number in range(3)))
+
+
+def test_batch_of_a_query_is_published_once_however_often_it_is_repeated(blocking: SyncClient) -> None:
+    """Also after a later change of the same key, and by another client that knows no request id."""
+    first = publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")
+    assert first is not None
+    assert publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t") is None
+    assert publish(blocking, APPEND, rows(("p/a", "2")), BatchName("q", 1), "t") is not None
+    assert publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t") is None
+    assert contents(blocking) == {b"p/a": b"2"}
+    assert contents(blocking, "records/") == {b"records/q": b"1"}
+    assert publish(blocking, APPEND, rows(("p/b", "1")), BatchName("other", 0), "t") is not None
+
+
+class Interrupted:
+    """A client before whose transaction another writer acts."""
+
+    def __init__(self, client: SyncClient, *acts: Any) -> None:
+        self._client, self._acts = client, list(acts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def txn(self, *arguments: Any) -> Any:
+        if self._acts:
+            self._acts.pop(0)()
+        return self._client.txn(*arguments)
+
+
+def test_batch_that_a_second_driver_has_published_meanwhile_is_not_repeated(blocking: SyncClient) -> None:
+    """The record is compared in the transaction itself; without that, both publish."""
+
+    def other() -> None:
+        publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")
+        blocking.put("p/a", "later")
+
+    again = publish(Interrupted(blocking, other), APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")  # type: ignore[arg-type]
+    assert again is None
+    assert contents(blocking) == {b"p/a": b"later"}
+
+
+def test_overwrite_replaces_the_prefix_and_nothing_else(blocking: SyncClient) -> None:
+    for key in ("o/x", "p/a", "p/b", "q/x"):
+        blocking.put(key, "old")
+    publish(blocking, OVERWRITE, rows(("p/b", "new"), ("p/c", "new")), None, "t")
+    assert contents(blocking, "") == {b"o/x": b"old", b"p/b": b"new", b"p/c": b"new", b"q/x": b"old"}
+
+
+def test_overwrite_includes_keys_that_are_written_meanwhile(blocking: SyncClient) -> None:
+    blocking.put("p/a", "old")
+    late = Interrupted(blocking, lambda: blocking.put("p/late", "x"))
+    publish(late, OVERWRITE, rows(("p/c", "new")), None, "t")  # type: ignore[arg-type]
+    assert contents(blocking) == {b"p/c": b"new"}
+    busy = Interrupted(blocking, *[lambda: blocking.put("p/late", "x")] * 5)
+    with pytest.raises(Contended, match="nothing was written"):
+        publish(busy, OVERWRITE, rows(("p/d", "new")), None, "t")  # type: ignore[arg-type]
+    assert contents(blocking) == {b"p/c": b"new", b"p/late": b"x"}
+
+
+def test_overwrite_above_one_transaction_is_refused(blocking: SyncClient, threaded: ThreadedNode) -> None:
+    blocking.put_many((f"p/{number}", "old") for number in range(1_020))
+    with pytest.raises(BatchTooLarge, match="delete the prefix first"):
+        publish(blocking, OVERWRITE, rows(*((f"p/n{number}", "new") for number in range(10))), None, "t")
+    assert len(contents(blocking)) == 1_020
+
+
+@pytest.mark.parametrize("names", [["key"], ["value"], ["key", "value", "more"], []])
+def test_columns_other_than_key_value_and_op_are_refused(names: list[str]) -> None:
+    check_columns(["op", "key", "value"])
+    with pytest.raises(BadOption, match="has the columns key, value"):
+        check_columns(names)
+
+
+def test_overwrite_needs_a_prefix() -> None:
+    with pytest.raises(BadOption, match="give option prefix"):
+        target_of({"endpoints": "n:1"}, True)

@@ -1,0 +1,55 @@
+"""Faults of brokers: what they check before they call an answer complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from palisade.catalog.segment import ANNOUNCED
+from palisade.client.publishing import PublishingStore
+from palisade.metastore.requests import Compare
+from palisade.metastore.results import TxnResult
+from palisade.segments.broker import SegmentBroker, ViewFeed
+from palisade.segments.broker_view import Unmarked
+from palisade.segments.coordinator import SegmentCoordinator
+from tests.sim.plants.plant import Patch, Stage, caught_by
+
+SLOW_S = 0.2
+"""Between the coordinator's look and its transaction."""
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def lookups_from_the_view_alone(patch: Patch) -> None:
+    """Without a fenced read: a drop may have overtaken the view."""
+
+    async def current(self: SegmentBroker) -> ViewFeed:
+        return self._feed
+
+    patch.setattr(SegmentBroker, "_current", current)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def marks_without_an_announcement(patch: Patch) -> None:
+    """The transaction that marks a segment as loaded compares only its record."""
+    original = SegmentCoordinator._txn
+
+    async def only_records(self: SegmentCoordinator, found: Iterable[Unmarked]) -> TxnResult:
+        store, self._store = self._store, _WithoutAnnouncements(self._store)
+        try:
+            return await original(self, found)
+        finally:
+            self._store = store
+
+    patch.setattr(SegmentCoordinator, "_txn", only_records)
+
+
+class _WithoutAnnouncements:
+    def __init__(self, store: PublishingStore) -> None:
+        self._store = store
+        self.range = store.range
+
+    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult:
+        kept = [each for each in compare if not each.key.startswith(ANNOUNCED)]
+        await asyncio.sleep(SLOW_S)
+        return await self._store.segments_txn(kept, success)
