@@ -66,7 +66,7 @@ class Pair:
         for process in self.processes:
             await process.start()
         async with JournalClient(ROLE, self.addresses) as client, asyncio.timeout(READY_S):
-            while [copy["state"] for copy in await client.status()] != ["active", "in sync"]:
+            while [copy["state"] for copy in await client.status()] != ["active", "in sync"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def stop(self) -> None:
