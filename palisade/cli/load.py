@@ -53,8 +53,11 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
             return await load_entries(client, entries, show)
 
     report = session.call(run, notice=False)
-    shape = {"entries": report.entries, "written": report.written, "published": report.published}
-    segments = f"; {report.published} segments published" if what == DEMO else ""
+    shape = {"entries": report.entries, "written": report.written}
+    segments = ""
+    if what == DEMO:
+        shape["published"] = report.published
+        segments = f"; {report.published} segments published"
     session.answer(shape, f"{report.entries} entries, {report.written} of them written{segments}")
 
 

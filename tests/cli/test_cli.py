@@ -213,10 +213,12 @@ def test_load_with_an_invalid_line_writes_nothing(run: Run) -> None:
 
 def test_load_of_the_demo_catalog_writes_missing_entries_only(run: Run) -> None:
     first = printed(run("load", "flights", "--json"))
-    assert first["entries"] == first["written"] > 5_000
+    assert first["entries"] == first["written"] > 4_500
+    assert first["published"] == 732
+    again = {"entries": first["entries"], "published": 0}
     run("del", "/catalog/planes/N10156")
-    assert printed(run("load", "flights", "--json")) == {"entries": first["entries"], "written": 1}
-    assert printed(run("load", "flights", "--json")) == {"entries": first["entries"], "written": 0}
+    assert printed(run("load", "flights", "--json")) == again | {"written": 1}
+    assert printed(run("load", "flights", "--json")) == again | {"written": 0}
 
 
 @pytest.mark.parametrize(

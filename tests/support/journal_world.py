@@ -27,7 +27,7 @@ from palisade.journal.log import JournalLog
 from palisade.journal.role import RoleRunner
 from palisade.journal.service import JournalService
 from palisade.metastore.requests import Command, Range, Txn
-from palisade.service.callers import EVERYBODY
+from palisade.service.callers import UNRESTRICTED
 from tests.support.claims_world import ClaimsWorld, SimulatedStore
 from tests.support.simulation import Process
 
@@ -261,7 +261,7 @@ class RoleStoreOf(SimulatedStore):
 
     async def _late(self, request: Command, done: asyncio.Future[Any]) -> None:
         try:
-            result = await self._service.write(request, timeout_s=5.0, caller=EVERYBODY)
+            result = await self._service.write(request, timeout_s=5.0, caller=UNRESTRICTED)
         except PalisadeError as error:
             refusal = error
             self._process.call(lambda: done.done() or done.set_exception(refusal))

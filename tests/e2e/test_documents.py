@@ -1,0 +1,164 @@
+"""The commands of README and docs (tutorial, operations, loss of a majority), typed as printed, on one `palisade up`.
+
+Numbers and ids of the output may differ from the document, everything else may not. A line `...` stands for any lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.test_up import WAIT_S, Up, base_port, up
+
+pytestmark = pytest.mark.e2e
+
+__all__ = ["base_port", "up"]
+
+ROOT = Path(__file__).parents[2]
+PORTS_OF_DOCUMENTS = 7400
+AIRLINE = '{"carrier":"UA","name":"United Air Lines Inc."}'
+
+
+class Typed(NamedTuple):
+    command: str
+    output: list[str]
+
+
+def blocks_of(document: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+
+
+def typed_in(block: str) -> Iterator[Typed]:
+    """The commands of one block. A here-document belongs to its command."""
+    command, output, here = "", list[str](), False
+    for line in block.splitlines():
+        if here:
+            command, here = f"{command}\n{line}", line != "END"
+        elif line.startswith("$ "):
+            if command:
+                yield Typed(command, output)
+            command, output, here = line[2:], [], line.endswith("<<'END'")
+        else:
+            output.append(line)
+    if command:
+        yield Typed(command, output)
+
+
+def without_numbers(line: str) -> str:
+    line = re.sub(r"\b[0-9a-f]*\d[0-9a-f]*\b", "N", line.strip())
+    return re.sub(r"N([,.]N)+", "N", line)
+
+
+def fits(expected: list[str], got: list[str]) -> bool:
+    lines = [".*" if line.strip() == "..." else re.escape(without_numbers(line)) for line in expected]
+    lines = [line.replace(re.escape("..."), ".*") for line in lines]
+    return re.fullmatch("\n".join(lines), "\n".join(map(without_numbers, got)), re.DOTALL) is not None
+
+
+class Terminal:
+    """A terminal in `folder`, beside the cluster of `run`."""
+
+    def __init__(self, folder: Path, run: Up, first_port: int) -> None:
+        self._folder, self._run, self._first_port = folder, run, first_port
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        self._revisions: dict[str, str] = {}
+        """Of the document -> of this cluster."""
+
+    def local(self, text: str) -> str:
+        """With the ports and revisions of this cluster, and its leader as the process to be killed."""
+        text = re.sub(r"(--revision |compact )(\d+)", lambda at: at[1] + self._revisions.get(at[2], at[2]), text)
+        text = text.replace("curl ", "curl -s ")
+        text = re.sub(r"(127\.0\.0\.1:)7(\d{3})", lambda at: f"{at[1]}{self._first_port + int(at[2]) - 400}", text)
+        if "kill -9" in text:
+            nodes = json.loads(self.shell("palisade status --json"))["nodes"]
+            leader = next(node["id"] for node in nodes if node["role"] == "leader")
+            other = next(node["id"] for node in nodes if node["role"] == "follower")
+            pid = [event["pid"] for event in self._run.events if event.get("pid") and event["node"] == leader][-1]
+            text = re.sub(r"kill -9 \d+", f"kill -9 {pid}", re.sub(r"palisade/n\d/", f"palisade/{other}/", text))
+            text = re.sub(r"sleep \d", "sleep 0.5", text) + ("" if text.endswith("wait") else "; wait")
+        return text
+
+    def shell(self, command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        return done.stdout + done.stderr
+
+    def type(self, each: Typed) -> None:
+        """Raises AssertionError unless the output is that of the document."""
+        command = self.local(each.command)
+        variable = re.match(r"(\w+)=\$\(", command)
+        got = self.shell(f"{command}; echo ${variable[1]}" if variable else command).splitlines()
+        if variable:
+            self._environment[variable[1]] = got.pop()
+        expected = [self.local(line) for line in each.output]
+        refused = any(line.startswith("palisade: ") for line in got) and "palisade: " not in "\n".join(expected)
+        both = "\n".join([f"$ {command}", *got, "the document has:", *expected])
+        assert not refused, both
+        assert fits(expected, got), both
+        for line, other in zip(expected, got, strict=False):
+            if (document := re.search(r"revision (\d+)", line)) and (here := re.search(r"revision (\d+)", other)):
+                self._revisions[document[1]] = here[1]
+
+    def type_all(self, document: str) -> None:
+        for block in blocks_of(document, "console"):
+            for each in typed_in(block):
+                self.type(each)
+                if "kill -9" in each.command:
+                    self.wait_until_restarted()
+
+    def wait_until_restarted(self) -> None:
+        node = self._run.wait("node-exited")["node"]
+        self._run.wait("node-started", node=node)
+        while not all(row["ready"] and row["fence"] == "active" for row in self._run.wait("status")["nodes"]):
+            pass
+
+
+def test_lines_fit_if_only_numbers_differ() -> None:
+    assert fits(["revision 2", "..."], ["revision 14", "x", "y"])
+    assert fits(["74,368 reads in 6 s"], ["1 reads in 2 s"])
+    assert not fits(["revision 2"], ["palisade: refused"])
+    assert not fits(["revision 2"], ["revision 2", "more"])
+
+
+def test_documents_can_be_typed(tmp_path: Path, up: Callable[..., Up], base_port: int) -> None:
+    """The parts of the tutorial that need only the first cluster, then README, then the routine work."""
+    run = up("--no-demo", "--base-port", str(base_port), folder=tmp_path / ".palisade")
+    run.wait("ready")
+    terminal = Terminal(tmp_path, run, base_port)
+
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text().replace("monotonic() + 6", "monotonic() + 2")
+    parts = {part[0]: part for part in tutorial.split("\n## ")}
+    for number in "2345":
+        terminal.type_all(parts[number])
+
+    terminal.shell(f"palisade region delete config; palisade put /catalog/airlines/UA '{AIRLINE}'")
+    readme = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("### Python")[0]
+    (tmp_path / "local_read.py").write_text(blocks_of(readme, "python")[0].replace("began + 10", "began + 2"))
+    terminal.type_all(readme)
+
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    terminal.type_all(operations.partition("## Routine work")[2])
+    assert run.stop() == 0
+
+    command_line = (ROOT / "docs" / "cli.md").read_text().replace("--data-dir n1/data", "--data-dir .palisade/n1/data")
+    section = command_line.partition("## Permanent loss of a majority")[2]
+    cluster = run.events[0]["cluster"]
+    shown, confirmed = typed_in(blocks_of(section.replace("--confirm c1", f"--confirm {cluster}"), "console")[0])
+    terminal.type(shown)
+    assert "palisade: " not in terminal.shell(confirmed.command)
+    terminal.type(Typed("palisade recover-quorum --data-dir .palisade/n1/data", ["palisade: ..."]))
