@@ -1,6 +1,6 @@
 """What holds for every test: processes that it starts hear Ctrl-C, however the tests themselves were started.
 
-A shell hands what it starts in the background an ignored SIGINT, and whoever is started by that inherits it.
+A shell starts background processes with SIGINT ignored, and their children inherit that.
 """
 
 from __future__ import annotations

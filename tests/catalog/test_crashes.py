@@ -70,7 +70,7 @@ async def test_repeated_submission_returns_the_same_procedure() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 async def test_repeated_crashes_do_not_change_the_result(seed: int) -> None:
-    """Whoever takes it up dies as well, at another place each time."""
+    """Each successor crashes as well, at another step each time."""
     chance = random.Random(seed)
     before, (kind, request) = chance.choice(CASES)
     world = await world_for(before)
@@ -150,7 +150,7 @@ async def test_drop_deletes_only_after_proceed_whenever_the_leader_dies(where: s
 
 
 async def test_rows_written_during_a_delete_are_removed() -> None:
-    """Somebody who has not heard of the drop writes once more: nothing of the table may be left."""
+    """A writer that does not know of the drop writes once more: no row of the table may be left."""
     world = await world_for([DB, TABLE])
     data = world.row(keys.at(keys.TABLES, "plant.readings"))["data"]
     txn = world.txn

@@ -125,7 +125,7 @@ async def test_view_creation_is_rejected_while_its_source_is_locked() -> None:
 
 @pytest.mark.parametrize(("before", "operation"), [([DB], TABLE), ([DB], DEVICE), ([DB, TEMPLATE, SET], ACTIVE)])
 async def test_object_with_data_is_not_rolled_back(before: list[Operation], operation: Operation) -> None:
-    """Somebody has seen it and written: the data would belong to nothing."""
+    """A client has seen it and written data, which a rollback would leave without a table."""
     world = await world_for(before)
     await world.submit("mine", operation[0], **operation[1])
     engine = world.engine()
@@ -150,7 +150,7 @@ async def test_procedure_id_belongs_to_one_operation() -> None:
 
 
 async def test_plan_is_made_again_when_its_rows_change() -> None:
-    """Somebody writes the row with a plain client between reading and writing: nothing of it is lost."""
+    """A plain client writes the row between reading and writing: that write is not lost."""
     world = await world_for([USER])
     engine = world.engine()
     await world.submit("mine", GRANT[0], **GRANT[1])

@@ -1,5 +1,5 @@
-"""Values of the catalog: what is written can be read, what nobody should have written is refused by name (hostile
-input: wrong type, huge, half, foreign)."""
+"""Values of the catalog: written values can be read; invalid ones are refused by name (hostile input: wrong type, huge,
+half, foreign)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_damaged_row_is_rejected_with_its_key(value: Any) -> None:
 
 
 def test_data_of_a_row_is_never_outside_of_the_place_for_data() -> None:
-    """What a table calls its data is what a drop removes: a row that somebody else wrote must not reach further."""
+    """A drop removes what the row of a table names as its data: a forged row must not name other keys."""
     table = VALUES[1]
     for data in (
         "",

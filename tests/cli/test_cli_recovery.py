@@ -321,7 +321,7 @@ def test_status_and_topology_work_with_a_node_of_any_kind() -> None:
 
 
 def test_http_address_among_the_endpoints_gets_a_hint() -> None:
-    """Whoever gives the port of HTTP, the only one that a follower has, hears of --at."""
+    """The error for the HTTP port, the only port of a follower, names --at."""
     with answering(lambda request, body: (400, "?")) as at:
         for command in ("status", "topology"):
             result = run(command, "--endpoints", at, "--deadline", "1")

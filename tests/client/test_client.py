@@ -418,7 +418,7 @@ async def test_progress_confirms_that_nothing_was_missed(client: Client) -> None
 
 
 async def test_slow_consumer_loses_nothing_and_delays_no_other_request(client: Client) -> None:
-    """Scenario etcd #17529: a watch that nobody reads for a while, and requests on the same connection."""
+    """Scenario etcd #17529: a watch that is not read for a while, and requests on the same connection."""
     value = b"v" * 50_000
     async with client.watch("a") as slow:
         await client.put("a", "first")

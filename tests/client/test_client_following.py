@@ -35,7 +35,7 @@ class Another(FakeGroup):
 
 
 class TwoNodes:
-    """n1 and n2 with one store between them, each with its own idea of who leads. `endpoints` of their streams."""
+    """n1 and n2 with one store between them, each with its own view of the leader. `endpoints` of their streams."""
 
     def __init__(self) -> None:
         first = fake_group()

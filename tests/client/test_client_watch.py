@@ -12,7 +12,7 @@ from palisade.metastore.requests import WatchRequest
 from palisade.wire.stream_frames import FrameKind
 
 
-class Nobody:
+class NoSession:
     """A session without a connection."""
 
     trouble = None
@@ -21,7 +21,7 @@ class Nobody:
 
 
 def watch_from(revision: int) -> Watch:
-    return Watch(1, WatchRequest(b"a", b"z", revision), 2.0, Nobody())
+    return Watch(1, WatchRequest(b"a", b"z", revision), 2.0, NoSession())
 
 
 def put_at(revision: int) -> list[Any]:
@@ -51,7 +51,7 @@ async def test_watch_does_not_continue_in_another_history() -> None:
     assert (await anext(watch)).revision == 35
     with pytest.raises(HistoryBroken, match=r"generation 2, this watch of generation 1"):
         await anext(watch)
-    assert issubclass(HistoryBroken, Compacted), "who begins anew then does so here"
+    assert issubclass(HistoryBroken, Compacted), "a program that restarts its watch handles both alike"
 
 
 @pytest.mark.parametrize("then", [["c", 1], None])

@@ -247,7 +247,7 @@ async def test_survivor_continues_alone_and_others_return_only_empty(new_cluster
     assert (await cluster.equal_digests())["generation"] == 2
     assert await content(cluster) == held
     survivor.kill()
-    await until(lambda: cluster.leader(lost), "a leader among those who came back")
+    await until(lambda: cluster.leader(lost), "a leader among the returned members")
 
 
 async def new_vault(node: NodeProcess) -> bool:

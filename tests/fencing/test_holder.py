@@ -192,7 +192,7 @@ def test_expired_holder_stays_fenced_whatever_arrives() -> None:
 
 
 def test_expiry_is_reported_once_by_tick() -> None:
-    """Whoever drives it publishes FENCED, opens the gate and promises, also if a message came first."""
+    """Its caller publishes FENCED, opens the gate and promises, also if a message came first."""
     holder = active()
     end = 101.0 + T_FENCE
     holder.on_release(Release(7, RELEASED), end)
@@ -224,7 +224,7 @@ def test_restarted_holder_ignores_stages_of_the_previous_process() -> None:
 
 
 def test_suspend_is_detected_at_the_first_call_after_it() -> None:
-    """scenarios.md, "wall and boot clock jump": time is CLOCK_BOOTTIME, and nobody has to run for it to count."""
+    """scenarios.md, "wall and boot clock jump": time is CLOCK_BOOTTIME, which counts while the process is stopped."""
     holder = active()
     assert not holder.serves(101.0 + 8 * 3600)
     assert holder.state is HolderPhase.ACTIVE

@@ -78,7 +78,7 @@ def test_liveness_returns_after_any_disorder(seed: int) -> None:
 
 
 def recover(world: World) -> None:
-    """All processes are there, everybody talks to the latest leader, and some time passes."""
+    """All processes run and are connected to the latest leader, and some time passes."""
     for number in world.can_start():
         world.start(number)
     for number, process in enumerate(world.processes):

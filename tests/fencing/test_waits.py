@@ -1,4 +1,4 @@
-"""F3 to F6, F8, F11 and scenarios.md, "Fencing", from the leader's side: who is waited for, and until when."""
+"""F3 to F6, F8, F11 and scenarios.md, "Fencing", from the leader's side: which holders it waits for, and until when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The port for other members of a real node: damaged frames, and whole frames of somebody who was let in and makes no
-sense (issue 5, "Fuzzing").
+"""The peer port of a real node: damaged frames, and valid frames with senseless content from an admitted peer (issue 5,
+"Fuzzing").
 
-Who greets as a member should is believed what a member may say: Raft is made for nodes that fail, not for nodes that
+A peer with a valid greeting is trusted as a member: Raft is made for nodes that fail, not for nodes that
 lie. So a message that is one may well make a node follow another term. What must not happen is that one which is none
 stops it, for good perhaps, if it gets into the log. Beyond tests/raftgroup/transport/test_strangers.py.
 """

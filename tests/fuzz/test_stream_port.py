@@ -1,6 +1,6 @@
 """The port of the stream of a real member: bytes that are damaged, and frames that are whole and make no sense.
 
-Beyond tests/api/test_stream.py and tests/e2e/test_strangers.py, which have the cases somebody thought of (issue 5,
+Beyond tests/api/test_stream.py and tests/e2e/test_strangers.py, which have the cases known in advance (issue 5,
 "Fuzzing"; scenarios.md, "Everywhere").
 """
 
@@ -148,7 +148,7 @@ def frames_of(dice: Random) -> bytes:
 
 
 def harmless(kind: int, body: Any) -> Any:
-    """Not the few things that somebody who may do everything may do with the only member."""
+    """Without the few requests by which an administrator stops the only member."""
     if kind == FrameKind.WRITES and isinstance(body, list):
         wide = (b"\x93\x03", b"\x95\x03")
         return [b"" if isinstance(each, bytes) and each.startswith(wide) else each for each in body]

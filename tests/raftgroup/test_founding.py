@@ -73,7 +73,7 @@ def test_founding_reaches_the_same_membership_in_any_order_of_greetings(order: l
         greetings = founders[one].greeting(), founders[other].greeting()
         assert founders[one].meets(greetings[1])
         assert founders[other].meets(greetings[0])
-    assert all(founder.membership is None for founder in founders.values()), "nobody votes before all agree"
+    assert all(founder.membership is None for founder in founders.values()), "no member votes before all agree"
     for one, other in order:
         founders[one].receives(other, dict(founders[other].introductions.pins or {}))
         founders[other].receives(one, dict(founders[one].introductions.pins or {}))

@@ -158,7 +158,7 @@ class TestMembership:
         cluster.start(wiped.id)
         cluster.run_for(3.0)
         assert wiped.group.role is RaftRole.LEARNER
-        assert wiped.disk.journal.last.index == 0, "nobody has invited it yet"
+        assert wiped.disk.journal.last.index == 0, "it was not added yet"
         if crash_leader:
             cluster.restart(leader.id)
             cluster.run_for(1.0)

@@ -69,7 +69,7 @@ def test_removed_member_is_disconnected_a_moment_after_the_commit() -> None:
     contacts = Contacts("n1")
     steps = [(PAIR, PAIR, 0.0), (ALONE, PAIR, 0.2), (ALONE, PAIR, 7.0), (ALONE, ALONE, 7.9), (ALONE, ALONE, 8.0)]
     assert [wanted(contacts, *step) for step in steps] == [{"n2": "h:2"}] * 4 + [{}]
-    assert wanted(contacts, ALONE, PAIR, 9.0) == {}, "nobody was known to be at that address any more"
+    assert wanted(contacts, ALONE, PAIR, 9.0) == {}, "no member has that address any more"
 
 
 def test_undone_removal_disconnects_no_member() -> None:

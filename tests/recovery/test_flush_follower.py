@@ -188,7 +188,7 @@ async def test_flush_that_a_snapshot_of_the_group_interrupts_gives_no_leap(membe
 async def test_planted_a_leap_from_before_a_snapshot_of_the_group_makes_the_vault_wrong(
     member: Member, monkeypatch: pytest.MonkeyPatch, leaps_before: bool
 ) -> None:
-    """With its digests right: nobody would notice (issue 16)."""
+    """Its digests are right, so no check would notice (issue 16)."""
     reloaded = FlushFollower.reloaded
 
     def claims_to_know(self: FlushFollower) -> None:

@@ -35,7 +35,7 @@ async def catalog(client: Client) -> Client:
 
 
 def quiet(done: int, total: int) -> None:
-    """Nobody looks."""
+    """Progress is not shown."""
 
 
 async def assign(

@@ -1,4 +1,4 @@
-"""Who keeps which segment (issue 4: segments of the demo catalog on the nodes; seed 001, case c: assignments)."""
+"""Which node keeps a segment (issue 4: segments of the demo catalog on the nodes; seed 001, case c: assignments)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a segment comes from, and that nobody is believed: wrong, truncated answers (issue 3, "Bad input")."""
+"""Sources of a segment, none of which is trusted: wrong and truncated responses (issue 3, "Bad input")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody but the cluster itself writes below `palisade/`, whatever the request, alone or in a frame (issue 16)."""
+"""Only the cluster itself writes below `palisade/`, whatever the request, alone or in a frame (issue 16)."""
 
 from __future__ import annotations
 

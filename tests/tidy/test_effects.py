@@ -78,7 +78,7 @@ def test_pysyncobj_is_imported_by_raftgroup_only(production: list[Source]) -> No
 
 
 def test_nothing_is_pickled(everything: list[Source]) -> None:
-    """Fault 11 of PySyncObj, N5: whoever reaches a port that unpickles owns the machine."""
+    """Fault 11 of PySyncObj, N5: access to a port that unpickles is control of the machine."""
     banned = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
     found = [source.path for source in everything if {name.split(".")[0] for name in imports_of(source.tree)} & banned]
     assert not found

@@ -1,4 +1,4 @@
-"""Habits that a machine can check: no leftovers, no vanishing asserts, no paths of somebody's machine, no giants."""
+"""Habits that a machine can check: no leftovers, no vanishing asserts, no paths of a developer's machine, no giants."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ NONSENSE: list[Any] = [
 @pytest.mark.parametrize("status", [200, 403, 500])
 @pytest.mark.parametrize("nonsense", [*NONSENSE, {"code": "join-rejected", "reason": []}], ids=str)
 async def test_remote_door_rejects_responses_of_another_shape(nonsense: Any, status: int) -> None:
-    """Somebody else has the address by now, say. The node asks again, it neither fails nor takes it for an answer."""
+    """For example, another process has the address now. The node retries; it neither fails nor accepts the response."""
 
     async def answered(_: web.Request) -> web.Response:
         return web.json_response(nonsense, status=status)

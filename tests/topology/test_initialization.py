@@ -30,7 +30,7 @@ COMMITTED = Participant(InitState.COMMITTED, PLAN)
 
 
 class World:
-    """Three nodes; whoever coordinates can be stopped between any two messages."""
+    """Three nodes; the coordinator can be stopped between any two messages."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Participant] = dict.fromkeys(PLAN.names, Participant())

@@ -146,7 +146,7 @@ class LostAnswers:
 
 @pytest.mark.parametrize("step", ["state", "join", "recovered", "look"])
 async def test_leader_change_during_a_join_makes_no_second_incarnation(world: World, step: str) -> None:
-    """scenarios.md, "Recovery": leader changes during join. What was decided stands, whoever leads then."""
+    """scenarios.md, "Recovery": leader changes during join. The decision holds under any later leader."""
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
     registrar = LostAnswers(world.registrar, **{step: 3})

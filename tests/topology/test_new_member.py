@@ -1,6 +1,6 @@
 """Requests to add a member are validated, over HTTP and over the stream (bugs-found.md, 1 and 2).
 
-A membership is an entry of the log: an id of nothing, or an address that nobody can dial, would stay with every node.
+A membership is an entry of the log: an empty id, or an unreachable address, would stay with every node.
 """
 
 from __future__ import annotations

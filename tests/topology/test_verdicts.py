@@ -1,4 +1,4 @@
-"""Who is let in and who is not (R9; seed 001, "Pre-recovery actions"; scenarios.md, "Recovery": join)."""
+"""Which nodes are admitted and which are not (R9; seed 001, "Pre-recovery actions"; scenarios.md, "Recovery": join)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_join_verdict_is_later_before_initialization() -> None:
 
 @pytest.mark.parametrize("presence", [None, Presence("i1", False), Presence("i9", True)])
 def test_join_requires_presence_in_the_physical_topology(presence: Presence | None) -> None:
-    """Duplicate names: while another process has the name there, nobody else gets it."""
+    """Duplicate names: while another process has the name there, no other process gets it."""
     assert isinstance(judge(presence=presence), Later)
 
 

@@ -177,7 +177,7 @@ def test_fenced_vault_fails_closed(node: Node) -> None:
     node.now = 10**12 + 5 * 10**8
     with pytest.raises(Fenced, match=r"lease expired 0\.500 s ago"):
         reader.get(b"/s/a")
-    assert node.now == 10**12 + 5 * 10**8, "nobody waits for a lease"
+    assert node.now == 10**12 + 5 * 10**8, "no read waits for a lease"
     reader.close()
 
 

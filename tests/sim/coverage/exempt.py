@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 STANDALONE = "a node without a cluster has no peers to simulate; tests/recovery covers the whole table"
-ONLY_RECOVERING = "nobody asks for it but while RECOVERING, when its listeners are done (node/fencing/lease_client.py)"
+ONLY_RECOVERING = "it is requested only while RECOVERING, when its listeners are done (node/fencing/lease_client.py)"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
-ANSWERS_ITSELF = "who does not lead answers Elsewhere before it comes to that (node/fencing/lease_server.py)"
+ANSWERS_ITSELF = "a node that does not lead answers Elsewhere first (node/fencing/lease_server.py)"
 
 EXEMPT: dict[str, str] = {
     "holder is not activated: already": ONLY_RECOVERING,
@@ -37,11 +37,11 @@ HAS_IT = "its receiver has installed it, and was killed before it said so (the f
 TWO_LEADERS = "takes two leaders in turn over one transfer, and what the first has sent late; tests/raftgroup"
 
 BEYOND = (
-    "takes a slow clock at who is cut off and a fast one at the leader; tests/sim/test_beyond_the_bound.py plays it"
+    "takes a slow clock at an isolated node and a fast one at the leader; tests/sim/test_beyond_the_bound.py plays it"
 )
 
 SELDOM: dict[str, str] = {
-    "stopped while: rejected": "who is rejected is about to stop by itself: only a signal in that moment meets it",
+    "stopped while: rejected": "a rejected node stops by itself: only a signal in that moment reaches it",
     "beyond the bound: lease safety": BEYOND,
     "beyond the bound: fenced reads": BEYOND,
     "beyond the bound: linearizable": BEYOND,
@@ -53,7 +53,7 @@ SELDOM: dict[str, str] = {
     "holder is sent a stage: gap": IN_FLIGHT,
     "holder is sent a stage: had": IN_FLIGHT,
     "leader hears hello: old-incarnation": IN_FLIGHT,
-    "swim change: left -> suspect": "who is back is suspected, and a node hears of that before it hears the first",
+    "swim change: left -> suspect": "a returning node is suspected, and the suspicion arrives before the first report",
     "swim change: left -> dead": "the same, of a life that is over by then",
     "append is answered: drop-reply": "a reply of an old term to a member that leads again; tests/raftgroup",
     "snapshot is sent: not-needed": HAS_IT,

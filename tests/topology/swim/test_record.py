@@ -29,7 +29,7 @@ def listener() -> Swim:
 
 @given(st.lists(records, max_size=12), st.randoms())
 def test_rosters_converge_in_any_order_and_with_repeated_records(heard: list[Record], chance: random.Random) -> None:
-    """Behind the time that suspects have: whoever is dead to others is suspected until then."""
+    """Later than the timeout of suspects: a node reported dead is suspected until then."""
     nodes = [listener(), listener()]
     again = [*heard, *chance.sample(heard, len(heard) // 2)]
     chance.shuffle(again)
@@ -44,7 +44,7 @@ def test_rosters_converge_in_any_order_and_with_repeated_records(heard: list[Rec
 
 
 def settled(record: Record | None) -> Record | None:
-    """These listeners suspect everybody who is alive, sooner or later: nobody answers them."""
+    """These listeners suspect every live node sooner or later, because they get no answers."""
     return record.become(SwimState.ALIVE) if record is not None and record.is_live else record
 
 

@@ -19,7 +19,7 @@ def settled(seed: int, count: int) -> tuple[SwimWorld, list[SimNode]]:
 
 
 def lost(node: SimNode) -> list[str]:
-    """Who this node took for dead, ever."""
+    """Every node that this one has declared dead."""
     return [change.now.name for _, change in node.changes if change.now.state is SwimState.DEAD]
 
 
@@ -59,7 +59,7 @@ def test_lost_datagrams_remove_no_node(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_false_suspicion_is_refuted_with_a_higher_incarnation(seed: int) -> None:
-    """One link is cut for good: those two reach each other through the others, and nobody is dead."""
+    """One link is cut for good: those two reach each other through the others, and no node is declared dead."""
     world, nodes = settled(seed, 5)
     world.partition(nodes[:1], nodes[1:2])
     world.run(120)
@@ -128,7 +128,7 @@ def test_split_cluster_merges_after_it_heals(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("cut", [1, 2])
 def test_isolated_node_removes_no_other_node_when_it_returns(seed: int, cut: int) -> None:
-    """It holds for dead who was there all the time. That is old: nobody believes it without having asked (found by
+    """A returning node reports live nodes as dead. The report is old: the others ping before they accept it (found by
     `tests/faults`, leader_in_minority: a member of the majority was dropped from the topology, and fenced)."""
     world, nodes = settled(seed, 5)
     world.partition(nodes[:cut], nodes[cut:])
@@ -154,7 +154,7 @@ def test_leaving_node_is_removed_at_once_without_suspicion(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("end", ["crash", "leave", "unnoticed"])
 def test_a_node_that_returns_is_a_newer_incarnation(seed: int, end: str) -> None:
-    """At its old address: nobody else can listen there, so it need not wait until its former life is dead."""
+    """At its old address no other process can listen, so it need not wait until its former incarnation is dead."""
     world, nodes = settled(seed, 5)
     if end == "leave":
         nodes[4].swim.leave()
@@ -193,7 +193,7 @@ def test_second_node_with_the_same_name_stops_without_side_effects(seed: int) ->
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_admitted_single_node_keeps_its_name(seed: int) -> None:
-    """The first of its cluster has heard from nobody: without having been let in, it would be a matter of chance."""
+    """The first node of a cluster has no contacts: before its admission the result would depend on chance."""
     world = SwimWorld(seed)
     first = world.start("n1", [])
     first.swim.settle()
