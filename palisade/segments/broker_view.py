@@ -31,8 +31,7 @@ class OnMissing(enum.StrEnum):
     ALLOW = "allow"
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
+class SegmentPart(NamedTuple):
     """A segment and the part of its interval that it answers for."""
 
     segment: Segment
@@ -100,6 +99,7 @@ class PendingGeneration(NamedTuple):
 class _Entry:
     """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
 
+    segment: Segment
     record: SegmentRecord | None = None
     record_revision: int = 0
     announced_ever: bool = False
@@ -158,10 +158,21 @@ class BrokerView:
         """Every change up to this revision has arrived, so records that say loaded count."""
         self.settled = max(self.settled, revision)
         for source in self._sources.values():
-            for found in [each for each in source.waiting if source.entries[each].record_revision <= self.settled]:
+            if source.waiting:
+                self._stop_waiting(source)
+            if source.retired:
+                retired, source.retired = source.retired, set()
+                for found in retired:
+                    self._forget(source, found)
+
+    def _stop_waiting(self, source: _DataSource) -> None:
+        """The set is replaced, since sets never shrink: to iterate an emptied one takes as long as when it was full."""
+        waiting, source.waiting = source.waiting, set()
+        for found in waiting:
+            if source.entries[found].record_revision <= self.settled:
                 self._update(source, found)
-            for found in list(source.retired):
-                self._forget(source, found)
+            else:
+                source.waiting.add(found)
 
     def lookup(self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL) -> SegmentAnswer:
         """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced."""
@@ -171,16 +182,16 @@ class BrokerView:
         if source is None or not source.manifest.last:
             raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")
         parts, missing, unserved = [], [], []
+        entries = source.entries
         for start_ms, end_ms, chunk in source.timeline.lookup(interval):
             for each in chunk.segments:
-                segment = Segment(data_source, each.id)
-                nodes = source.entries[each.id].serving
+                entry = entries[each.id]
                 if each.state is ServingState.UNSERVED:
-                    unserved.append(segment)
-                elif nodes:
-                    parts.append(SegmentPart(segment, start_ms, end_ms, nodes))
+                    unserved.append(entry.segment)
+                elif entry.serving:
+                    parts.append(SegmentPart(entry.segment, start_ms, end_ms, entry.serving))
                 else:
-                    missing.append(segment)
+                    missing.append(entry.segment)
         if missing and on_missing is OnMissing.FAIL:
             raise SegmentsUnavailable([str(segment) for segment in missing])
         return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
@@ -204,11 +215,11 @@ class BrokerView:
     def unmarked(self, limit: int) -> list[Unmarked]:
         """Up to `limit` segments whose records are to be marked as loaded."""
         found: list[Unmarked] = []
-        for name, source in self._sources.items():
+        for source in self._sources.values():
             for each in islice(source.unmarked, limit - len(found)):
                 entry = source.entries[each]
                 if entry.record is not None:
-                    found.append(Unmarked(entry.record, entry.record_revision, Segment(name, each), entry.serving[0]))
+                    found.append(Unmarked(entry.record, entry.record_revision, entry.segment, entry.serving[0]))
         return found
 
     def publications(self) -> list[PendingGeneration]:
@@ -246,7 +257,7 @@ class BrokerView:
 
     def _entry(self, segment: Segment) -> tuple[_DataSource, _Entry]:
         source = self._source(segment.data_source)
-        return source, source.entries.setdefault(segment.id, _Entry())
+        return source, source.entries.setdefault(segment.id, _Entry(segment))
 
     def _source(self, data_source: str) -> _DataSource:
         source = self._sources.get(data_source)
@@ -287,8 +298,7 @@ class BrokerView:
         if entry.record is None and not entry.nodes and entry.record_revision <= self.settled:
             del source.entries[found]
         elif not over or entry.record is None:
-            return
-        source.retired.discard(found)
+            source.retired.add(found)
 
 
 def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry, overshadowed: set[SegmentId]) -> SegmentPhase:

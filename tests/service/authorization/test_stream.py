@@ -12,6 +12,8 @@ import pytest
 from palisade.api.stream.server import StreamServer
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.frames import FrameParser, encode
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
@@ -25,6 +27,7 @@ from palisade.wire.credentials import Credentials, Password, Token, to_hello
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.fake_group import FakeGroup
 from tests.support.permission_world import PROOF, Clock, FenceableRows, Users
+from tests.support.segment_names import segment
 from tests.support.waiting import until
 
 ALICE, BOB, ROOT = (Password(name, f"{name}s password") for name in ("alice", "bob", "root"))
@@ -69,6 +72,26 @@ async def raw(stream: StreamServer, hello: dict[str, Any], greeted: bool = True)
         yield connection
     finally:
         writer.close()
+
+
+async def test_node_writes_announcements_and_no_other_rows_of_segments(stream: StreamServer) -> None:
+    """Issue 17: data nodes announce by the join token; users need ADMIN."""
+    record = SegmentRecord(segment(1), 1, 2, 10, "sha256:" + "ab" * 32, 1)
+    row = Put(segment(1).key, record.to_bytes())
+    async with client_of(stream, PROOF) as node:
+        lease = await node.segments_lease(0, 10_000)
+        assert await node.segments_lease(lease, 10_000) == lease
+        announcement = Put(segment(1).announcement_key("n1"), b"", lease)
+        assert (await node.segments_announce((), [announcement])).succeeded
+        with pytest.raises(NotAllowed):
+            await node.segments_announce((), [row])
+        with pytest.raises(PermissionDenied):
+            await node.segments_txn((), [row])
+    async with client_of(stream, ALICE) as user:
+        with pytest.raises(PermissionDenied):
+            await user.segments_announce((), [announcement])
+        with pytest.raises(PermissionDenied):
+            await user.segments_txn((), [row])
 
 
 async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:
