@@ -199,7 +199,7 @@ class RoleRunner:
                 await active.run()
                 self.reason = "it handed the role to the configured primary"
             finally:
-                self.active = None
+                self.active = self.holder = None
                 active.end()
 
     # What others ask.
