@@ -104,6 +104,23 @@ def test_torn_file_is_refused_before_lmdb_opens_it(tmp_path: Path, length: int) 
         open_vault(tmp_path / "v")
 
 
+@pytest.mark.parametrize("walked", [None, "page 7 is missing"])
+def test_short_file_is_refused_only_if_a_page_in_use_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walked: str | None
+) -> None:
+    """LMDB counts pages at the end that it freed in the transaction that took them, and does not write them."""
+    filled(tmp_path / "v")
+    data = tmp_path / "v" / DATA
+    with data.open("r+b") as stream:
+        stream.truncate(data.stat().st_size - 4096)
+    monkeypatch.setattr(directory, "problem_of", lambda path: walked)
+    if walked is None:
+        check_head(tmp_path / "v")
+    else:
+        with pytest.raises(VaultDamaged, match="is truncated.*" + REMEDY):
+            check_head(tmp_path / "v")
+
+
 @pytest.mark.parametrize("commits", [1, 2, 3])
 def test_check_head_accepts_a_vault_that_grows_between_its_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
