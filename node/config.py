@@ -192,6 +192,7 @@ class NodeConfig:
     `authorization` "auto": on if a client port listens beyond loopback. `root_password_file`: creates the user root in
     a cluster that has no users.
     `metrics_token`: with authorization, permits `GET /metrics` to a scraper, and nothing else.
+    `otel_endpoint`: URL of the OpenTelemetry collector for traces of HTTP requests; None for no traces.
     `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
     rule. `seeds_from`: sources of more seeds, asked again and again.
     """
@@ -209,6 +210,7 @@ class NodeConfig:
     seeds_from: tuple[NodeFinder, ...] = ()
     join_token: str | None = field(default=None, repr=False)
     metrics_token: str | None = field(default=None, repr=False)
+    otel_endpoint: str | None = None
     follow: bool = False
     standalone: bool = False
     scenarios: bool = False
@@ -298,6 +300,8 @@ class NodeConfig:
             raise ConfigError("join-token: must have 8 to 256 bytes; give a longer or shorter one")
         if self.metrics_token is not None and not METRICS_TOKEN.fullmatch(self.metrics_token):
             raise ConfigError("metrics-token: must have 8 to 256 visible ASCII characters")
+        if self.otel_endpoint is not None and not self.otel_endpoint.startswith(("http://", "https://")):
+            raise ConfigError(f"otel-endpoint: {self.otel_endpoint} is not a URL; give one such as http://host:4318")
         swim = {} if self.standalone else {"swim": self.swim_listening()}
         for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):

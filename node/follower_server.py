@@ -25,6 +25,7 @@ from palisade.api.http.vault_metrics import VaultExposition
 from palisade.api.http.vault_server import VaultServer
 from palisade.api.segment_service import SegmentLookups
 from palisade.node.config import NodeConfig
+from palisade.node.tracing import trace_of
 from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryFace
 from palisade.segments.broker import SegmentBroker
@@ -92,6 +93,7 @@ class FollowerServer:
             lambda what: no_member(what, services.members()),
             [fenced_routes.hot],
             services.authorizer,
+            trace=trace_of(config),
         )
         self.app = self._server.app
 

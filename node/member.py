@@ -34,6 +34,7 @@ from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_broker, with_segments
 from palisade.node.state_machine_adapter import ReplicaState
+from palisade.node.tracing import trace_of
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
 from palisade.raftgroup.log_retention import LogRetention
@@ -188,6 +189,7 @@ class Node:
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
             broker=self.broker,
+            trace=trace_of(self.config),
         )
 
     def _coordinator(self) -> SegmentCoordinator:

@@ -147,6 +147,7 @@ OPTIONS = (
     ),
     Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),
     Option("metrics-token", "metrics_token", str, "Token that permits GET /metrics only; best PALISADE_METRICS_TOKEN."),
+    Option("otel-endpoint", "otel_endpoint", str, "Send traces of HTTP requests to this OTLP/HTTP endpoint (URL)."),
     Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),

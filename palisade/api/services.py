@@ -30,7 +30,7 @@ class NodeServices:
     initialization of the cluster. `vault`: None for a node without one. `topology`: None without a cluster. `catalog`:
     of a member of the Raft group. `fencing_view`, `fencing_families`: the fencing state of the node as JSON and as
     metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
-    `broker`: None for a node without a vault."""
+    `broker`: None for a node without a vault. `trace`: the middleware that traces HTTP requests, if any."""
 
     key_values: KeyValues
     open_snapshot: OpenSnapshot | None = None
@@ -43,3 +43,4 @@ class NodeServices:
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
     broker: SegmentBroker | None = None
+    trace: Callable[..., Any] | None = None

@@ -68,12 +68,15 @@ def serve(
     palisade journal serve --role orders --name a --dir a --listen 127.0.0.1:7901 --primary
     palisade journal serve --role orders --name b --dir b --listen 127.0.0.1:7902 --backup
     """
+    import uvloop
+
     from palisade.catalog.errors import BadField
     from palisade.catalog.row_format import a_name
     from palisade.journal.agreed import Holder
     from palisade.journal.copy_state import CopyOptions
     from palisade.journal.serving import serve as run
 
+    uvloop.install()
     try:
         options = CopyOptions(a_name(role, "--role"), Holder(a_name(name, "--name"), listen), primary, allow_failback)
     except BadField as error:

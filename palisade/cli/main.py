@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from palisade.base.version import VERSION
+from palisade.cli.activation import activation
 from palisade.cli.alarm import alarm
 from palisade.cli.backup import backup
 from palisade.cli.bench import bench
@@ -64,7 +65,7 @@ for command in (
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
     login, user, role, catalog, segments, query, scenario,
-    journal,
+    activation, journal,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)

@@ -7,14 +7,15 @@ revision and the absence of a lock holder in the same transaction, and leaves an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from palisade.base.content import Content
 from palisade.base.key_text import key_text
-from palisade.catalog.activation import LOCKS, ROOT, ActivationRecord, lock_name, record_key
+from palisade.catalog.activation import LOCKS, ROOT, ActivationRecord, LocalSequence, lock_name, record_key
 from palisade.catalog.errors import NotAllowed
-from palisade.catalog.forced_activation import AUDIT, AgreedView, ForcedActivation, audit_prefix
+from palisade.catalog.forced_activation import AUDIT, AgreedView, ForcedActivation, audit_prefix, reconciled
 from palisade.client.claims import ClaimStore, prefix_of
 from palisade.client.operations import Compare, Get, Put
 from palisade.metastore.requests import CompareResult, CompareTarget, prefix_end
@@ -134,3 +135,24 @@ def no_claims(role: str) -> Compare:
     """The condition that no copy holds the lock of the role or waits for it."""
     prefix = prefix_of(lock_name(role))
     return Compare(prefix, CompareTarget.VERSION, CompareResult.EQUAL, 0, prefix_end(prefix))
+
+
+async def reconcile_forced(
+    store: RoleStore, pending: ForcedActivation, write: Callable[[LocalSequence], Awaitable[None]]
+) -> ForcedActivation:
+    """Record a forced activation that was made without the store; `write` makes the local sequence durable. Can be
+    repeated after a crash at any step. Raises NotAllowed if another copy was activated meanwhile."""
+    epoch = await epoch_of(store)
+    view = await read_role(store, pending.role)
+    plan = replace(pending, epoch=epoch)
+    if plan not in view.forced or view.record not in (plan.claim(), plan.commit()):
+        plan = reconciled(pending, view.agreed(epoch))
+        claimed = await claim_forced(store, plan, view)
+    elif view.record == plan.commit():
+        await write(plan.new_local)
+        return plan
+    else:
+        claimed = view.revision
+    await write(plan.new_local)
+    await commit_forced(store, plan, claimed)
+    return plan

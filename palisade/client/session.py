@@ -71,7 +71,7 @@ class StreamSession:
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
         self._announced: dict[object, tuple[object, object]] = {}
-        self._trouble = "no connection yet"
+        self._trouble = f"connecting to {route.current()}"
         self._closing = False
         self._pinged = False
         self._runner: asyncio.Task[None] | None = None

@@ -123,9 +123,11 @@ class Active:
             self._log.append(block)
             self.progress.appended = block.last
             self.written.set()
+            await asyncio.sleep(0)  # the replica gets the block before this copy syncs it
             await self._log.sync()
             self.progress.synced = block.last
             self.advance()
+            await asyncio.sleep(0)  # requests that arrived meanwhile join the next block
 
     def _take(self) -> list[bytes]:
         taken: list[bytes] = []

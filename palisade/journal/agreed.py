@@ -7,12 +7,14 @@ modification revision. So they change nothing if the copy lost the lock or the r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from palisade.base.content import Content
-from palisade.catalog.activation import ActivationRecord, claimed, committed, lock_name, record_key
+from palisade.catalog.activation import ActivationRecord, LocalSequence, claimed, committed, lock_name, record_key
+from palisade.catalog.forced_activation import ForcedActivation
+from palisade.client.activation import reconcile_forced
 from palisade.client.claims import ClaimStore, Leadership, leader_of, prefix_of
 from palisade.client.lease import LeaseLost
 from palisade.client.operations import Compare, Put
@@ -92,6 +94,11 @@ class RoleRecord:
         if claim.record is None:
             raise ValueError("commit without a claim")
         return await self._write(lock, claim, committed(claim.record))
+
+    async def reconcile(self, forced: ForcedActivation, write: Callable[[LocalSequence], Awaitable[None]]) -> None:
+        """Record a forced activation that was made without the store. Raises NotAllowed if another copy was activated
+        meanwhile, and the errors of the store."""
+        await reconcile_forced(self._store, forced, write)
 
     async def _write(self, lock: Leadership, seen: Agreed, record: ActivationRecord) -> Agreed:
         unchanged = Compare.revision_is(self._key, seen.revision) if seen.revision else Compare.absent(self._key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from palisade.base.address import Address
@@ -32,6 +33,28 @@ class Channel(Protocol):
 class Network(Protocol):
     async def dial(self, address: str) -> Channel:
         """Raises OSError, TimeoutError."""
+
+
+class Silence:
+    """Closes a channel on which nothing arrives for `limit_s`; a timer for each message would cost more."""
+
+    CHECKS = 4
+
+    def __init__(self, channel: Channel, limit_s: float) -> None:
+        self._channel = channel
+        self._limit_s = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+
+    def heard(self) -> None:
+        self._last = self._loop.time()
+
+    async def watch(self, tick: Callable[[], None] = lambda: None) -> None:
+        """`tick` is called several times within the limit."""
+        while self._loop.time() - self._last <= self._limit_s:
+            await asyncio.sleep(self._limit_s / self.CHECKS)
+            tick()
+        self._channel.close()
 
 
 class TcpChannel:

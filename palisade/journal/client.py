@@ -49,7 +49,7 @@ class JournalClient:
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
         self._next_address = 0
-        self._hint = ""
+        self._hint = self._tried = ""
         self._trouble = ""
 
     async def __aenter__(self) -> JournalClient:
@@ -111,9 +111,11 @@ class JournalClient:
     async def _ask(self, kind: Kind, *fields: Any) -> Any:
         until = self._clock() + self._timeout_s
         while True:
-            connection: _Connection | None = None
+            connection = self._connection
             try:
-                connection = await self._connected()
+                if connection is None or connection.ended:
+                    connection = None
+                    connection = await self._connected()
                 async with asyncio.timeout(max(0.0, until - self._clock())):
                     return await connection.ask(kind, *fields)
             except NotActive as error:
@@ -143,14 +145,17 @@ class JournalClient:
         if failed is not None:
             failed.retire()
             self._connection = None
-        self._next_address += 1
-        self._hint = hint if hint != self._hint else ""
+        if hint and hint != self._tried and not self._hint:
+            self._hint = hint
+        else:
+            self._next_address, self._hint = self._next_address + 1, ""
 
     async def _connected(self) -> _Connection:
         async with self._connecting:
             if self._connection is None or self._connection.ended:
                 self._connection = None
                 address = self._hint or self._addresses[self._next_address % len(self._addresses)]
+                self._tried = address
                 self._connection = await self._connect(address)
             return self._connection
 

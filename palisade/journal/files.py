@@ -13,11 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from palisade.base.clock import SystemClock
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import replace_file, sync_directory, write_synced
 from palisade.journal.errors import DirectoryInUse
 
 T = TypeVar("T")
+SLOW_SYNC_S = 0.005
+_system_clock = SystemClock()
 
 
 class Files(Protocol):
@@ -40,11 +43,13 @@ class Files(Protocol):
 class DiskFiles:
     """Raises DirectoryInUse."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Callable[[], float] = _system_clock.now) -> None:
         self.directory = directory
         self._lock = DirectoryLock(directory, DirectoryInUse, what="journal directory")
         self._thread = ThreadPoolExecutor(1, "journal-files")
         self._open: dict[str, int] = {}
+        self._slow = False
+        self._clock = clock
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)
@@ -92,8 +97,15 @@ class DiskFiles:
             rest = rest[os.write(file, rest) :]
 
     async def sync(self, name: str) -> None:
+        """In the event loop while the disk is fast: a thread would cost as much as the sync. In the thread if the
+        last one was slow, so that the lease is renewed and connections are answered meanwhile."""
         file = self._file(name)
-        await self._in_thread(lambda: os.fdatasync(file))
+        began = self._clock()
+        if self._slow:
+            await self._in_thread(lambda: os.fdatasync(file))
+        else:
+            os.fdatasync(file)
+        self._slow = self._clock() - began > SLOW_SYNC_S
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)

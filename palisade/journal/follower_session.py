@@ -8,13 +8,10 @@ from typing import Any
 
 from palisade.catalog.activation import LocalSequence
 from palisade.journal.blocks import Position, read_blocks
-from palisade.journal.channel import Channel
+from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
 from palisade.journal.messages import FORMAT, Kind, Refusal, runs_body
-
-HEARTBEATS = 4
-"""Messages to the active copy within the time after which it counts the replica as lost."""
 
 
 class FollowerSession:
@@ -25,7 +22,7 @@ class FollowerSession:
         self._log = copy.log
         self._channel = channel
         self._on_adopted = on_adopted
-        self._silence_s = copy.options.replica_timeout_s
+        self._silence = Silence(channel, copy.options.replica_timeout_s)
         self._dirty = asyncio.Event()
         self._synced = 0
         self._adopt: tuple[LocalSequence, int] | None = None
@@ -33,28 +30,28 @@ class FollowerSession:
 
     async def run(self) -> None:
         """Until the connection ends. Raises JournalError (refused, damaged), OSError of the disk."""
+        watching = asyncio.ensure_future(self._silence.watch(self._dirty.set))
+        syncing: asyncio.Future[None] | None = None
         try:
             await self._greet()
             await self._match()
             syncing = asyncio.ensure_future(self._sync())
-            try:
-                while not syncing.done() and (message := await self._next()) is not None:
-                    await self._take(*message)
-                if syncing.done():
-                    syncing.result()
-            finally:
-                syncing.cancel()
-                await asyncio.gather(syncing, return_exceptions=True)
+            while not syncing.done() and (message := await self._next()) is not None:
+                await self._take(*message)
+            if syncing.done():
+                syncing.result()
         finally:
             self._channel.close()
+            tasks = [each for each in (watching, syncing) if each is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _next(self) -> tuple[int, Any] | None:
         """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
-        try:
-            async with asyncio.timeout(self._silence_s):
-                message = await self._channel.receive()
-        except TimeoutError:
-            return None
+        while (message := await self._channel.receive()) is not None and message[0] == Kind.HEARD:
+            self._silence.heard()
+        self._silence.heard()
         if message is not None and message[0] == Kind.REFUSED:
             raise Refusal(*message[1]).error()
         return message
@@ -92,7 +89,7 @@ class FollowerSession:
             sequence, epoch, last = body
             self._adopt = LocalSequence(sequence, epoch), last
             self._dirty.set()
-        elif kind != Kind.HEARD:
+        else:
             raise ReplicaRefused(f"the active copy sent message {kind}; it is dialled again")
 
     async def _make_room(self) -> None:
@@ -102,11 +99,7 @@ class FollowerSession:
 
     async def _sync(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._silence_s / HEARTBEATS):
-                    await self._dirty.wait()
-            except TimeoutError:
-                pass
+            await self._dirty.wait()
             self._dirty.clear()
             last = self._log.end.last
             if last > self._synced:

@@ -51,7 +51,7 @@ class Kind(enum.IntEnum):
     ADOPTED = 26
     """[sequence]"""
     HEARD = 27
-    """[]: answers SYNCED, so that the replica notices a dead connection."""
+    """[]: from time to time, so that the replica notices a dead connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from palisade.catalog.activation import ReplicaEvent
 from palisade.journal.acknowledgement import Acknowledgement
-from palisade.journal.channel import Channel
+from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
 from palisade.journal.history import common_end
@@ -42,26 +42,33 @@ class ReplicaSession:
         """(last entry, bytes) of what is not synced there."""
         self._outstanding = 0
         self._room = asyncio.Event()
+        self._silence = Silence(channel, copy.options.replica_timeout_s)
 
     def close(self) -> None:
         self._channel.close()
 
     async def run(self) -> None:
         """Until the connection ends, or nothing arrives for too long. Raises ReplicaRefused."""
+        watching = asyncio.ensure_future(self._silence.watch(self._show_life))
+        sending: asyncio.Future[None] | None = None
         try:
             position = await self._match()
             if position is None:
                 return
             sending = asyncio.ensure_future(self._send(position))
-            try:
-                while await self._receive():
-                    if sending.done():
-                        sending.result()
-            finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+            while await self._receive():
+                if sending.done():
+                    sending.result()
         finally:
             self._channel.close()
+            tasks = [each for each in (watching, sending) if each is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _show_life(self) -> None:
+        """So that the replica notices a dead connection."""
+        self._channel.send(Kind.HEARD, [])
 
     async def _match(self) -> int | None:
         log, record = self._copy.log, self._active.agreed.record
@@ -78,11 +85,9 @@ class ReplicaSession:
 
     async def _next(self) -> tuple[int, Any] | None:
         """None once the connection ended or the replica was silent for too long."""
-        try:
-            async with asyncio.timeout(self._copy.options.replica_timeout_s):
-                return await self._channel.receive()
-        except TimeoutError:
-            return None
+        message = await self._channel.receive()
+        self._silence.heard()
+        return message
 
     async def _send(self, position: int) -> None:
         active, log = self._active, self._copy.log
@@ -110,7 +115,6 @@ class ReplicaSession:
         progress = self._active.progress
         if kind == Kind.SYNCED:
             self._synced(int(body[0]))
-            self._channel.send(Kind.HEARD, [])
         elif kind == Kind.ADOPTED:
             progress.adopted = True
         else:

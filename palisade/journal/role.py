@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from palisade.catalog.activation import Claim, Decision, Stop, decide
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
 from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost
-from palisade.journal.active import Active, raise_sequence
+from palisade.journal.active import Active, first_end_of, raise_sequence
 from palisade.journal.agreed import Agreed, Holder, RoleRecord
+from palisade.journal.alone import RECONCILE_S, NoLock, forced_of
 from palisade.journal.channel import Network
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ActivationStopped, JournalDamaged, JournalError, NewerFormat, NotActive, WrongRole
@@ -52,6 +55,9 @@ class RoleRunner:
     async def run(self) -> None:
         """Ends with an error only: ActivationStopped, JournalDamaged, WrongRole, NewerFormat, OSError."""
         await self.copy.load()
+        forced = await forced_of(self.copy)
+        if forced is not None:
+            await self._serve_alone(forced)
         while True:
             lock = await self._become_holder()
             try:
@@ -75,6 +81,33 @@ class RoleRunner:
                 "with 'palisade journal status', then run 'palisade activation force' for the one that counts"
             )
         return decision
+
+    # Forced without the metadata store.
+
+    async def _serve_alone(self, forced: ForcedActivation) -> None:
+        """Until the store has recorded it. Raises ActivationStopped if another copy was activated meanwhile."""
+        lock = cast("Leadership", NoLock())
+        active = Active(self.copy, self._record, lock, Agreed(forced.commit(), 0, forced.epoch))
+        self.active, self.holder, self.agreed = active, self.copy.options.own, active.agreed
+        self.reason = "it was forced without the metadata store"
+        log.warning("serving alone: role=%s sequence=%d", forced.role, forced.sequence)
+        try:
+            await first_end_of(active.run(), self._reconcile(forced))
+        finally:
+            self.active = None
+            active.end()
+
+    async def _reconcile(self, forced: ForcedActivation) -> None:
+        while True:
+            try:
+                await self._record.reconcile(forced, self.copy.adopt)
+                break
+            except TEMPORARY as error:
+                log.debug("not reconciled yet: role=%s reason=%s", forced.role, error)
+                await asyncio.sleep(RECONCILE_S)
+            except NotAllowed as error:
+                raise ActivationStopped(str(error)) from None
+        await self.copy.files.remove(AUDIT_FILE)
 
     # Without the lock.
 
@@ -166,7 +199,7 @@ class RoleRunner:
                 await active.run()
                 self.reason = "it handed the role to the configured primary"
             finally:
-                self.active = None
+                self.active = self.holder = None
                 active.end()
 
     # What others ask.

@@ -21,10 +21,12 @@ from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import Access, ReadOptions
 from palisade.pipeline.partitions import Part
 from palisade.wire.credentials import Credentials, Password, StoredToken
+from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.scan_pages import KeyCounts, Position
 
 RENEWALS = 3
 """A pin is renewed after this part of its time."""
+PENDING_TRIES = 6
 CLUSTER_LINE = "cluster-id: "
 
 
@@ -67,8 +69,18 @@ def _text_in(option: str, path: str) -> str:
 
 
 def current(client: SyncClient, options: ReadOptions) -> Here:
-    """The newest revision whose strict changes are all released, and the oldest retained one."""
-    here = client.scan_counts(options.key, options.key + b"\0")
+    """The newest revision whose strict changes are all released, and the oldest retained one.
+
+    A node that fails can delay a release for longer than one request waits; that must not end a stream. Raises
+    ReadPending after `PENDING_TRIES` requests.
+    """
+    for tries_left in reversed(range(PENDING_TRIES)):
+        try:
+            here = client.scan_counts(options.key, options.key + b"\0")
+            break
+        except ReadPending:
+            if not tries_left:
+                raise
     return Here(here.revision, int(client.status()["minimal_revision"]), here.lineage)
 
 

@@ -144,6 +144,12 @@ def test_claims_take_a_sequence_that_no_copy_has() -> None:
     assert committed(record).served == 5
 
 
+def test_record_of_a_newer_format_is_refused() -> None:
+    packed = agreed(3).to_bytes().replace(b'"format":1', b'"format":2')
+    with pytest.raises(NotAllowed, match="install a newer version"):
+        ActivationRecord.from_bytes(agreed(3).key, packed)
+
+
 def test_claim_after_the_last_sequence_is_refused() -> None:
     with pytest.raises(NotAllowed, match="is the last one"):
         claimed(agreed(activation.SEQUENCE_MAX), "broker", "n1", EPOCH)

@@ -20,7 +20,7 @@ from palisade.cli.supervisor.cluster import arguments
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_exit, failures_in_a_row, judge
 from palisade.cli.supervisor.screen import ScreenLines
-from palisade.cli.supervisor.up import UpRefused, UpRequest, check_ports, how_to_reach, opened
+from palisade.cli.supervisor.up import UpRefused, UpRequest, check_ports, how_to_reach, opened, reasons_of
 from palisade.node.local_layout import Layout, check_same, layout_from_json
 
 
@@ -216,3 +216,9 @@ async def test_cluster_without_a_user_is_reported_with_the_remedy(
     await first_user.check_first_user(Layout("c"), events.append)
     assert [event.name for event in events] == ["no-user"] * shown
     assert all("PALISADE_ROOT_PASSWORD_FILE" in event.text for event in events)
+
+
+def test_reason_of_several_nodes_is_shown_once() -> None:
+    assert (
+        reasons_of({"n3": "no token", "n1": "no token", "n2": "a taken name"}) == "n1, n3: no token; n2: a taken name"
+    )

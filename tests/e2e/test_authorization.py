@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from palisade.wire.credentials import Password, header_of, node_proof
 from tests.support import processes
+from tests.support.planted_fence import broken_file
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 pytestmark = pytest.mark.e2e
@@ -29,11 +31,19 @@ WAITS_S = 1.8 * T_PROCEED_S
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with guarded_cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def guarded_cluster(tmp_path: Path, fault_at_n2: str | None = None) -> AsyncIterator[Cluster]:
     """Three new nodes, the first user from a file."""
     file = tmp_path / "root-password"
     file.write_text(ROOT.password + "\n")
     options = {"authorization": "on", "join_token": TOKEN, "root_password_file": str(file)}
     cluster = Cluster(tmp_path, 3, **options)
+    if fault_at_n2 is not None:
+        cluster.nodes[1].program = ["-m", "tests.support.planted_fence", fault_at_n2, "palisade.cli"]
     cluster.start()
     try:
         await cluster.ready()
@@ -124,6 +134,34 @@ async def test_revoke_applies_on_every_node_when_it_returns(guarded: Cluster) ->
         paused.resume()
     assert (await asked)[0] in (403, 503)
     await until(lambda: is_refused(paused), "the node that was paused knowing of it")
+
+
+@pytest.mark.parametrize("lost", ["stages", "grants"])
+async def test_revoke_reaches_a_half_broken_node(tmp_path: Path, lost: str) -> None:
+    """Issue 17, seed 000 (review, point 4): heartbeats arrive and stages do not; and the reverse: stages and renewals
+    arrive, the answers to the renewals do not. The revoke returns, and from then on the node authorizes nothing by the
+    old rights."""
+    async with guarded_cluster(tmp_path, f"{lost}_lost_later") as cluster:
+        broken = cluster.nodes[1]
+        if broken not in await followers_of(cluster):
+            moved, _ = await ask(broken, "POST", "/v1/leader/transfer", ROOT, {})
+            assert moved == 200
+            await until(lambda: is_serving(cluster.nodes[0]), "the new leader granting leases")
+        await alice_with_grants(cluster)
+        code, _, said = await palisade(cluster, ALICE, "put", "/a/k", "v")
+        assert code == 0, said
+        await until(lambda: is_serving(broken), "the node holding its lease")
+        assert [await reads(node) for node in cluster.nodes] == [200, 200, 200]
+        flag = broken_file(str(broken.data_dir))
+        flag.touch()
+        await done(cluster, "catalog", "revoke", "user:alice", "read", "/a/")
+        for _ in range(3):
+            assert [await reads(node) for node in cluster.nodes if node is not broken] == [403, 403]
+            await is_refused(broken)
+        flag.unlink()
+        await done(cluster, "catalog", "revoke", "user:alice", "write", "/a/")  # shows the gap to the holder
+        await until(lambda: is_serving(broken), "the node holding its lease again")
+        assert await reads(broken) == 403
 
 
 async def is_refused(node: NodeProcess) -> bool:

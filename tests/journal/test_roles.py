@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.journal_world import JournalWorld
+from palisade.catalog.activation import record_key
+from palisade.journal.blocks import ENTRY_BYTES_MAX
+from palisade.journal.client import JournalClient
+from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, WrongRole
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import DeleteRange
+from tests.support.journal_world import ROLE, JournalWorld
 
 
 @pytest.fixture
@@ -103,3 +109,89 @@ def test_journal_fails_over_within_3_s(world: JournalWorld) -> None:
     world.append(b"two")
     assert world.simulation.now - began < 3
     assert world.entries("b") == {1: b"one", 2: b"two"}
+
+
+def test_primary_is_active_again_in_bounded_time_with_failback() -> None:
+    world = JournalWorld(allow_failback=True)
+    pair_in_sync(world)
+    world.kill("a")
+    world.append(b"backup alone")
+    world.start("a")
+    world.until_active("a", within_s=10)
+    world.until_in_sync()
+    assert world.entries("a") == world.entries("b") == {1: b"backup alone"}
+    assert world.violations == []
+    world.close()
+
+
+def test_backup_keeps_the_role_without_failback(world: JournalWorld) -> None:
+    pair_in_sync(world)
+    world.kill("a")
+    world.until_active("b")
+    world.start("a")
+    world.until_in_sync()
+    world.simulation.run_for(10)
+    assert world.until_active().name == "b"
+
+
+def test_entries_that_were_never_acknowledged_go_aside_with_a_report(world: JournalWorld) -> None:
+    """The active copy is cut off from the replica and the store while a client appends; the replica takes over."""
+    pair_in_sync(world)
+    world.append(b"both")
+    place = world.places["a"]
+    assert place.store is not None
+    assert place.active is not None
+    world.network.cuts.add(frozenset("ab"))
+    place.store.cut_off = True
+    active, process = place.active, place.process
+    assert process is not None
+
+    async def append() -> None:
+        with pytest.raises(AppendUnknown):
+            await active.append([b"never acknowledged"])
+
+    unanswered = process.start(append())
+    world.until_active("b")
+    world.append(b"other")
+    world.network.heal()
+    place.store.cut_off = False
+    world.until_in_sync()
+    assert unanswered.done()
+    (report,) = place.reports
+    assert (report.first, report.last, report.sample) == (2, 2, ["never acknowledged"])
+    assert report.sequence < report.agreed_sequence
+    assert world.entries("a") == {1: b"both", 2: b"other"}
+
+
+def test_empty_backup_that_starts_first_waits(world: JournalWorld) -> None:
+    world.start("b")
+    world.simulation.run_for(10)
+    assert world.active() is None
+    world.start("a")
+    world.until_active("a")
+
+
+def test_lost_record_stops_the_copy_with_instructions(world: JournalWorld) -> None:
+    pair_in_sync(world)
+    world.kill("a")
+    world.kill("b")
+    world.simulation.run_for(3)
+    world.group.apply([encode_command(DeleteRange(record_key(ROLE)))])
+    place = world.start("a")
+    world.simulation.run_until(lambda: place.failure is not None, within_s=10)
+    assert isinstance(place.failure, ActivationStopped)
+    assert "palisade activation force" in str(place.failure)
+
+
+def test_client_of_another_role_is_refused(world: JournalWorld) -> None:
+    pair_in_sync(world)
+    process = world.simulation.process("stranger")
+    client = JournalClient("payments", ["a"], network=world.network.dialler(process), clock=process.now)
+    with pytest.raises(WrongRole, match="role orders, not payments"):
+        world.simulation.run(process, client.append(b"x"))
+
+
+def test_entry_above_the_limit_is_refused(world: JournalWorld) -> None:
+    pair_in_sync(world)
+    with pytest.raises(EntryRefused, match="split it"):
+        world.append(bytes(ENTRY_BYTES_MAX + 1))

@@ -30,9 +30,9 @@ from tests.sim.guided import (
     stops_unheard,
 )
 from tests.sim.link_faults import Links
-from tests.sim.node import Host, wall_offset_s
+from tests.sim.node import Host, is_voter, wall_offset_s
 from tests.sim.restoring import Restorer
-from tests.sim.snapshot_trouble import PIECES_MAX, at_a_piece
+from tests.sim.snapshot_trouble import Trouble, at_a_piece, trouble_of
 from tests.sim.surviving import Survivors
 from tests.sim.tolerance import is_failing, is_full, is_refusal
 from tests.sim.vault_disk import Killed
@@ -341,18 +341,21 @@ class Nemesis:
             return
 
         def trouble(sender: str) -> None:
-            if not self.going:
+            if not self.going or self._removed:
                 return
             self.struck(fault)
-            self.world.count(f"snapshot trouble: {'receiver' if fault.amount < 0.5 else 'sender'}")
-            if fault.amount < 0.5:
+            self.world.count(f"snapshot trouble: {kind.value}")
+            if kind is Trouble.RECEIVER:
                 host.kill()
                 self.later(fault.for_s, lambda: self.start_at(host))
+            elif kind is Trouble.MEMBERSHIP:
+                self._take_out(host, fault.for_s)
             else:
                 self.links.block([(sender, host.id), (host.id, sender)], 3.0)
                 self._transfer_from(self.world.hosts[sender], None)
 
-        at_a_piece(self.world, host.id, 1 + int(fault.amount * 2 * PIECES_MAX) % PIECES_MAX, trouble)
+        kind, piece = trouble_of(fault.amount)
+        at_a_piece(self.world, host.id, piece, trouble)
 
     def _left_behind(self, fault: Fault, host: Host) -> None:
         disk = host.disk
@@ -385,17 +388,7 @@ class Nemesis:
             for group in (leader.group for leader in self.world.leaders())
             if group is not None and group._replica.membership_settled()
         ]
-        return any(all(self._is_voter(members, each) for each in self.world.members) for members in settled)
-
-    @staticmethod
-    def _is_voter(members: object, host: Host) -> bool:
-        group, found = host.group, members.get(host.id)  # type: ignore[attr-defined]
-        return (
-            group is not None
-            and found is not None
-            and host.id in members.voters  # type: ignore[attr-defined]
-            and found.incarnation == group.incarnation
-        )
+        return any(all(is_voter(members, each) for each in self.world.members) for members in settled)
 
     # The group
 
@@ -427,10 +420,13 @@ class Nemesis:
         self._at(leader, lambda leader: leader.group.transfer(target), struck)  # type: ignore[union-attr]
 
     def _remove(self, fault: Fault, host: Host) -> None:
-        if self._removed or not self.is_whole():
-            return
+        if not self._removed and self.is_whole():
+            self._take_out(host, fault.for_s, lambda: self.struck(fault))
+
+    def _take_out(self, host: Host, for_s: float, struck: Callable[[], None] = lambda: None) -> None:
+        """Remove it from the group; later it joins with a new disk."""
         for leader in self.world.leaders():
-            self._at(leader, lambda leader: leader.group.remove(host.id), lambda: self.struck(fault))  # type: ignore[union-attr]
+            self._at(leader, lambda leader: leader.group.remove(host.id), struck)  # type: ignore[union-attr]
 
         self._removed[host.id] = None
 
@@ -439,7 +435,7 @@ class Nemesis:
             host.wipe()
             self.start_at(host)
 
-        self.later(1.0 + fault.for_s, anew)
+        self.later(1.0 + for_s, anew)
 
     def _compact(self, fault: Fault, host: Host) -> None:
         if not host.follows and host.store is not None:

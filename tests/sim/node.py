@@ -284,3 +284,10 @@ async def until(ended_event: asyncio.Event, coroutine: Coroutine[Any, Any, None]
         running.result()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+def is_voter(members: Any, host: Host) -> bool:
+    """Whether the membership has this host as a voter, with its current disk."""
+    group, found = host.group, members.get(host.id)
+    same = group is not None and found is not None and found.incarnation == group.incarnation
+    return same and host.id in members.voters

@@ -264,3 +264,12 @@ def is_voter(at: Host) -> Callable[[Host], bool]:
         return host.id in members.voters and found is not None and found.incarnation == own
 
     return known
+
+
+@pytest.mark.parametrize("amount", [0.376, 0.42])
+def test_membership_changes_in_the_middle_of_a_snapshot(amount: float) -> None:
+    """The receiver is removed between two pieces, and joins again with a new disk (issue 16)."""
+    settings = Settings(retention=RetentionConfig(3600, 100_000, 5))
+    outcome = run_seed(3, "calm", (Fault(6.0, Kind.WIPE_AND_MORE, "n2", "n1", 1.0, amount),), settings)
+    assert outcome.coverage["snapshot trouble: membership"] == 1
+    assert not outcome.violation

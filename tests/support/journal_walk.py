@@ -13,6 +13,14 @@ ACTIONS = ("kill", "kill process", "pause", "cut pair", "cut pair", "cut store",
 def walk(seed: int) -> JournalWorld:
     """Disturb for a while, then heal everything and wait until both copies are in sync again."""
     world = JournalWorld(seed, allow_failback=seed % 2 == 0)
+    try:
+        return walk_in(world)
+    except BaseException:
+        world.close()
+        raise
+
+
+def walk_in(world: JournalWorld) -> JournalWorld:
     random = world.simulation.random
     for name in NAMES:
         world.start(name)

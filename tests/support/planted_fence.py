@@ -12,6 +12,7 @@ import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import palisade.fencing.registry
@@ -48,6 +49,36 @@ def stages_lost() -> None:
             deliver(self, message)
 
     holder.deliver = lossy
+
+
+def stages_lost_later() -> None:
+    """As `stages_lost`, while the file of `is_broken` exists."""
+    _lossy_holder(lambda message: isinstance(message, StageMessage) and bool(message.rows))
+
+
+def grants_lost_later() -> None:
+    """The reverse: stages arrive and renewals reach the leader; the leader's grants are lost."""
+    _lossy_holder(lambda message: isinstance(message, GrantMessage))
+
+
+def _lossy_holder(is_lost: Callable[[Any], bool]) -> None:
+    holder: Any = LeaseClient
+    deliver = holder.deliver
+
+    def lossy(self: Any, message: Any) -> None:
+        if not (is_lost(message) and is_broken().exists()):
+            deliver(self, message)
+
+    holder.deliver = lossy
+
+
+def is_broken() -> Path:
+    """Beside the data folder of this node: exists while messages are lost."""
+    return broken_file(next(each for each in sys.argv if each.startswith("--data-dir=")).partition("=")[2])
+
+
+def broken_file(data_dir: str) -> Path:
+    return Path(f"{data_dir}.broken")
 
 
 def lease_from_receipt() -> None:
@@ -120,6 +151,8 @@ FAULTS: dict[str, Callable[[], None]] = {
         release_without_stage,
         answer_at_commit,
         stages_lost,
+        stages_lost_later,
+        grants_lost_later,
         deaf_leader,
         lease_from_receipt,
         grant_without_quorum,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
@@ -75,6 +76,7 @@ class HttpServer:
         self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
         self._segments = segments
+        self._trace: Middleware | None = services.trace
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionLimit(service.metrics)
         self._limits = limits or HttpLimits(body_bytes_max=body_bytes_for(service.store.limits.request_bytes_max))
@@ -100,12 +102,12 @@ class HttpServer:
         server = cast(Any, self._runner.server)
         fix(server)
         self._front = FrontServer(
-            hot_paths(self.api.unary),
+            {} if self._trace else hot_paths(self.api.unary),
             server,
             self._limits,
             self._service.metrics,
             self._room,
-            [self._fenced.hot, self._keys.hot],
+            [] if self._trace else [self._fenced.hot, self._keys.hot],
             self._gate.callers,
             lambda: own_addresses(service.group),
         )
@@ -130,7 +132,8 @@ class HttpServer:
 
     def _application(self, cluster: str, progress_s: float) -> web.Application:
         app = web.Application(
-            middlewares=[self._note, errors_as_answers, self._gate.guard], client_max_size=self._limits.body_bytes_max
+            middlewares=[self._note, *([self._trace] if self._trace else []), errors_as_answers, self._gate.guard],
+            client_max_size=self._limits.body_bytes_max,
         )
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from palisade.api.http.authorization import AuthorizationGate
@@ -29,7 +30,8 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 class VaultServer:
     """`routes`: served in addition to the common ones. `refused`: the error for every other path.
 
-    `keys`: paths of one key on the fast path. `authorizer` None: every client may do everything.
+    `keys`: paths of one key on the fast path; with `trace`, which wraps every request, none takes it. `authorizer`
+    None: every client may do everything.
     """
 
     def __init__(
@@ -41,13 +43,16 @@ class VaultServer:
         refused: Callable[[str], Exception],
         keys: Iterable[Hot] = (),
         authorizer: Authorizer | None = None,
+        *,
+        trace: Middleware | None = None,
     ) -> None:
         self._front: FrontServer | None = None
         self._status, self._refused = status, refused
         gate = AuthorizationGate(authorizer)
-        self._keys, self._callers = tuple(keys), gate.callers
+        self._keys, self._callers = () if trace else tuple(keys), gate.callers
         self.app = web.Application(
-            middlewares=[self._note, errors_as_answers, gate.guard], client_max_size=BODY_BYTES_MAX
+            middlewares=[self._note, *([trace] if trace else []), errors_as_answers, gate.guard],
+            client_max_size=BODY_BYTES_MAX,
         )
         self.app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
         recovery = [route for route in RecoveryRoutes(lambda: face).routes() if face.difference or is_read(route)]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -206,6 +206,14 @@ async def _serve(
         await asyncio.sleep(STATUS_S)
 
 
+def reasons_of(refused: Mapping[str, str]) -> str:
+    """`refused`: node -> reason. Nodes with the same reason share it."""
+    nodes: dict[str, list[str]] = {}
+    for node, reason in sorted(refused.items()):
+        nodes.setdefault(reason, []).append(node)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in nodes.items())
+
+
 async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen) -> None:
     """Waits until every node is ready. Raises UpRefused if one refuses to run."""
     loop = asyncio.get_running_loop()
@@ -213,8 +221,7 @@ async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, scree
     waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
     while waiting:
         if cluster.refused:
-            reasons = "; ".join(f"{node}: {reason}" for node, reason in cluster.refused.items())
-            raise UpRefused(f"a node refuses to run, so nothing was left running: {reasons}")
+            raise UpRefused(f"a node refuses to run, so nothing was left running: {reasons_of(cluster.refused)}")
         for node in cluster.removed:
             waiting.pop(node, None)
         for node, ready in (await nodes.ready()).items():

@@ -32,8 +32,6 @@ def b64(text: str) -> str:
 
 
 V3_RANGE = {"key": b64("/a/k")}
-DAY = "data_source=flights&from=2013-01-01&to=2013-01-02"
-OF_FLIGHTS = {"data_source": "flights"}
 CREATE_TABLE = {"columns": [{"name": "v", "type": "INT32"}]}
 
 PROBES = ("/livez", "/readyz", "/livez/{check}", "/readyz/{check}", "/health", "/version", "/openapi.json")
@@ -86,12 +84,12 @@ TABLE: dict[tuple[str, str], tuple[str, Any, set[str]]] = {
     ("GET", "/v1/recovery"): ("/v1/recovery", None, {"root", "alice", "bob", "node"}),
     ("PUT", "/v1/recovery/catch-up-difference"): ("/v1/recovery/catch-up-difference", {"difference": 1}, {"root"}),
     ("GET", "/v1/segments"): ("/v1/segments", None, {"root", "node"}),
-    ("GET", "/v1/segments/lookup"): (f"/v1/segments/lookup?{DAY}", None, {"root", "node"}),
+    ("GET", "/v1/segments/lookup"): ("/v1/segments/lookup?data_source=flights", None, {"root", "node"}),
     ("GET", f"/v1/segments/{SEGMENT}"): (f"/v1/segments/{name(1)}", None, {"root", "node"}),
-    ("POST", "/v1/segments/publish"): ("/v1/segments/publish", OF_FLIGHTS, {"root"}),
-    ("POST", "/v1/segments/mark-unused"): ("/v1/segments/mark-unused", OF_FLIGHTS, {"root"}),
-    ("POST", "/v1/segments/set-replicas"): ("/v1/segments/set-replicas", OF_FLIGHTS, {"root"}),
-    ("POST", "/v1/segments/reset-loaded"): ("/v1/segments/reset-loaded", OF_FLIGHTS, {"root"}),
+    ("POST", "/v1/segments/publish"): ("/v1/segments/publish", {"data_source": "flights"}, {"root"}),
+    ("POST", "/v1/segments/mark-unused"): ("/v1/segments/mark-unused", {"data_source": "flights"}, {"root"}),
+    ("POST", "/v1/segments/set-replicas"): ("/v1/segments/set-replicas", {"data_source": "flights"}, {"root"}),
+    ("POST", "/v1/segments/reset-loaded"): ("/v1/segments/reset-loaded", {"data_source": "flights"}, {"root"}),
     ("GET", "/v1/segments/copies"): ("/v1/segments/copies", None, {"root", "node"}),
     ("GET", f"/v1/segments/{SEGMENT}/file"): (f"/v1/segments/{name(1)}/file", None, {"root", "node"}),
     ("GET", f"/v1/segments/{SEGMENT}/rows"): (f"/v1/segments/{name(1)}/rows", None, {"root", "node"}),

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from palisade.api.stream.server import StreamServer
+from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.frames import FrameParser, encode
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
-from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, WatchRequest
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.callers import UNRESTRICTED
@@ -24,6 +27,7 @@ from palisade.wire.credentials import Credentials, Password, Token, to_hello
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.fake_group import FakeGroup
 from tests.support.permission_world import PROOF, Clock, FenceableRows, Users
+from tests.support.segment_names import segment
 from tests.support.waiting import until
 
 ALICE, BOB, ROOT = (Password(name, f"{name}s password") for name in ("alice", "bob", "root"))
@@ -68,6 +72,26 @@ async def raw(stream: StreamServer, hello: dict[str, Any], greeted: bool = True)
         yield connection
     finally:
         writer.close()
+
+
+async def test_node_writes_announcements_and_no_other_rows_of_segments(stream: StreamServer) -> None:
+    """Issue 17: data nodes announce by the join token; users need ADMIN."""
+    record = SegmentRecord(segment(1), 1, 2, 10, "sha256:" + "ab" * 32, 1)
+    row = Put(segment(1).key, record.to_bytes())
+    async with client_of(stream, PROOF) as node:
+        lease = await node.segments_lease(0, 10_000)
+        assert await node.segments_lease(lease, 10_000) == lease
+        announcement = Put(segment(1).announcement_key("n1"), b"", lease)
+        assert (await node.segments_announce((), [announcement])).succeeded
+        with pytest.raises(NotAllowed):
+            await node.segments_announce((), [row])
+        with pytest.raises(PermissionDenied):
+            await node.segments_txn((), [row])
+    async with client_of(stream, ALICE) as user:
+        with pytest.raises(PermissionDenied):
+            await user.segments_announce((), [announcement])
+        with pytest.raises(PermissionDenied):
+            await user.segments_txn((), [row])
 
 
 async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:
@@ -194,16 +218,39 @@ async def test_writes_in_flight_are_answered_before_an_expired_token_ends_the_co
 async def test_token_that_runs_out_ends_its_watch(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
 ) -> None:
+    ended = await watched_after_the_token(stream, service, authorizer, clock)
+    assert ended == (FrameKind.WATCH_ENDED, "unauthenticated")
+
+
+async def test_planted_watch_that_is_not_reauthorized_is_found(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: only the watch goes on."""
+
+    async def passes(self: SessionAuth, watched: WatchRequest) -> None:
+        """Whatever the token."""
+
+    monkeypatch.setattr(SessionAuth, "reauthorize", passes)
+    kind, content = await watched_after_the_token(stream, service, authorizer, clock)
+    assert kind == FrameKind.EVENTS
+    assert "secret" in content
+
+
+async def watched_after_the_token(
+    stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock
+) -> tuple[int, str]:
+    """The frame that a change causes after the token has run out, and the code or value in it. The client sends
+    nothing then, so only the watch itself is authorized."""
     token, _ = await Login(service, authorizer).token(ALICE, "here", 60)
-    async with client_of(stream, Token(token)) as client, client.watch("/a/", prefix=True) as changes:
-        first = asyncio.ensure_future(anext(changes))
-        await until(lambda: service.metrics.watchers)
+    async with raw(stream, to_hello(Token(token))) as connection:
+        connection.send(FrameKind.WATCH, [1, b"/a/", b"/a0", 0, False, [], 60_000, 8])
+        assert (await connection.frame())[0] == FrameKind.WATCHING
         await service.write(Put(b"/a/k", b"seen"), caller=UNRESTRICTED)
-        assert (await first).events[0].kv.value == b"seen"
+        assert (await connection.frame())[0] == FrameKind.EVENTS
         clock.advance(60)
         await service.write(Put(b"/a/k", b"secret"), caller=UNRESTRICTED)
-        with pytest.raises(Unauthenticated):
-            await anext(changes)
+        kind, body = await connection.frame()
+        return kind, body[1] if kind == FrameKind.WATCH_ENDED else str(body)
 
 
 async def test_revoke_applies_to_open_connections(stream: StreamServer, users: Users) -> None:
@@ -321,8 +368,6 @@ async def test_planted_connection_without_authorization_is_found(
     stream: StreamServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: writes are not authorized."""
-    from palisade.api.stream.session_auth import SessionAuth
-
     monkeypatch.setattr(SessionAuth, "caller", lambda self, action: UNRESTRICTED)
     async with client_of(stream, BOB) as client:
         await client.put("/b/k", "v")

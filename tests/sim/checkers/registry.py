@@ -20,6 +20,7 @@ from tests.sim.checkers.of_history import CHECKS, OfHistory
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.recovery_inputs import RecoveryInputs
+from tests.sim.checkers.removed_members import RemovedMembers
 from tests.sim.checkers.restored import RestoredState
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.survivor import SurvivorsState
@@ -45,6 +46,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     RecoveryInputs,
     OfHistory,
     LeaseSafety,
+    RemovedMembers,
     WaitedReads,
     BackPressure,
     BoundedWait,

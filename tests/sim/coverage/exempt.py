@@ -41,6 +41,7 @@ BEYOND = (
 )
 
 SELDOM: dict[str, str] = {
+    "snapshot trouble: membership": "one in eight of a rare fault; tests/sim/test_nemesis.py plays it",
     "stopped while: rejected": "a rejected node stops by itself: only a signal in that moment reaches it",
     "beyond the bound: lease safety": BEYOND,
     "beyond the bound: fenced reads": BEYOND,

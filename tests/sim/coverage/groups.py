@@ -46,6 +46,7 @@ import tests.sim.vault_disk
 from tests.sim import seen
 from tests.sim.checkers.beyond_the_bound import EXCUSED
 from tests.sim.coverage.naming import answers_of, name_of, names_of
+from tests.sim.snapshot_trouble import Trouble
 
 Changes = Mapping[Any, Iterable[enum.Enum]]
 
@@ -221,7 +222,7 @@ GROUPS = (
         lambda: ["answers", "questions", "anything of nodes"],
         "one-way losses between nodes, and between a node and clients",
     ),
-    Group("snapshot trouble", lambda: ["receiver", "sender"], "wipe members that get a snapshot of several pieces"),
+    Group("snapshot trouble", lambda: names_of(Trouble), "wipe members that get a snapshot of several pieces"),
     Group("beyond the bound", lambda: sorted(EXCUSED), "clocks that are wrong by more than the product allows"),
     Group("vault disk", lambda: names_of(tests.sim.vault_disk.Trouble), "slow, full and failing disks"),
     Group(

@@ -10,11 +10,13 @@ from typing import Any
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.fencing.grants import Holding
+from palisade.fencing.lease import Lease
 from palisade.fencing.registry import Registry
 from palisade.fencing.release import Releases
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Range
 from palisade.metastore.results import RangeResult
+from palisade.node.fencing.fencing_component import FencingComponent
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
 from palisade.node.fencing.lease_server import LeaseServer
@@ -264,3 +266,23 @@ def vaults_without_gate_and_guard(patch: Patch) -> None:
     gates_that_let_everything_in(patch)
     stages_that_mark_nothing(patch)
     patch.setattr(VaultStaging, "superseded", lambda self, lv: {})
+
+
+MEMBER_REMOVED = with_faults(Fault(3.0, Kind.REMOVE, "n2", "n1", 9.0))
+
+
+@caught_by("removed members", on=MEMBER_REMOVED, says="knows of its removal")
+def removed_members_that_serve_on(patch: Patch) -> None:
+    """What issue 16 saw: the fence of a removed member stayed active."""
+    patch.setattr(FencingComponent, "removed", lambda self: None)
+
+
+@caught_by(
+    "removed members",
+    on=with_faults(Fault(2.9, Kind.ISOLATE, "n2", "n1", 9.0), Fault(3.0, Kind.REMOVE, "n2", "n1", 9.0)),
+)
+def removed_members_with_long_leases(patch: Patch) -> None:
+    """They are cut off, so they do not learn of their removal: only the end of the lease ends their reads."""
+    deadline: Any = Lease.deadline
+    patch.setattr(Lease, "deadline", property(lambda self: deadline.fget(self) + 5.0))
+    patch.setattr(LeaseClient, "recovering", lambda self, begins: setattr(self, "caught_up", True))

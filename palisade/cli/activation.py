@@ -1,0 +1,290 @@
+"""palisade activation: list, show, force, reconcile (docs/activation.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.cli.options import client_options
+from palisade.cli.session import REFUSED, CliSession, Failure
+
+if TYPE_CHECKING:
+    from palisade.catalog.activation import ActivationRecord, LocalSequence
+    from palisade.catalog.forced_activation import AgreedView, CopyReport, ForcedActivation
+    from palisade.client.activation import RoleView
+
+STORE_S = 3.0
+"""How long --without-store waits for a metadata store that answers after all."""
+
+copies_option = click.option(
+    "--copy", "copies", multiple=True, metavar="DIR|HOST:PORT", help="A copy: its directory or address (repeatable)."
+)
+directory_option = click.option(
+    "--copy", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Directory of the copy that counts; its process must be stopped.",
+)  # fmt: skip
+
+
+@click.group()
+def activation() -> None:
+    """Roles with a primary and a backup: which copy counts."""
+
+
+@activation.command("list")
+@client_options
+def list_(session: CliSession) -> None:
+    """List the roles: agreed sequence, lock holder."""
+    from palisade.client.activation import read_roles
+
+    views = session.call(read_roles)
+    header = ["role", "sequence", "state", "owner", "epoch", "lock held by", "forced"]
+    rows = [[view.role, *_row(view.record), view.holder or "-", len(view.forced)] for view in views]
+    session.rows({"roles": [shape_of(view) for view in views]}, header, rows)
+
+
+def _row(record: ActivationRecord | None) -> list[Any]:
+    return ["-"] * 4 if record is None else [record.sequence, record.state.value, record.owner, record.epoch]
+
+
+@activation.command()
+@click.argument("role")
+@copies_option
+@client_options
+def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
+    """Show the record of ROLE, its lock and its copies.
+
+    For each copy: what it would do if no other were active.
+    """
+    from palisade.client.activation import epoch_of, read_role
+
+    async def read(client: Any) -> tuple[RoleView, int]:
+        return await read_role(client, role), await epoch_of(client)
+
+    view, epoch = session.call(read)
+    reports = reports_of(role, copies)
+    rows = [copy_shape(view, epoch, report) for report in reports]
+    shape = {**shape_of(view), "store_epoch": epoch, "copies": rows, "forced": [asdict(each) for each in view.forced]}
+    session.answer(shape, "\n".join(shown(view, epoch, reports, rows)))
+
+
+def shown(view: RoleView, epoch: int, reports: Sequence[CopyReport], rows: list[dict[str, Any]]) -> list[str]:
+    record = view.record
+    lines = [f"{view.role}: no agreed sequence; the configured primary begins" if record is None else (
+        f"{view.role}: sequence {record.sequence}, {record.state} by {record.owner}, last served with {record.served}, "
+        f"epoch {record.epoch} (store {epoch})"
+    )]  # fmt: skip
+    lines.append(f"lock: {view.holder}, token {view.token}" if view.holder else "lock: free")
+    lines += [f"copy {report}; {row['decision']}" for report, row in zip(reports, rows, strict=True)]
+    lines += [
+        f"forced: sequence {each.sequence} at {each.place} by {each.by}{', an older copy' if each.older else ''}"
+        for each in view.forced
+    ]
+    return lines
+
+
+def shape_of(view: RoleView) -> dict[str, Any]:
+    record = None
+    if view.record is not None:
+        record = {**asdict(view.record), "state": view.record.state.value}
+        del record["role"]
+    return {
+        "role": view.role,
+        "record": record,
+        "holder": view.holder or None,
+        "token": view.token or None,
+        "forced_activations": len(view.forced),
+    }
+
+
+def copy_shape(view: RoleView, epoch: int, report: CopyReport) -> dict[str, Any]:
+    """`decision`: what the copy would do if no other were active."""
+    from palisade.catalog.activation import Claim, Stop, decide
+
+    if report.problem:
+        decision = f"not readable: {report.problem}"
+    else:
+        found = decide(view.record, report.local, configured_primary=False, epoch=epoch)
+        if isinstance(found, Claim):
+            decision = "it may become active"
+        else:
+            decision = f"{'it stops' if isinstance(found, Stop) else 'it follows'}: {found.reason}"
+    local = report.local
+    return {
+        "place": report.place,
+        "sequence": local.sequence if local else None,
+        "epoch": local.epoch if local else None,
+        "filling": report.filling,
+        "active": report.active,
+        "problem": report.problem or None,
+        "decision": decision,
+    }
+
+
+def reports_of(role: str, places: Sequence[str]) -> list[CopyReport]:
+    from palisade.cli.activation_copies import read_copy
+
+    async def read() -> list[CopyReport]:
+        return list(await asyncio.gather(*(read_copy(role, place) for place in places)))
+
+    return asyncio.run(read()) if places else []
+
+
+@activation.command()
+@click.argument("role")
+@directory_option
+@click.option(
+    "--compare", "others", multiple=True, metavar="DIR|HOST:PORT", help="Another copy, to compare with (repeatable)."
+)
+@click.option("--name", help="Name of the copy.  [default: the name of its directory]")
+@click.option("--sequence", type=click.IntRange(1), help="A higher sequence than the next one.")
+@click.option("--use-older-copy", "older", is_flag=True, help="Give up entries that only a newer copy has.")
+@click.option("--without-store", is_flag=True, help="The metadata store has no majority: write the copy only.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@client_options
+def force(session: CliSession, role: str, directory: Path, others: tuple[str, ...], yes: bool, **how: Any) -> None:
+    """Make one copy of ROLE the one that counts.
+
+    The copy in DIR gets a sequence above all known ones.
+
+    For a role that stopped, for example after a restore of the metadata store or the loss of its record. Every named
+    copy that can be reached is compared; an older one is refused without --use-older-copy. What is given up is printed
+    before anything is changed. The audit record is in `palisade activation show ROLE`.
+
+    \b
+    palisade activation force orders --copy /data/a --compare 127.0.0.1:7902
+    """
+    with_errors(session, lambda: _force(session, role, directory, others, yes, how))
+
+
+def _force(
+    session: CliSession, role: str, directory: Path, others: Sequence[str], yes: bool, how: dict[str, Any]
+) -> None:
+    from palisade.catalog.forced_activation import Operator, forced
+    from palisade.catalog.row_format import a_name
+    from palisade.cli.activation_copies import HeldCopy
+    from palisade.client.activation import claim_forced, commit_forced, epoch_of, read_role
+
+    with HeldCopy(role, directory) as held:
+        agreed: AgreedView | None = None
+        view: RoleView | None = None
+        if how["without_store"]:
+            refuse_answering_store(session)
+        else:
+
+            async def read(client: Any) -> tuple[RoleView, int]:
+                return await read_role(client, role), await epoch_of(client)
+
+            view, epoch = session.call(read)
+            agreed = view.agreed(epoch)
+        operator = Operator(
+            f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000), how["older"], how["sequence"]
+        )
+        name = a_name(how["name"] or directory.absolute().name, "--name")
+        plan = forced(role, name, held.report(), reports_of(role, others), agreed, operator)
+        confirm(session, plan, yes)
+        if view is None:
+            held.keep_pending(plan)
+            held.write(plan.new_local)
+            text = (
+                f"role {role}: the copy in {directory} has sequence {plan.sequence}, in the copy only. When the "
+                "metadata store is back, a running copy records it; for a stopped one, run "
+                f"'palisade activation reconcile {role} --copy {directory}'"
+            )
+        else:
+            seen = view
+            claimed = session.call(lambda client: claim_forced(client, plan, seen))
+            held.write(plan.new_local)
+            session.call(lambda client: commit_forced(client, plan, claimed))
+            held.remove_pending()
+            text = f"role {role}: the copy in {directory} has the agreed sequence {plan.sequence}; start it"
+    session.answer(forced_shape(plan), text)
+
+
+def refuse_answering_store(session: CliSession) -> None:
+    """Without the store is the last resort: its record and its lock protect the role."""
+    from palisade.base.errors import PalisadeError
+    from palisade.catalog.errors import NotAllowed
+    from palisade.client import Client
+
+    async def answers() -> bool:
+        try:
+            endpoints = await session.checked_endpoints()
+            async with Client(endpoints, timeout_s=STORE_S, credentials=session.shown, wait_for_nodes=False) as client:
+                await client.get("activation/")
+        except (PalisadeError, OSError, TimeoutError):
+            return False
+        return True
+
+    if session.run(answers()):
+        raise NotAllowed("the metadata store answers: omit --without-store, so that its record counts")
+
+
+def confirm(session: CliSession, plan: ForcedActivation, yes: bool) -> None:
+    """Prints what is given up; asks, unless `yes`."""
+    for line in plan.gives_up:
+        print(f"palisade: {line}", file=sys.stderr)
+    if yes:
+        return
+    if session.as_json or not sys.stdin.isatty():
+        raise click.UsageError("nothing was changed; read what is given up, and confirm with --yes")
+    question = f"Give role {plan.role} to the copy in {plan.place}, with sequence {plan.sequence}?"
+    if not click.confirm(question, err=True):
+        sys.exit(REFUSED)
+
+
+def forced_shape(plan: ForcedActivation) -> dict[str, Any]:
+    return {**asdict(plan), "compared": list(plan.compared), "gives_up": list(plan.gives_up)}
+
+
+@activation.command()
+@click.argument("role")
+@directory_option
+@client_options
+def reconcile(session: CliSession, role: str, directory: Path) -> None:
+    """Record an activation forced without the store.
+
+    Refused if another copy was activated meanwhile: both may have served, and `palisade activation force` decides.
+    """
+    with_errors(session, lambda: _reconcile(session, role, directory))
+
+
+def _reconcile(session: CliSession, role: str, directory: Path) -> None:
+    from palisade.cli.activation_copies import HeldCopy
+    from palisade.client.activation import reconcile_forced
+
+    with HeldCopy(role, directory) as held:
+
+        async def write(sequence: LocalSequence) -> None:
+            held.write(sequence)
+
+        pending = held.pending()
+        if pending is None:
+            session.answer({"role": role, "sequence": None}, f"role {role}: nothing to reconcile in {directory}")
+            return
+        plan = session.call(lambda client: reconcile_forced(client, pending, write))
+        held.remove_pending()
+    session.answer(
+        forced_shape(plan), f"role {role}: sequence {plan.sequence} of {directory} is agreed; start the copy"
+    )
+
+
+def with_errors(session: CliSession, action: Any) -> None:
+    """Errors of the copy end as those of the metadata store do."""
+    from palisade.catalog.errors import CatalogError
+    from palisade.journal.errors import JournalError
+
+    try:
+        action()
+    except (JournalError, CatalogError) as error:
+        session.fail(Failure(REFUSED, error.code, str(error), error.retry))
+    except OSError as error:
+        session.fail(Failure(REFUSED, "copy-not-usable", f"{error}; make the directory readable and writable", False))

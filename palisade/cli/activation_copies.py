@@ -1,0 +1,112 @@
+"""Copies of a role as `palisade activation` reads them: the directory of a copy, or the address of a running one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from palisade.base.address import Address, AddressError
+from palisade.base.directory_lock import DirectoryLock
+from palisade.base.durable_files import replace_file, sync_directory
+from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
+from palisade.catalog.activation import LocalSequence
+from palisade.catalog.errors import DamagedRow
+from palisade.catalog.forced_activation import AUDIT_FILE, CopyReport, ForcedActivation
+from palisade.journal import local_file
+from palisade.journal.client import JournalClient
+from palisade.journal.errors import DirectoryInUse, JournalError
+from palisade.journal.local_file import LocalState
+
+ASK_S = 3.0
+
+
+async def read_copy(role: str, place: str) -> CopyReport:
+    """Of a directory, or of the process at an address. Never raises for a copy that cannot be read."""
+    address = _address(place)
+    if address is None:
+        return read_directory(role, Path(place))
+    async with JournalClient(role, [address], timeout_s=ASK_S) as client:
+        (found,) = await client.status()
+    if "sequence" not in found:
+        return CopyReport(place, problem=str(found.get("reason") or "no answer"))
+    sequence, epoch = found["sequence"], found["epoch"]
+    local = LocalSequence(sequence, epoch) if sequence else None
+    return CopyReport(place, local, bool(found["filling"]), str(found["state"]).startswith("active"))
+
+
+def _address(place: str) -> str | None:
+    """None for a directory."""
+    if Path(place).is_dir():
+        return None
+    try:
+        return str(Address.parse(place))
+    except AddressError:
+        return None
+
+
+def read_directory(role: str, directory: Path) -> CopyReport:
+    """A running copy may be active; its directory does not show that."""
+    try:
+        state = read_state(role, directory)
+    except (OSError, PalisadeError) as error:
+        return CopyReport(str(directory), problem=reason_of(error) if isinstance(error, OSError) else str(error))
+    return CopyReport(str(directory), state.local, state.filling)
+
+
+def read_state(role: str, directory: Path) -> LocalState:
+    """Raises OSError, JournalError. A directory without the file has a copy without a sequence."""
+    if not directory.is_dir():
+        raise JournalError(f"{directory} is not a directory: give the --dir of 'palisade journal serve', or an address")
+    file = directory / local_file.NAME
+    if not file.exists():
+        return LocalState(role)
+    state = local_file.decode(file.read_bytes(), str(file))
+    local_file.check_role(state, role, str(file))
+    return state
+
+
+class HeldCopy:
+    """The directory of a stopped copy, locked against its process. Raises DirectoryInUse, OSError, JournalError."""
+
+    def __init__(self, role: str, directory: Path) -> None:
+        self.role, self.directory = role, directory
+        read_state(role, directory)
+        self._lock = DirectoryLock(
+            directory, DirectoryInUse, what="journal directory", remedy="stop 'palisade journal serve' first"
+        )
+
+    def __enter__(self) -> HeldCopy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def report(self) -> CopyReport:
+        return read_directory(self.role, self.directory)
+
+    def write(self, sequence: LocalSequence) -> None:
+        """Durable on return."""
+        self._replace(local_file.NAME, local_file.encode(LocalState(self.role, sequence)))
+
+    def pending(self) -> ForcedActivation | None:
+        """The forced activation that the metadata store does not know yet. Raises DamagedRow, JournalError."""
+        file = self.directory / AUDIT_FILE
+        if not file.exists():
+            return None
+        found = ForcedActivation.from_bytes(str(file).encode(), file.read_bytes())
+        if found.role != self.role:
+            raise DamagedRow(f"{file} belongs to role {found.role}, not {self.role}: give another directory")
+        return found
+
+    def keep_pending(self, forced: ForcedActivation) -> None:
+        self._replace(AUDIT_FILE, forced.to_bytes())
+
+    def remove_pending(self) -> None:
+        (self.directory / AUDIT_FILE).unlink(missing_ok=True)
+        sync_directory(self.directory)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        replace_file(self.directory / name, content, self.directory / f"{name}.partial")
