@@ -82,7 +82,13 @@ from palisade.wire.auth_errors import (
 )
 from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, WithoutCluster, WrongPort
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import (
+    BrokerNotSynced,
+    NoSuchDataSource,
+    NoSuchSegment,
+    PublicationOvertaken,
+    SegmentsUnavailable,
+)
 
 __all__ = [
     "AlreadyThere",
@@ -90,6 +96,7 @@ __all__ = [
     "AuthorizationOff",
     "BadField",
     "BadRequest",
+    "BrokerNotSynced",
     "Busy",
     "CatalogError",
     "ClientClosed",
@@ -117,6 +124,7 @@ __all__ = [
     "MetastoreError",
     "NoCredentials",
     "NoMember",
+    "NoSuchDataSource",
     "NoSuchProcedure",
     "NoSuchSegment",
     "NodeFailed",
@@ -133,6 +141,7 @@ __all__ = [
     "PermissionsUnknown",
     "PreconditionFailed",
     "ProcedureDiffers",
+    "PublicationOvertaken",
     "QuotaExceeded",
     "RaftError",
     "ReadPending",
@@ -143,6 +152,7 @@ __all__ = [
     "ReservedKey",
     "ResultEvicted",
     "RolledBack",
+    "SegmentsUnavailable",
     "StoreCorrupt",
     "SystemConflict",
     "TooManyLogins",

@@ -23,13 +23,15 @@ from palisade.journal.channel import Network
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ActivationStopped, JournalDamaged, JournalError, NewerFormat, NotActive, WrongRole
 from palisade.journal.follower_session import FollowerSession
+from palisade.metastore.errors import LeaseNotFound
 from palisade.raftgroup.errors import RaftError
 
 log = logging.getLogger(__name__)
 RETRY_S = 0.1
 POLL_S = 0.5
 FATAL = (ActivationStopped, JournalDamaged, NewerFormat, WrongRole)
-TEMPORARY = (LeaseLost, RaftError, TimeoutError)
+TEMPORARY = (LeaseLost, LeaseNotFound, RaftError, TimeoutError)
+"""LeaseNotFound: the lease of a claim ran out before its key was written."""
 
 
 class RoleRunner:

@@ -16,6 +16,7 @@ from palisade.journal.active import Active
 from palisade.journal.agreed import Agreed, RoleRecord
 from palisade.journal.copy_state import CopyState
 from palisade.journal.log import JournalLog
+from tests.support import journal_world
 from tests.support.journal_walk import walk
 from tests.support.journal_world import JournalWorld
 
@@ -99,7 +100,6 @@ def adopts_before_it_is_in_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[Patch, int] = {
-    commit_without_token: 4,
     sequence_not_raised_on_loss_of_the_replica: 0,
     older_copy_starts: 0,
     claim_healed_by_resuming_it: 4,
@@ -148,3 +148,33 @@ def filled_copy_that_is_left_alone() -> list[int] | None:
     lost = world.lost() if world.active() is place else None
     world.close()
     return lost
+
+
+def test_commit_without_token_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of a copy arrives after it died and the other copy took over: the transaction must refuse it."""
+    assert owner_after_a_late_claim(monkeypatch) == "b"
+    commit_without_token(monkeypatch)
+    assert owner_after_a_late_claim(monkeypatch) == "a"
+
+
+def owner_after_a_late_claim(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The owner of the record once every transaction has arrived, while b is active."""
+    monkeypatch.setattr(journal_world, "SLOW_WRITE", 1.0)
+    monkeypatch.setattr(journal_world, "SLOW_WRITE_S", 40.0)
+    world = JournalWorld()
+    world.start("a")
+    world.start("b")
+    world.until_active("a")
+    world.until_in_sync()
+    world.slow = True
+    world.network.cuts.add(frozenset("ab"))
+    world.simulation.run_for(1.5)
+    world.kill("a")
+    world.slow = False
+    world.until_active("b")
+    world.simulation.run_for(45)
+    assert world.until_active().name == "b"
+    packed = world.record()
+    assert packed is not None
+    world.close()
+    return ActivationRecord.from_bytes(activation.record_key(journal_world.ROLE), packed).owner
