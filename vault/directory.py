@@ -20,10 +20,10 @@ DATA, LOCK, UNSYNCED = "data.mdb", "owner.lock", "unsynced"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MAGIC = 0xBEEFC0DE
 META = Struct("=16xII8x8xI92xQQ")
-TRUNCATED = "is truncated"
-"""LMDB never writes pages that a transaction took at the end of the file and freed again, so a sound file may be shorter
-than its head says. A walk of all pages in use decides."""
 """Of an LMDB meta page: magic, version, page size, last page, transaction number."""
+TRUNCATED = "is truncated"
+"""LMDB does not write pages that a transaction took at the end of the file and freed again, so a sound file may be
+shorter than its head says. A walk of all pages in use decides."""
 
 
 class VaultDirectory:
