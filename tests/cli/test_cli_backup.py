@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 
 import palisade.metastore.backup
 from palisade.cli.main import main
-from palisade.metastore.backup import HEADER, MAGIC, frame
+from palisade.metastore.backup import FORMAT_VERSION, HEADER, MAGIC, frame
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.requests import Put
@@ -249,7 +249,7 @@ BAD = {
     "changed": lambda whole: whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:],
     "longer": lambda whole: whole + b"x",
     "twice": lambda whole: whole + whole,
-    "newer": lambda whole: of_format(2),
+    "newer": lambda whole: of_format(FORMAT_VERSION + 1),
     "newest": lambda whole: of_format(2**62),
     "older than all": lambda whole: of_format(0),
     "format of another type": lambda whole: MAGIC + frame(HEADER, msgpack.packb({"format": "1"})),
