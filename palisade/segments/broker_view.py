@@ -106,6 +106,8 @@ class _Entry:
     nodes: dict[str, tuple[int, bool]] = field(default_factory=dict)
     """Node -> (revision, whether it announces the segment)."""
     serving: tuple[str, ...] = ()
+    part: SegmentPart | None = None
+    """The segment with its whole interval and `serving`, made once for all lookups; None without a server."""
 
 
 @dataclass(slots=True)
@@ -188,10 +190,12 @@ class BrokerView:
                 entry = entries[each.id]
                 if each.state is ServingState.UNSERVED:
                     unserved.append(entry.segment)
-                elif entry.serving:
-                    parts.append(SegmentPart(entry.segment, start_ms, end_ms, entry.serving))
-                else:
+                elif entry.part is None:
                     missing.append(entry.segment)
+                elif entry.part.start_ms == start_ms and entry.part.end_ms == end_ms:
+                    parts.append(entry.part)
+                else:
+                    parts.append(entry.part._replace(start_ms=start_ms, end_ms=end_ms))
         if missing and on_missing is OnMissing.FAIL:
             raise SegmentsUnavailable([str(segment) for segment in missing])
         return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
@@ -253,6 +257,7 @@ class BrokerView:
             source.retired.add(segment.id)
         entry.announced_ever |= announced
         entry.serving = tuple(sorted(name for name, (_, serves) in entry.nodes.items() if serves))
+        entry.part = SegmentPart(segment, *segment.id.interval, entry.serving) if entry.serving else None
         self._update(source, segment.id)
 
     def _entry(self, segment: Segment) -> tuple[_DataSource, _Entry]:
