@@ -217,7 +217,7 @@ async def test_term_never_decreases_and_a_vote_is_given_once(disk: Any) -> None:
     journal.set_term(3, "n1")
     journal.set_term(3, "n1")
     for term, vote in ((2, None), (3, "n2"), (3, None)):
-        with pytest.raises(NodeFailed, match="a vote is given once"):
+        with pytest.raises(NodeFailed, match="a vote never changes"):
             journal.set_term(term, vote)
     journal.set_term(4, None)
     await journal.sync()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTEST = (".venv/bin/python", "-m", "pytest")
 BOTH = ("-n", str(os.cpu_count() or 2), "--dist", "loadfile")
 COMPUTING = ("-m", "not e2e", "--ignore=tests/tidy")
-WITH_PROCESSES = ("tests/clients", "tests/differential", "tests/e2e", "tests/faults", "tests/fuzz")
+WITH_PROCESSES = ("tests/clients", "tests/differential", "tests/e2e", "tests/faults", "tests/fuzz", "tests/pipeline")
 """Where tests marked e2e are: to collect the other folders as well would take longer than most of them."""
 ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
 TWO = Step("e2e, two at once", (*PYTEST, *WITH_PROCESSES, "-n", "2", "--dist", "loadfile", "-m", "e2e and not alone"))
