@@ -108,7 +108,7 @@ async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dic
     if listed["count"] > len(listed["segments"]):
         raise ListCut(
             f"data source {data_source} has {listed['count']} segments, of which only {len(listed['segments'])} are "
-            "listed, so a segment that is not loaded yet could be missing from a count: divide the data source"
+            "listed, so a count could lack a segment that is not loaded yet: publish to several data sources"
         )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
     rows = {each["segment"]: each["rows"] for each in listed["segments"]}

@@ -182,7 +182,7 @@ class Lister:
 
 
 async def test_count_over_a_list_that_is_cut_is_refused() -> None:
-    """A segment that is not loaded yet could be behind the end of the list."""
+    """A segment that is not loaded yet could follow the end of the list."""
     where = ("flights", "2013-01-01", "2013-02-01")
     found = await lookup_all(Lister(1), *where)
     assert (found["loading"], found["rows"]) == ([], {name(1): 7})
