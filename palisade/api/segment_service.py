@@ -69,10 +69,9 @@ class SegmentLookups:
     async def one(self, name: str) -> dict[str, Any]:
         """Shape `SegmentState`. Raises NoSuchSegment."""
         segment = parse_segment(name)
-        revision, states = await self.broker.segments(segment.data_source)
-        for state in states:
-            if state.record.segment == segment:
-                return {"revision": revision, **state_view(state)}
+        revision, state = await self.broker.segment(segment)
+        if state is not None:
+            return {"revision": revision, **state_view(state)}
         raise NoSuchSegment(
             f"there is no segment {segment} at revision {revision}: palisade segments list {segment.data_source} "
             "shows those that exist"

@@ -177,9 +177,10 @@ class Timeline:
 
     def overshadowed(self) -> list[SegmentId]:
         """Segments that no lookup returns, since complete chunks of higher versions cover their intervals."""
-        return [segment.id for segment in self if self._is_overshadowed(segment.id.interval, segment.id.version)]
+        return [segment.id for segment in self if self.is_overshadowed(segment.id)]
 
-    def _is_overshadowed(self, interval: Interval, version: int) -> bool:
+    def is_overshadowed(self, segment: SegmentId) -> bool:
+        interval, version, _ = segment
         covered_ms = interval.start_ms
         for visible in self.lookup(interval):
             if visible.start_ms > covered_ms or visible.chunk.version <= version:

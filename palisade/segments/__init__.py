@@ -1,1 +1,1 @@
-"""The partitions of the demo catalog that a node stores: their assignment, transfer and retention."""
+"""Segments: the broker and the coordinator; copies on the nodes: assignment, transfer and retention."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from palisade.catalog.errors import CatalogError, DamagedRow
 from palisade.catalog.publication import MANIFESTS, Manifest
-from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by, segment_of_record
+from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, Segment, SegmentRecord, announced_by, segment_of_record
 from palisade.catalog.timeline import Interval
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
@@ -173,13 +173,22 @@ class SegmentBroker(Component):
 
     async def segments(self, data_source: str) -> tuple[int, list[SegmentState]]:
         """The revision, and every segment of a data source. Raises as `lookup`."""
+        view = await self._published(data_source)
+        return view.settled, view.states(data_source)
+
+    async def segment(self, segment: Segment) -> tuple[int, SegmentState | None]:
+        """The revision, and the state of one segment; None if it has no record. Raises as `lookup`."""
+        view = await self._published(segment.data_source)
+        return view.settled, view.state(segment)
+
+    async def _published(self, data_source: str) -> BrokerView:
         feed = await self._current()
         feed.require_readable(data_source)
-        if data_source not in feed.view.data_sources():
+        if not feed.view.is_published(data_source):
             raise NoSuchDataSource(
                 f"no segment of data source {data_source} was ever published: palisade segments list shows the names"
             )
-        return feed.view.settled, feed.view.states(data_source)
+        return feed.view
 
     async def view(self) -> BrokerView:
         """As of now, for the coordinator. Raises BrokerNotSynced, VaultError."""

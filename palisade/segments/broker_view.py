@@ -13,6 +13,7 @@ announcement, so a settled record is proof enough. It stays queryable without an
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -118,8 +119,10 @@ class _DataSource:
     entries: dict[SegmentId, _Entry] = field(default_factory=dict)
     waiting: set[SegmentId] = field(default_factory=set)
     """Loaded by their records, without a known announcement, at a revision that has not settled."""
-    hidden: set[SegmentId] = field(default_factory=set)
-    """Their generations are not visible yet. A visible generation stays so."""
+    hidden: dict[SegmentId, int] = field(default_factory=dict)
+    """With their generations, which are not visible yet. A visible generation stays so."""
+    written: Counter[int] = field(default_factory=Counter)
+    """The number of `hidden` records of each generation."""
     unmarked: set[SegmentId] = field(default_factory=set)
     """Announced, used and visible, and not loaded by their records."""
     retired: set[SegmentId] = field(default_factory=set)
@@ -204,17 +207,29 @@ class BrokerView:
         """Those of which a segment was published."""
         return sorted(name for name, source in self._sources.items() if source.manifest.last)
 
+    def is_published(self, data_source: str) -> bool:
+        """Whether a segment of it was ever published."""
+        source = self._sources.get(data_source)
+        return source is not None and source.manifest.last > 0
+
     def states(self, data_source: str) -> list[SegmentState]:
         """Every record of a data source, in the order of their ids."""
         source = self._sources.get(data_source)
         if source is None:
             return []
-        hidden_by_newer = set(source.timeline.overshadowed())
         return [
-            SegmentState(entry.record, _phase(source, entry.record, entry, hidden_by_newer), entry.serving)
+            SegmentState(entry.record, _phase(source, entry.record, entry), entry.serving)
             for _, entry in sorted(source.entries.items())
             if entry.record is not None
         ]
+
+    def state(self, segment: Segment) -> SegmentState | None:
+        """None without a record. The time does not grow with the number of segments."""
+        source = self._sources.get(segment.data_source)
+        entry = None if source is None else source.entries.get(segment.id)
+        if source is None or entry is None or entry.record is None:
+            return None
+        return SegmentState(entry.record, _phase(source, entry.record, entry), entry.serving)
 
     def unmarked(self, limit: int) -> list[Unmarked]:
         """Up to `limit` segments whose records are to be marked as loaded."""
@@ -228,13 +243,11 @@ class BrokerView:
 
     def publications(self) -> list[PendingGeneration]:
         """Those that are not visible yet, with their progress."""
-        found: list[PendingGeneration] = []
-        for name, source in self._sources.items():
-            for generation in source.manifest.pending:
-                hidden = (source.entries[each].record for each in source.hidden)
-                written = sum(record is not None and record.generation == generation for record in hidden)
-                found.append(PendingGeneration(name, generation, source.manifest_revision, written))
-        return found
+        return [
+            PendingGeneration(name, generation, source.manifest_revision, source.written[generation])
+            for name, source in self._sources.items()
+            for generation in source.manifest.pending
+        ]
 
     def _change_record(self, revision: int, segment: Segment, record: SegmentRecord | None) -> None:
         source, entry = self._entry(segment)
@@ -275,12 +288,16 @@ class BrokerView:
         entry = source.entries[found]
         record = entry.record
         source.waiting.discard(found)
-        source.hidden.discard(found)
         source.unmarked.discard(found)
+        if (generation := source.hidden.pop(found, None)) is not None:
+            source.written[generation] -= 1
+            if not source.written[generation]:
+                del source.written[generation]
         if record is None:
             source.retired.add(found)
         elif not source.manifest.is_visible(record):
-            source.hidden.add(found)
+            source.hidden[found] = record.generation
+            source.written[record.generation] += 1
         if record is None or not record.used or found in source.hidden:
             source.timeline.remove(found)
             return
@@ -306,14 +323,14 @@ class BrokerView:
             source.retired.add(found)
 
 
-def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry, overshadowed: set[SegmentId]) -> SegmentPhase:
+def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry) -> SegmentPhase:
     found = record.segment.id
     if not record.used:
         return SegmentPhase.UNUSED
     timed = source.timeline.get(found)
     if found in source.hidden or timed is None:
         return SegmentPhase.PENDING
-    if found in overshadowed:
+    if source.timeline.is_overshadowed(found):
         return SegmentPhase.OVERSHADOWED
     if timed.state is ServingState.UNSERVED:
         return SegmentPhase.UNSERVED

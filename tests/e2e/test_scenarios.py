@@ -28,7 +28,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def entries() -> list[CatalogEntry]:
-    return read_demo()
+    return read_demo().entries
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from random import Random
+from typing import Any
 
 import pytest
 
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
-from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer
+from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentPhase
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
 
 NODES = ("a", "b")
@@ -254,6 +255,7 @@ class RandomHistory:
 
     def _compare(self, view: BrokerView, revision: int) -> None:
         records, serving = self.truth[revision]
+        check_single_states_and_counts(view)
         try:
             answer = view.lookup("flights", ALWAYS, OnMissing.WARN)
         except NoSuchDataSource:
@@ -269,6 +271,14 @@ class RandomHistory:
             found = [(part.segment, part.nodes) for part in answer.parts if part.start_ms <= at < part.end_ms]
             assert found == ([(expected.segment, nodes)] if nodes else [])
             assert (expected.segment in answer.missing) == (not nodes)
+
+
+def check_single_states_and_counts(view: BrokerView) -> None:
+    """The state of one segment, and what is counted by change, are as in the list of all."""
+    states = view.states("flights")
+    assert [view.state(each.record.segment) for each in states] == states
+    for found in view.publications():
+        assert found.written == sum(each.record.generation == found.generation for each in states)
 
 
 def newest(records: dict[Segment, SegmentRecord], at: int) -> SegmentRecord | None:
@@ -340,3 +350,38 @@ def test_view_forgets_segments_without_record_and_server() -> None:
     view.remove_record(5, S)
     view.settle(5)
     assert not view._sources["flights"].entries
+
+
+def test_state_of_one_segment_and_publications_do_not_visit_other_segments() -> None:
+    """The coordinator counts 20 times a second, and queries ask for single segments (issue 17)."""
+    view = view_after(*(record(replace(LOADING, segment=segment(at, at + 1), generation=1)) for at in range(9)))
+    view.put_manifest(11, Manifest("flights", 2, (2,)))
+    for at in range(9, 12):
+        view.put_record(at + 3, replace(LOADING, segment=segment(at, at + 1), generation=2))
+    entries = view._sources["flights"].entries = Watched(view._sources["flights"].entries)
+    assert [found.written for found in view.publications()] == [3]
+    assert entries.visited == 0
+    found = view.state(segment(9, 10))
+    assert found is not None
+    assert found.phase is SegmentPhase.PENDING
+    assert entries.visited == 1
+    assert view.state(segment(50, 51)) is None
+    assert view.state(Segment("unknown", S.id)) is None
+
+
+class Watched(dict[SegmentId, Any]):
+    """Counts the entries that are visited."""
+
+    visited = 0
+
+    def get(self, key: SegmentId, default: Any = None) -> Any:
+        self.visited += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key: SegmentId) -> Any:
+        self.visited += 1
+        return super().__getitem__(key)
+
+    def items(self) -> Any:
+        self.visited += len(self)
+        return super().items()

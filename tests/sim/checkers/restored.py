@@ -120,7 +120,7 @@ def rows_of(tables: OrderedMap, table: Table, added: bytes = b"") -> dict[bytes,
 
 
 def restored_rows(backup: OrderedMap) -> dict[bytes, bytes]:
-    """The rows of META as a restore leaves them: nodes have no addresses, so none of the original cluster is reached."""
+    """The rows of META as a restore leaves them: without addresses of nodes, so no node of the original is reached."""
     rows, index = rows_of(backup, Table.META), StoreState(backup).index
     for key, row in rows.items():
         if key.startswith(PREFIX + NODE_PREFIX.encode()):

@@ -51,9 +51,9 @@ def candidates_that_elect_themselves(patch: Patch) -> None:
 
     def leads(self: Voting) -> None:
         ticked(self)
-        if self.engine.role is voting.RaftRole.CANDIDATE:
+        if self._engine.role is voting.RaftRole.CANDIDATE:
             for voter in sorted(self._electorate.membership.voters):
-                self.engine.deliver_vote(voter, self.engine.term)
+                self._engine.deliver_vote(voter, self._engine.term)
 
     patch.setattr(Voting, "may_campaign", lambda self: self._electorate.is_voter and self._is_free())
     patch.setattr(Voting, "ticked", leads)

@@ -149,7 +149,7 @@ def vaults_that_are_believed_after_a_loss_of_power(patch: Patch) -> None:
     patch.setattr(SimBackend, "suspect", False)
 
 
-@caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=36))
+@caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=65))
 def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
     """Entries and sums that are both of an older moment match."""
     verify = palisade.vault.verification.verify
