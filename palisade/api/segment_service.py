@@ -10,7 +10,8 @@ from palisade.catalog.row_format import a_name, shown
 from palisade.catalog.segment import Segment, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from, segments_of
 from palisade.client.publishing import publish
-from palisade.client.segment_changes import Choice, in_interval, mark_unused, named, reset_loaded, set_replicas
+from palisade.client.record_choice import Choice, in_interval, named
+from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import Compare, Range, Txn, prefix_end
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.segments.broker import SegmentBroker

@@ -101,7 +101,7 @@ class PublicationPlan:
 def plan(
     manifest: Manifest, present: Mapping[Segment, SegmentRecord], wanted: Sequence[SegmentRecord]
 ) -> PublicationPlan:
-    """`present`: all records of the data source. Raises BadField, NotAllowed."""
+    """`present`: at least the records whose intervals overlap those of `wanted`. Raises BadField, NotAllowed."""
     check(manifest, present, wanted)
     generation = manifest.last + 1
     puts = [(each.segment.key, replace(each, generation=generation).to_bytes()) for each in wanted]

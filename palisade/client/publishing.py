@@ -2,22 +2,31 @@
 
 Every transaction compares the manifest, so of two concurrent publications of a data source one is refused and plans
 again. A publication that ends in the middle leaves an invisible generation.
+
+Members publish on behalf of callers too, so only records that overlap what is published are decoded and compared, and
+long loops give other tasks a turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from palisade.catalog.publication import Manifest, plan
 from palisade.catalog.segment import RECORDS, Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
+from palisade.client.record_choice import Choice, everything, overlapping
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.wire.segment_errors import PublicationOvertaken
 
+T = TypeVar("T")
+
 ATTEMPTS = 5
+SLICE = 500
+"""Rows that are read before other tasks get a turn: at most about ten milliseconds."""
 
 
 class PublishingStore(Protocol):
@@ -32,8 +41,9 @@ async def publish(store: PublishingStore, data_source: str, wanted: Sequence[Seg
 
     Raises BadField, NotAllowed, DamagedRow, PublicationOvertaken and the store's errors.
     """
+    choice = overlapping(record.segment.id.interval for record in wanted)
     for _ in range(ATTEMPTS):
-        manifest, manifest_revision, present = await read_data_source(store, data_source)
+        manifest, manifest_revision, present = await read_data_source(store, data_source, choice)
         records = changed(manifest, present, wanted)
         if not records or await _write(store, manifest, manifest_revision, present, records):
             return len(records)
@@ -43,17 +53,36 @@ async def publish(store: PublishingStore, data_source: str, wanted: Sequence[Seg
 
 
 async def read_data_source(
-    store: PublishingStore, data_source: str
+    store: PublishingStore, data_source: str, choice: Choice = everything
 ) -> tuple[Manifest, int, dict[Segment, SegmentRecord]]:
-    """The manifest, its revision, and all records, as of one revision."""
+    """The manifest, its revision, and the chosen records, as of one revision. Raises DamagedRow."""
+    manifest, revision, records = await read_records(store, data_source, choice)
+    return manifest, revision, {record.segment: record for record, _ in records}
+
+
+async def read_records(
+    store: PublishingStore, data_source: str, choice: Choice
+) -> tuple[Manifest, int, list[tuple[SegmentRecord, int]]]:
+    """As `read_data_source`, each record with its revision. The manifest's revision is 0 if there is none."""
     found = await store.range(RECORDS + data_source.encode() + b"/", prefix=True)
     manifest = Manifest(data_source)
     stored = await store.range(manifest.key, revision=found.revision)
-    records = (SegmentRecord.from_bytes(kv.key, kv.value) for kv in found.kvs)
-    present = {record.segment: record for record in records}
+    records = [
+        (SegmentRecord.from_bytes(kv.key, kv.value), kv.mod_revision)
+        async for kv in in_slices(found.kvs)
+        if choice(kv.key)
+    ]
     if not stored.kvs:
-        return manifest, 0, present
-    return Manifest.from_bytes(manifest.key, stored.kvs[0].value), stored.kvs[0].mod_revision, present
+        return manifest, 0, records
+    return Manifest.from_bytes(manifest.key, stored.kvs[0].value), stored.kvs[0].mod_revision, records
+
+
+async def in_slices(items: Sequence[T]) -> AsyncIterator[T]:
+    """Gives other tasks a turn after every `SLICE` items."""
+    for number, item in enumerate(items):
+        if number and not number % SLICE:
+            await asyncio.sleep(0)
+        yield item
 
 
 def changed(

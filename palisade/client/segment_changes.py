@@ -7,41 +7,25 @@ command completes one that was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from palisade.catalog.errors import BadField
-from palisade.catalog.publication import MANIFESTS, Manifest
-from palisade.catalog.segment import RECORDS, REPLICAS_MAX, Segment, SegmentRecord
-from palisade.catalog.timeline import Interval
-from palisade.client.publishing import PublishingStore
+from palisade.catalog.segment import REPLICAS_MAX, Segment, SegmentRecord
+from palisade.client.publishing import PublishingStore, in_slices, read_records
+from palisade.client.record_choice import Choice, everything
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
 from palisade.wire.segment_errors import NoSuchDataSource, PublicationOvertaken
 
 RECORDS_MAX = 300
 ATTEMPTS = 5
 
-Choice = Callable[[SegmentRecord], bool]
-
-
-def in_interval(interval: Interval | None) -> Choice:
-    """Segments that lie completely in the interval; None: all."""
-
-    def chosen(record: SegmentRecord) -> bool:
-        start_ms, end_ms = record.segment.id.interval
-        return interval is None or (interval.start_ms <= start_ms and end_ms <= interval.end_ms)
-
-    return chosen
-
-
-def named(segments: Sequence[Segment]) -> Choice:
-    wanted = frozenset(segments)
-    return lambda record: record.segment in wanted
+Change = Callable[[SegmentRecord], SegmentRecord]
 
 
 async def mark_unused(store: PublishingStore, data_source: str, choice: Choice) -> list[Segment]:
     """Queries stop counting on them. Returns those that were changed. Raises as `change_records`."""
     return await change_records(
-        store, data_source, lambda record: record.marked_unused() if record.used and choice(record) else record
+        store, data_source, choice, lambda record: record.marked_unused() if record.used else record
     )
 
 
@@ -51,25 +35,23 @@ async def set_replicas(store: PublishingStore, data_source: str, replicas: int, 
     if not 0 <= replicas <= REPLICAS_MAX:
         raise BadField(f"replicas: {replicas} is not a number from 0 to {REPLICAS_MAX}")
     return await change_records(
-        store, data_source, lambda record: record.with_replicas(replicas) if record.used and choice(record) else record
+        store, data_source, choice, lambda record: record.with_replicas(replicas) if record.used else record
     )
 
 
 async def reset_loaded(store: PublishingStore, data_source: str) -> list[Segment]:
     """No query counts on segments without a server any more. The coordinator marks those again that are announced."""
-    return await change_records(store, data_source, SegmentRecord.not_loaded)
+    return await change_records(store, data_source, everything, SegmentRecord.not_loaded)
 
 
-async def change_records(
-    store: PublishingStore, data_source: str, change: Callable[[SegmentRecord], SegmentRecord]
-) -> list[Segment]:
+async def change_records(store: PublishingStore, data_source: str, choice: Choice, change: Change) -> list[Segment]:
     """Returns the segments whose visible records were changed.
 
     Raises NoSuchDataSource, DamagedRow, PublicationOvertaken and the store's errors.
     """
     done: list[Segment] = []
     for _ in range(ATTEMPTS):
-        left = await _changes(store, data_source, change)
+        left = await _changes(store, data_source, choice, change)
         overtaken = False
         for start in range(0, len(left), RECORDS_MAX):
             some = left[start : start + RECORDS_MAX]
@@ -90,15 +72,14 @@ async def change_records(
 
 
 async def _changes(
-    store: PublishingStore, data_source: str, change: Callable[[SegmentRecord], SegmentRecord]
+    store: PublishingStore, data_source: str, choice: Choice, change: Change
 ) -> list[tuple[SegmentRecord, int]]:
-    """The changed records that are visible, with the revisions at which they were read."""
-    found = await store.range(RECORDS + data_source.encode() + b"/", prefix=True)
-    key = MANIFESTS + data_source.encode()
-    stored = await store.range(key, revision=found.revision)
-    if not stored.kvs:
+    """The changed records that are chosen and visible, with the revisions at which they were read."""
+    manifest, manifest_revision, records = await read_records(store, data_source, choice)
+    if not manifest_revision:
         raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")
-    manifest = Manifest.from_bytes(key, stored.kvs[0].value)
-    records = ((SegmentRecord.from_bytes(kv.key, kv.value), kv.mod_revision) for kv in found.kvs)
-    visible = [(record, revision) for record, revision in records if manifest.is_visible(record)]
-    return [(after, revision) for record, revision in visible if (after := change(record)) != record]
+    return [
+        (after, revision)
+        async for record, revision in in_slices(records)
+        if manifest.is_visible(record) and (after := change(record)) != record
+    ]

@@ -11,7 +11,8 @@ from palisade.catalog.segment import parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
 from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish
-from palisade.client.segment_changes import Choice, in_interval, mark_unused, named, reset_loaded, set_replicas
+from palisade.client.record_choice import Choice, in_interval, named
+from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import Compare
 from palisade.metastore.result_codec import decode_result

@@ -10,7 +10,8 @@ import pytest
 
 from palisade.catalog.publication import MANIFESTS, Manifest, plan
 from palisade.catalog.segment import RECORDS, Segment, SegmentRecord
-from palisade.client.segment_changes import in_interval, mark_unused, named, reset_loaded, set_replicas
+from palisade.client.record_choice import in_interval, named
+from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.segments.broker import END, ViewFeed

@@ -14,7 +14,8 @@ from palisade.base.errors import PalisadeError
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.client.publishing import publish
-from palisade.client.segment_changes import mark_unused, named, reset_loaded, set_replicas
+from palisade.client.record_choice import named
+from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.segments.broker_view import OnMissing
 from palisade.service.callers import THIS_NODE
