@@ -203,8 +203,8 @@ def _force(
             seen = view
             claimed = session.call(lambda client: claim_forced(client, plan, seen))
             held.write(plan.new_local)
+            held.remove_pending()  # the commit may be lost; an earlier forced activation must not be resumed after it
             session.call(lambda client: commit_forced(client, plan, claimed))
-            held.remove_pending()
             text = f"role {role}: the copy in {directory} has the agreed sequence {plan.sequence}; start it"
     session.answer(forced_shape(plan), text)
 

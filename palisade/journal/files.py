@@ -50,6 +50,9 @@ class DiskFiles:
         self._open: dict[str, int] = {}
         self._slow = False
         self._clock = clock
+        self._failure: OSError | None = None
+        """Of the first write or sync that failed: a part may be stored, or pages lost that the next sync would not
+        report again. So each later one fails too, also if the caller of the first one was cancelled."""
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)
@@ -92,9 +95,14 @@ class DiskFiles:
         await self._in_thread(run)
 
     def write(self, name: str, data: bytes) -> None:
+        self._raise_failure()
         file, rest = self._file(name), memoryview(data)
-        while rest:
-            rest = rest[os.write(file, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        except OSError as error:
+            self._failure = error
+            raise
 
     async def sync(self, name: str) -> None:
         """In the event loop while the disk is fast: a thread would cost as much as the sync. In the thread if the
@@ -102,10 +110,22 @@ class DiskFiles:
         file = self._file(name)
         began = self._clock()
         if self._slow:
-            await self._in_thread(lambda: os.fdatasync(file))
+            await self._in_thread(lambda: self._sync_file(file))
         else:
-            os.fdatasync(file)
+            self._sync_file(file)
         self._slow = self._clock() - began > SLOW_SYNC_S
+
+    def _sync_file(self, file: int) -> None:
+        self._raise_failure()
+        try:
+            os.fdatasync(file)
+        except OSError as error:
+            self._failure = error
+            raise
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise OSError(self._failure.errno, f"{self._failure.strerror}, earlier: nothing is written until a restart")
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)

@@ -75,6 +75,7 @@ class FollowerSession:
             raise ReplicaRefused(f"the active copy has sequence {sequence}, this one {local.sequence} already")
         common = Position(last, chain) if await self._log.chain_at(last) == chain else Position()
         await self._copy.begin_filling(common, sequence)
+        await self._copy.settle()  # the last session may have ended between a write and its sync
         self._synced = common.last
         self._channel.send(Kind.MATCHED, [common.last])
 

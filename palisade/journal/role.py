@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from palisade.base.errors import PalisadeError
+from palisade.base.network_reason import reason_of
 from palisade.catalog.activation import Claim, Decision, Stop, decide
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
@@ -18,11 +20,12 @@ from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost
 from palisade.journal.active import Active, first_end_of, raise_sequence
 from palisade.journal.agreed import Agreed, Holder, RoleRecord
-from palisade.journal.alone import RECONCILE_S, NoLock, forced_of
+from palisade.journal.alone import FIRST_RECONCILE_S, RECONCILE_S, NoLock, forced_of
 from palisade.journal.channel import Network
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ActivationStopped, JournalDamaged, JournalError, NewerFormat, NotActive, WrongRole
 from palisade.journal.follower_session import FollowerSession
+from palisade.journal.local_file import LocalState
 from palisade.metastore.errors import LeaseNotFound
 from palisade.raftgroup.errors import RaftError
 
@@ -30,8 +33,13 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.1
 POLL_S = 0.5
 FATAL = (ActivationStopped, JournalDamaged, NewerFormat, WrongRole)
-TEMPORARY = (LeaseLost, LeaseNotFound, RaftError, TimeoutError)
+_TEMPORARY = (LeaseLost, LeaseNotFound, RaftError, TimeoutError)
 """LeaseNotFound: the lease of a claim ran out before its key was written."""
+
+
+def is_temporary(error: BaseException) -> bool:
+    """The same request of the metadata store may succeed later."""
+    return isinstance(error, _TEMPORARY) or (isinstance(error, PalisadeError) and error.retry)
 
 
 class RoleRunner:
@@ -59,20 +67,28 @@ class RoleRunner:
         await self.copy.load()
         forced = await forced_of(self.copy)
         if forced is not None:
-            await self._serve_alone(forced)
+            await self._begin_forced(forced)
         while True:
             lock = await self._become_holder()
             try:
                 await self._hold(lock)
-            except TEMPORARY as error:
+            except (PalisadeError, TimeoutError) as error:
+                if not is_temporary(error):
+                    raise
                 self.reason = str(error)
                 log.warning("activation ended: role=%s reason=%s", self.copy.options.role, error)
             finally:
                 await lock.release()
 
-    def decide(self, agreed: Agreed) -> Decision:
+    async def _look(self) -> tuple[LocalState, Agreed]:
+        """The local state is taken first: while the record is read, a newer sequence may be agreed and adopted. An
+        older state beside a newer record only means that this copy follows."""
+        state = self.copy.state
+        return state, await self._record.read()
+
+    def decide(self, state: LocalState, agreed: Agreed) -> Decision:
         """Raises ActivationStopped."""
-        self.agreed, state = agreed, self.copy.state
+        self.agreed = agreed
         primary = self.copy.options.primary
         decision = decide(agreed.record, state.local, configured_primary=primary, epoch=agreed.epoch)
         if isinstance(decision, Claim) and state.filling:
@@ -85,6 +101,15 @@ class RoleRunner:
         return decision
 
     # Forced without the metadata store.
+
+    async def _begin_forced(self, forced: ForcedActivation) -> None:
+        """Another copy may have been activated since it was forced: if the store answers, its record decides."""
+        self.reason = "it was forced without the metadata store, and asks the store before it serves"
+        try:
+            async with asyncio.timeout(FIRST_RECONCILE_S):
+                await self._reconcile(forced)
+        except TimeoutError:
+            await self._serve_alone(forced)
 
     async def _serve_alone(self, forced: ForcedActivation) -> None:
         """Until the store has recorded it. Raises ActivationStopped if another copy was activated meanwhile."""
@@ -104,11 +129,13 @@ class RoleRunner:
             try:
                 await self._record.reconcile(forced, self.copy.adopt)
                 break
-            except TEMPORARY as error:
-                log.debug("not reconciled yet: role=%s reason=%s", forced.role, error)
-                await asyncio.sleep(RECONCILE_S)
             except NotAllowed as error:
                 raise ActivationStopped(str(error)) from None
+            except (PalisadeError, TimeoutError) as error:
+                if not is_temporary(error):
+                    raise
+                log.debug("not reconciled yet: role=%s reason=%s", forced.role, error)
+                await asyncio.sleep(RECONCILE_S)
         await self.copy.files.remove(AUDIT_FILE)
 
     # Without the lock.
@@ -129,15 +156,16 @@ class RoleRunner:
     async def _acquire(self) -> Leadership:
         """Enter the queue of the lock once this copy may be the newest."""
         while True:
-            agreed = await self._patiently(self._record.read)
-            decision = self.decide(agreed)
+            decision = self.decide(*await self._patiently(self._look))
             if isinstance(decision, Claim):
                 self.reason = "it waits for the lock"
                 lock = self._record.campaign()
                 try:
                     await lock.acquire()
                     return lock
-                except TEMPORARY as error:
+                except (PalisadeError, TimeoutError) as error:
+                    if not is_temporary(error):
+                        raise
                     self.reason = str(error)
                     await asyncio.sleep(RETRY_S)
                     continue
@@ -153,30 +181,37 @@ class RoleRunner:
         while True:
             try:
                 return await ask()
-            except TEMPORARY as error:
+            except (PalisadeError, TimeoutError) as error:
+                if not is_temporary(error):
+                    raise
                 self.reason = f"the metadata store does not answer: {error}"
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Be filled by the active copy, again and again. Ends with an error that is fatal only."""
+        """Be filled by the active copy, again and again. Ends with a fatal error only. Each error of the own disk is
+        fatal: a block may be stored in part, or a failed sync followed by one that succeeds without the data."""
         own = self.copy.options.own.name
         while True:
             self.holder = await self._patiently(self._record.holder)
             if self.holder is not None and self.holder.name != own:
-                try:
-                    await self._follow_one(self.holder)
-                except FATAL:
-                    raise
-                except (JournalError, OSError, TimeoutError) as error:
-                    self.reason = f"not attached to {self.holder.name} at {self.holder.address}: {error}"
+                await self._follow_one(self.holder)
             await asyncio.sleep(RETRY_S)
 
     async def _follow_one(self, holder: Holder) -> None:
-        channel = await self._network.dial(holder.address)
+        where = f"not attached to {holder.name} at {holder.address}"
+        try:
+            channel = await self._network.dial(holder.address)
+        except (OSError, TimeoutError) as error:
+            self.reason = f"{where}: {reason_of(error)}"
+            return
         try:
             await self.copy.load()
             self._session = FollowerSession(self.copy, channel, self._changed.set)
             await self._session.run()
+        except FATAL:
+            raise
+        except JournalError as error:
+            self.reason = f"{where}: {error}"
         finally:
             self._session = None
             channel.close()
@@ -187,8 +222,8 @@ class RoleRunner:
         """Raises LeaseLost, ActivationStopped, OSError."""
         async with lock.lease.guarded():
             await self.copy.load()
-            seen = await self._record.read()
-            if not isinstance(decision := self.decide(seen), Claim):
+            state, seen = await self._look()
+            if not isinstance(decision := self.decide(state, seen), Claim):
                 self.reason = decision.reason if not isinstance(decision, Stop) else self.reason
                 return
             await self.copy.settle()

@@ -8,6 +8,7 @@ loop. A pin keeps the revision from being compacted meanwhile; like every pin it
 from __future__ import annotations
 
 import asyncio
+from hashlib import blake2b
 from typing import Any
 
 from palisade.base.digest import BUCKETS
@@ -102,12 +103,12 @@ class Scans:
             await asyncio.sleep(0)
         return b"".join(found), until
 
-    async def pin(self, name: str, revision: int, ttl_ms: int) -> int:
-        """Retain `revision` for `ttl_ms`; repeating the name renews it. Returns the remaining milliseconds.
+    async def pin(self, key: bytes, range_end: bytes, name: str, revision: int, ttl_ms: int) -> int:
+        """Retain `revision` for `ttl_ms`; repeating range and name renews it. Returns the remaining milliseconds.
 
         Raises Compacted, FutureRevision, InvalidRequest (also at the end of its longest life), TooManyPins.
         """
-        request = Pin(PIN_NAMES + name, revision, ttl_ms)
+        request = Pin(pin_id(key, range_end, name), revision, ttl_ms)
         check_pin(request, self._store.limits)
         pins, most = self._store.live_pins(PIN_NAMES), self._store.limits.pins_max // PINS_SHARE
         if request.id not in pins and len(pins) >= most:
@@ -115,8 +116,8 @@ class Scans:
         result = await self._propose(request)
         return int(result.remaining_ms)
 
-    async def unpin(self, name: str) -> None:
-        await self._propose(Unpin(PIN_NAMES + name))
+    async def unpin(self, key: bytes, range_end: bytes, name: str) -> None:
+        await self._propose(Unpin(pin_id(key, range_end, name)))
 
     async def _propose(self, command: Pin | Unpin) -> Any:
         applied = await self._service.group.propose(encode_command(command), timeout_s=self._service.deadline_s)
@@ -133,3 +134,9 @@ class Scans:
                 f"{lineage.generation} of {lineage.cluster_id}: begin a new scan"
             )
         self._store.feed.require(revision)
+
+
+def pin_id(key: bytes, range_end: bytes, name: str) -> str:
+    """It contains the range, so a caller without the right to read that range can neither renew nor release the pin."""
+    digest = blake2b(len(key).to_bytes(4, "big") + key + range_end, digest_size=16)
+    return f"{PIN_NAMES}{digest.hexdigest()}/{name}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,31 @@ def test_cut_keeps_exactly_the_entries_up_to_its_position(tmp_path: Path, keep: 
         assert await contents_of(copy.log) == ENTRIES[:keep]
         await fill(copy, 2, [b"new"])
         assert await contents_of(copy.log) == [*ENTRIES[:keep], b"new"]
+        copy.files.close()
+
+    run(work())
+
+
+def test_disk_that_failed_once_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sync after a failed one succeeds, although pages are lost."""
+
+    def fail(_file: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    async def work() -> None:
+        copy = await loaded(tmp_path)
+        await fill(copy, 1, [b"one"])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fail)
+            with pytest.raises(OSError, match="input/output error"):
+                await fill(copy, 1, [b"two"])
+        with pytest.raises(OSError, match="nothing is written until a restart"):
+            await copy.settle()
+        with pytest.raises(OSError, match="nothing is written until a restart"):
+            await fill(copy, 1, [b"three"])
+        copy.files.close()
+        copy = await loaded(tmp_path)
+        await fill(copy, 1, [b"three"])
         copy.files.close()
 
     run(work())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from palisade.catalog.forced_activation import AUDIT_FILE, CopyReport, ForcedActivation, Operator, forced
 from palisade.journal.errors import ActivationStopped, JournalDamaged, WrongRole
 from palisade.journal.local_file import NAME, LocalState, decode, encode
-from tests.support.journal_world import ROLE, JournalWorld, Place, SimFile
+from tests.support.journal_disk import SimFile
+from tests.support.journal_world import ROLE, JournalWorld, Place
 
 
 def stopped_pair() -> JournalWorld:
@@ -101,3 +104,35 @@ def test_audit_record_that_cannot_be_used_stops_the_start() -> None:
         world.simulation.run_until(lambda place=place: place.failure is not None, within_s=20)
         assert isinstance(place.failure, kind)
         world.close()
+
+
+def test_forced_copy_asks_the_store_before_it_serves_again() -> None:
+    """It was stopped before its activation was recorded, and another copy is active when it starts again."""
+    world = stopped_pair()
+    force(world.places["b"])
+    start_without_store(world, "b")
+    world.until_active("b")
+    world.kill("b", power=False)
+    world.start("a")
+    world.until_active("a")
+    for _ in range(2):
+        place = world.start("b")
+        world.simulation.run_until(lambda place=place: place.failure is not None, within_s=20)
+        assert isinstance(place.failure, ActivationStopped)
+    assert world.violations == []
+    world.close()
+
+
+def test_forced_activation_that_a_later_one_replaced_lowers_no_sequence() -> None:
+    """The second one died before it removed the first one's audit record."""
+    world = stopped_pair()
+    place = world.places["b"]
+    done = force(place)
+    later = replace(done.new_local, sequence=done.sequence + 1)
+    put(place, NAME, encode(LocalState(ROLE, later)))
+    start_without_store(world, "b")
+    world.simulation.run_for(10)
+    assert decode(bytes(place.disk.files[NAME].content), NAME).local == later
+    assert AUDIT_FILE not in place.disk.files
+    assert world.active() is None
+    world.close()

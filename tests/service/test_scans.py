@@ -156,6 +156,16 @@ async def test_pin_holds_compaction_back_until_it_is_released(client: Client) ->
         await rows_at(client, counts)
 
 
+async def test_pin_is_released_only_with_the_range_that_it_was_set_for(client: Client) -> None:
+    """A caller needs the right to read that range."""
+    await write_some(client, random.Random(7), 30)
+    counts = await client.scan_counts(*ALL, 10)
+    await client.pin(*ALL, "job", 10, 60_000)
+    await client.unpin(b"a", b"b", "job")
+    await client.compact(20)
+    assert await rows_at(client, counts)
+
+
 async def test_pins_of_readers_leave_room_for_recovering_nodes(client: Client, group: FakeGroup) -> None:
     await client.put("a", "1")
     half = group.store.limits.pins_max // 2

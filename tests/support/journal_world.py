@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from palisade.base.errors import PalisadeError
@@ -18,7 +17,7 @@ from palisade.base.frames import Encoder, FrameParser
 from palisade.journal.active import Active
 from palisade.journal.agreed import Holder, RoleRecord
 from palisade.journal.aside import AsideReport
-from palisade.journal.blocks import SECTOR_BYTES, read_file_header, scan
+from palisade.journal.blocks import read_file_header, scan
 from palisade.journal.channel import Channel
 from palisade.journal.client import JournalClient
 from palisade.journal.copy_state import CopyOptions, CopyState
@@ -29,109 +28,15 @@ from palisade.journal.service import JournalService
 from palisade.metastore.requests import Command, Range, Txn
 from palisade.service.callers import UNRESTRICTED
 from tests.support.claims_world import ClaimsWorld, SimulatedStore
+from tests.support.journal_disk import SimDisk, SimFiles
 from tests.support.simulation import Process
 
 ROLE = "orders"
 TTL_S = 1
 NAMES = ("a", "b")
 LATENCY_S = 0.002
-SYNC_S = 0.003
 
 logging.getLogger("palisade.journal").setLevel(logging.CRITICAL)
-
-
-@dataclass(slots=True)
-class SimFile:
-    content: bytearray = field(default_factory=bytearray)
-    synced: int = 0
-
-
-class SimDisk:
-    """The files of one copy; survives its processes."""
-
-    def __init__(self, random: Random) -> None:
-        self.files: dict[str, SimFile] = {}
-        self._random = random
-
-    def crash(self) -> None:
-        """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""
-        for file in self.files.values():
-            loose = len(file.content) - file.synced
-            if loose:
-                kept = file.synced + self._random.randint(0, loose)
-                del file.content[kept:]
-                at = (file.synced + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
-                if kept - at >= SECTOR_BYTES and self._random.random() < 0.5:
-                    hole = at + SECTOR_BYTES * self._random.randrange((kept - at) // SECTOR_BYTES)
-                    file.content[hole : hole + SECTOR_BYTES] = bytes(SECTOR_BYTES)
-            file.synced = len(file.content)
-
-
-class SimFiles:
-    """`palisade.journal.files.Files` of one process."""
-
-    def __init__(self, disk: SimDisk, process: Process) -> None:
-        self._disk = disk
-        self._process = process
-        self._last: asyncio.Future[None] | None = None
-
-    async def _in_order(self, action: Any) -> Any:
-        """Completed even if the caller is cancelled, and after what was asked before, as in one thread."""
-        before, loop = self._last, self._process.loop
-        done: asyncio.Future[Any] = loop.create_future()
-        self._last = done
-
-        async def run() -> None:
-            if before is not None:
-                await asyncio.wait([before])
-            await asyncio.sleep(SYNC_S * self._process.simulation.random.random())
-            done.set_result(action())
-
-        loop.create_task(run())
-        return await asyncio.shield(done)
-
-    async def names(self) -> list[str]:
-        return await self._in_order(lambda: sorted(self._disk.files))  # type: ignore[no-any-return]
-
-    async def read(self, name: str) -> bytes:
-        return await self._in_order(lambda: bytes(self._disk.files[name].content))  # type: ignore[no-any-return]
-
-    async def read_at(self, name: str, offset: int, size: int) -> bytes:
-        return bytes(self._disk.files[name].content[offset : offset + size])
-
-    async def create(self, name: str, content: bytes) -> None:
-        await self.replace(name, content)
-
-    async def replace(self, name: str, content: bytes) -> None:
-        def run() -> None:
-            self._disk.files[name] = SimFile(bytearray(content), len(content))
-
-        await self._in_order(run)
-
-    async def truncate(self, name: str, size: int) -> None:
-        def run() -> None:
-            file = self._disk.files[name]
-            del file.content[size:]
-            file.synced = size
-
-        await self._in_order(run)
-
-    async def remove(self, name: str) -> None:
-        await self._in_order(lambda: self._disk.files.pop(name, None))
-
-    def write(self, name: str, data: bytes) -> None:
-        self._disk.files[name].content += data
-
-    async def sync(self, name: str) -> None:
-        file = self._disk.files[name]
-        size = len(file.content)
-
-        def run() -> None:
-            file.synced = max(file.synced, min(size, len(file.content)))
-
-        await self._in_order(run)
-
-    def close(self) -> None: ...
 
 
 class SimChannel:
@@ -169,6 +74,15 @@ class SimChannel:
         self._arrived.extend([None] if data is None else self._parse(data))
         self._some.set()
 
+    @property
+    def ended(self) -> bool:
+        return self._closed
+
+    def reset(self) -> None:
+        """Nothing is sent or received any more."""
+        self._closed = True
+        self.process.call(self.arrive, None)
+
     async def drain(self) -> None: ...
 
     async def receive(self) -> tuple[int, Any] | None:
@@ -195,6 +109,16 @@ class SimNetwork:
         self.services: dict[str, tuple[Process, JournalService]] = {}
         self.cuts: set[frozenset[str]] = set()
         self.held: list[tuple[Process, Process, Any]] = []
+        self._channels: list[SimChannel] = []
+
+    def opened(self, *ends: SimChannel) -> None:
+        self._channels = [each for each in self._channels if not each.ended] + list(ends)
+
+    def reset(self, *names: str) -> None:
+        """Both ends of each connection between these two see its end at once; what is under way is lost."""
+        for each in self._channels:
+            if each.peer is not None and {each.process.name, each.peer.process.name} == set(names):
+                each.reset()
 
     def connected(self, one: Process, other: Process) -> bool:
         return frozenset((one.name, other.name)) not in self.cuts
@@ -225,6 +149,7 @@ class Dialler:
             raise TimeoutError
         near, far = SimChannel(self._network, self._process), SimChannel(self._network, process)
         near.peer, far.peer = far, near
+        self._network.opened(near, far)
         process.on_death[near] = lambda: near.process.call(near.arrive, None)
         self._process.on_death[far] = lambda: far.process.call(far.arrive, None)
         process.call(lambda: process.start(service.serve(far)))
@@ -242,10 +167,13 @@ class RoleStoreOf(SimulatedStore):
         super().__init__(world.service)
         self._world = world
         self._process = process
+        self.status_s = 0.0
+        """How long the status is under way."""
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         assert name == "status"
         await self._answer()
+        await asyncio.sleep(self.status_s)
         return {"generation": 1}
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
@@ -324,7 +252,7 @@ class JournalWorld(ClaimsWorld):
             self.network.services[name] = process, JournalService(place.runner)
             try:
                 await place.runner.run()
-            except JournalError as error:
+            except (JournalError, OSError) as error:
                 place.failure = error
 
         process.start(live())

@@ -45,11 +45,11 @@ class ScanCalls:
     async def _pin(self, key: Any, range_end: Any, name: Any, revision: Any, ttl_ms: Any) -> int:
         """`key`, `range_end`: what will be read, for which the caller needs the right to read."""
         _check((key, range_end), (revision, ttl_ms))
-        return await self._scans.pin(_name(name), revision, ttl_ms)
+        return await self._scans.pin(key, range_end, _name(name), revision, ttl_ms)
 
     async def _unpin(self, key: Any, range_end: Any, name: Any) -> None:
         _check((key, range_end), ())
-        await self._scans.unpin(_name(name))
+        await self._scans.unpin(key, range_end, _name(name))
 
 
 def _check(keys: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:

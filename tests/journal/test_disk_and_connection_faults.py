@@ -1,0 +1,105 @@
+"""What a copy reports as synced is on its disk: errors of the disk, and connections that end between write and sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from palisade.catalog.activation import LocalSequence
+from tests.support.journal_world import JournalWorld, Place
+
+
+@pytest.fixture
+def world() -> Iterator[JournalWorld]:
+    world = JournalWorld()
+    yield world
+    assert world.violations == []
+    world.close()
+
+
+def pair_in_sync(world: JournalWorld) -> tuple[Place, Place]:
+    world.start("a")
+    world.start("b")
+    world.until_active("a")
+    world.until_in_sync()
+    return world.places["a"], world.places["b"]
+
+
+def local(place: Place) -> LocalSequence:
+    assert place.runner is not None
+    found = place.runner.copy.state.local
+    assert found is not None
+    return found
+
+
+def test_reattached_replica_syncs_what_it_wrote_before_it_adopts(world: JournalWorld) -> None:
+    """The connection ends while the replica syncs the first entry and has only written the second one. The active copy
+    acknowledges both alone, the replica attaches again without a difference, and survives alone."""
+    _, b = pair_in_sync(world)
+    before = local(b)
+    b.disk.sync_s = 0.2
+    process, client = world.client()
+
+    async def append(content: bytes) -> None:
+        number = await client.append(content)
+        world.note(number, (content,))
+
+    process.start(append(b"b1"))
+    world.simulation.run_until(lambda: len(world.entries("b")) == 1, within_s=5)
+    world.simulation.run_for(0.05)
+    process.start(append(b"b2"))
+    world.simulation.run_until(lambda: len(world.entries("b")) == 2, within_s=5)
+    world.network.reset("a", "b")
+    world.simulation.run_until(lambda: local(b).sequence > before.sequence, within_s=5)
+    assert len(world.acknowledged) == 2
+    world.kill("b", power=False)
+    b.disk.lose_unsynced()
+    world.kill("a")
+    world.start("b")
+    world.until_active("b")
+    assert world.lost() == []
+
+
+@pytest.mark.parametrize("fault", ["full", "sync fails"])
+def test_error_of_its_own_disk_stops_the_replica(world: JournalWorld, fault: str) -> None:
+    """Part of a block is stored, or pages are lost: what follows in the same file would be synced in vain."""
+    _, b = pair_in_sync(world)
+    world.append(b"one")
+    if fault == "full":
+        b.disk.room = 20
+    else:
+        b.disk.sync_fails = True
+    world.append(b"two")
+    world.simulation.run_until(lambda: b.failure is not None, within_s=10)
+    assert isinstance(b.failure, OSError)
+    world.append(b"three")
+    b.disk.room = 1 << 40
+    world.kill("b")
+    world.start("b")
+    world.until_in_sync()
+    world.kill("a")
+    world.until_active("b")
+    assert world.lost() == []
+
+
+def test_replica_that_adopts_a_sequence_while_it_reads_the_record_goes_on(world: JournalWorld) -> None:
+    """The record is read, the answer is late; the active copy raises the sequence, and the replica adopts it."""
+    a = world.start("a")
+    world.until_active("a")
+    assert a.active is not None
+    before = a.active.sequence
+    b = world.start("b")
+    assert b.store is not None
+    b.store.status_s = 3.0
+    world.until_in_sync()
+    world.network.reset("a", "b")
+    world.simulation.run_until(lambda: a.active is not None and a.active.sequence > before, within_s=2)
+    world.until_in_sync(within_s=2)
+    world.simulation.run_for(4)
+    assert b.failure is None
+    b.store.status_s = 0.0
+    world.append(b"one")
+    world.kill("a")
+    world.until_active("b")
+    assert world.lost() == []

@@ -1,0 +1,128 @@
+"""The disk of one copy of a journal in simulated time: torn writes, slow syncs, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from palisade.journal.blocks import SECTOR_BYTES
+from tests.support.simulation import Process
+
+SYNC_S = 0.003
+
+
+@dataclass(slots=True)
+class SimFile:
+    content: bytearray = field(default_factory=bytearray)
+    synced: int = 0
+
+
+class SimDisk:
+    """The files of one copy; survives its processes. `sync_s`: how long each sync takes; None: up to `SYNC_S`.
+    `room`: the bytes that fit on it. `sync_fails`: the next sync raises EIO, and what it should have stored is lost."""
+
+    def __init__(self, random: Random) -> None:
+        self.files: dict[str, SimFile] = {}
+        self.sync_s: float | None = None
+        self.room = 1 << 40
+        self.sync_fails = False
+        self._random = random
+
+    def lose_unsynced(self) -> None:
+        """The power failure that loses most."""
+        for file in self.files.values():
+            del file.content[file.synced :]
+
+    def crash(self) -> None:
+        """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""
+        for file in self.files.values():
+            loose = len(file.content) - file.synced
+            if loose:
+                kept = file.synced + self._random.randint(0, loose)
+                del file.content[kept:]
+                at = (file.synced + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
+                if kept - at >= SECTOR_BYTES and self._random.random() < 0.5:
+                    hole = at + SECTOR_BYTES * self._random.randrange((kept - at) // SECTOR_BYTES)
+                    file.content[hole : hole + SECTOR_BYTES] = bytes(SECTOR_BYTES)
+            file.synced = len(file.content)
+
+
+class SimFiles:
+    """`palisade.journal.files.Files` of one process."""
+
+    def __init__(self, disk: SimDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+        self._last: asyncio.Future[None] | None = None
+
+    async def _in_order(self, action: Any, takes_s: float | None = None) -> Any:
+        """Completed even if the caller is cancelled, and after what was asked before, as in one thread."""
+        before, loop = self._last, self._process.loop
+        done: asyncio.Future[Any] = loop.create_future()
+        self._last = done
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            random_s = SYNC_S * self._process.simulation.random.random()
+            await asyncio.sleep(random_s if takes_s is None else takes_s)
+            try:
+                done.set_result(action())
+            except OSError as error:
+                done.set_exception(error)
+
+        loop.create_task(run())
+        return await asyncio.shield(done)
+
+    async def names(self) -> list[str]:
+        return await self._in_order(lambda: sorted(self._disk.files))  # type: ignore[no-any-return]
+
+    async def read(self, name: str) -> bytes:
+        return await self._in_order(lambda: bytes(self._disk.files[name].content))  # type: ignore[no-any-return]
+
+    async def read_at(self, name: str, offset: int, size: int) -> bytes:
+        return bytes(self._disk.files[name].content[offset : offset + size])
+
+    async def create(self, name: str, content: bytes) -> None:
+        await self.replace(name, content)
+
+    async def replace(self, name: str, content: bytes) -> None:
+        def run() -> None:
+            self._disk.files[name] = SimFile(bytearray(content), len(content))
+
+        await self._in_order(run)
+
+    async def truncate(self, name: str, size: int) -> None:
+        def run() -> None:
+            file = self._disk.files[name]
+            del file.content[size:]
+            file.synced = size
+
+        await self._in_order(run)
+
+    async def remove(self, name: str) -> None:
+        await self._in_order(lambda: self._disk.files.pop(name, None))
+
+    def write(self, name: str, data: bytes) -> None:
+        stored = data[: self._disk.room]
+        self._disk.room -= len(stored)
+        self._disk.files[name].content += stored
+        if len(stored) < len(data):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    async def sync(self, name: str) -> None:
+        file = self._disk.files[name]
+        size = len(file.content)
+
+        def run() -> None:
+            if self._disk.sync_fails:
+                self._disk.sync_fails = False
+                raise OSError(errno.EIO, "input/output error")
+            file.synced = max(file.synced, min(size, len(file.content)))
+
+        await self._in_order(run, self._disk.sync_s)
+
+    def close(self) -> None: ...
