@@ -11,7 +11,7 @@ from palisade.catalog.segment import ANNOUNCED
 from palisade.metastore.requests import Compare, DeleteRange, Put, Txn
 from palisade.metastore.results import TxnResult
 from palisade.segments.announcer import Announcer
-from palisade.segments.holder import Readers
+from palisade.segments.holder import Readers, SegmentHolder
 from palisade.segments.names import Wanted
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.wire.segment_errors import NoSuchSegment
@@ -318,3 +318,15 @@ async def test_damaged_record_keeps_no_other_copy_from_being_announced() -> None
     world.write(Txn((), (Put(key, packed),)))
     await world.calm()
     assert announcing(world, 1) == {"a"}
+
+
+async def test_planted_announcement_of_any_readable_copy_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SegmentHolder, "may_count", lambda self, name: self.shelf.is_whole(name))
+    with pytest.raises(AssertionError):
+        await test_copy_torn_by_a_power_loss_is_not_announced_until_it_was_fetched_again()
+
+
+async def test_planted_trust_in_announcements_that_are_gone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Announcer, "_confirmed", lambda self, stored: set(self.announced))
+    with pytest.raises(AssertionError):
+        await test_copy_is_announced_again_after_its_key_was_deleted()
