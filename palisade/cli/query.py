@@ -41,7 +41,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     A broker returns the segments; the nodes that have them return their row counts.
     """
     from palisade.catalog.errors import BadField
-    from palisade.client.segment_query import CutSegment, count_rows, lookup_all
+    from palisade.client.segment_query import CutSegment, ListCut, count_rows, lookup_all
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     async def run(client: Any) -> Counted:
@@ -55,7 +55,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
 
     try:
         found = session.call(run)
-    except (BadField, CutSegment) as error:
+    except (BadField, CutSegment, ListCut) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
     except SegmentsUnavailable as error:
         names = "\n".join(error.missing)

@@ -2,8 +2,9 @@
 
 A broker names the segments and their nodes; the nodes count. A segment's rows never change, so a count stays valid when
 the segment moves. A node that does not answer, or no longer has a copy, costs one attempt: the next node is asked, then
-the broker again, since a copy that moves is announced by its new node before it is removed. The sum is made over one
-answer of the broker, and only if every segment in it was counted.
+the broker again, since a copy that moves is announced by its new node before it is removed. The same holds for a number
+of rows that is not the one in the segment's record. The sum is made over one answer of the broker, and only if every
+segment in it was counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PAUSE_S = 0.2
 
 Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
 """A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
-segments that were not loaded yet (`not_loaded`)."""
+segments that were not loaded yet (`not_loaded`), and `rows`, the number of rows by segment in the known records."""
 AskNode = Callable[[str, str], Awaitable[int]]
 """(node, segment) -> rows. Raises NodeFailed."""
 
@@ -38,6 +39,12 @@ class NodeFailed(PalisadeError):
 
     code = "node-failed"
     retry = True
+
+
+class ListCut(PalisadeError):
+    """The data source has more segments than a broker lists."""
+
+    code = "segments-list-cut"
 
 
 class CutSegment(PalisadeError):
@@ -67,7 +74,8 @@ async def count_rows(
     for attempt in range(1, attempts + 1):
         found = await lookup()
         check_whole(found["segments"])
-        await asyncio.gather(*(work(part_of, known, ask, rng) for part_of in shares(found["segments"], known)))
+        checked = checking(ask, found["rows"])
+        await asyncio.gather(*(work(part_of, known, checked, rng) for part_of in shares(found["segments"], known)))
         uncounted = [each["segment"] for each in found["segments"] if each["segment"] not in known]
         open_segments = [*found["missing"], *found["loading"], *uncounted]
         if not open_segments:
@@ -78,24 +86,57 @@ async def count_rows(
     raise SegmentsUnavailable(open_segments)
 
 
+def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
+    """`ask`, which fails with another number of rows than the recorded one."""
+
+    async def checked(node: str, segment: str) -> int:
+        rows = await ask(node, segment)
+        if rows != recorded.get(segment, rows):
+            raise NodeFailed(f"{node} counted {rows} rows of segment {segment}, its record has {recorded[segment]}")
+        return rows
+
+    return checked
+
+
 async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dict[str, Any]:
-    """A `Lookup` of `palisade.Client`. The list comes first: what is loaded after it is in the answer."""
+    """A `Lookup` of `palisade.Client`. The list comes first: what is loaded after it is in the answer.
+
+    Raises ListCut.
+    """
     interval = interval_of(start, end)
     listed = await client.segments_list(data_source)
+    if listed["count"] > len(listed["segments"]):
+        raise ListCut(
+            f"data source {data_source} has {listed['count']} segments, of which only {len(listed['segments'])} are "
+            "listed, so a count could lack a segment that is not loaded yet: publish to several data sources"
+        )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
-    return {**found, "loading": not_loaded(listed["segments"], found, interval)}
+    rows = {each["segment"]: each["rows"] for each in listed["segments"]}
+    return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows}
 
 
 def not_loaded(listed: Iterable[Mapping[str, Any]], found: Mapping[str, Any], interval: Interval) -> list[str]:
-    """The segments that are published and not loaded yet, for times that no segment in the answer stands for.
+    """The segments that are published and not loaded yet, for times that no segment in the answer stands for, or in the
+    interval and version of a segment in the answer, as a partition that was appended.
 
     A lookup does not count on them, but a count without them would be short.
     """
+    answered = [*(each["segment"] for each in found["segments"]), *found["missing"], *found["unserved"]]
+    chunks = {chunk_of(name) for name in answered}
     whole = [parse_segment(name).id.interval for name in (*found["missing"], *found["unserved"])]
     parts = [Interval(time_ms(each["from"]), time_ms(each["to"])) for each in found["segments"]]
     covered = sorted([*whole, *parts])
     names = [each["segment"] for each in listed if each["state"] == "loading"]
-    return [name for name in names if has_gap(cut(parse_segment(name).id.interval, interval), covered)]
+    return [
+        name
+        for name in names
+        if chunk_of(name) in chunks or has_gap(cut(parse_segment(name).id.interval, interval), covered)
+    ]
+
+
+def chunk_of(name: str) -> str:
+    """The name without its partition."""
+    return name.rpartition("/")[0]
 
 
 def cut(one: Interval, other: Interval) -> Interval:

@@ -1,8 +1,10 @@
 """Announces the copies of a data node by leased keys, and withdraws them before they are removed (issue 17).
 
 Guarantees, and why they hold:
-- Only complete and verified copies are announced: those that the shelf holds. A damaged copy is withdrawn when that is
-  found.
+- Only complete and verified copies are announced: those that the shelf holds with the digest of the record. A damaged
+  copy is withdrawn when that is found.
+- A copy is announced again after its key was deleted, whatever deleted it. A key whose write or removal has an unknown
+  outcome counts as not announced, and `announced` has only keys of the present lease.
 - A copy is removed only after its withdrawal is released, and while queries may count on it only if every other
   assigned node announces it (`announcements.py`).
 - The announcements end with the lease of the node: after its death, or when it cannot reach the cluster. A node that
@@ -23,7 +25,7 @@ from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import DeleteRange, Put, prefix_end
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
-from palisade.segments.announcements import AnnouncementStore, Guard, is_known, is_needed, withdrawal_guard
+from palisade.segments.announcements import AnnouncementStore, Guard, is_known, withdrawal_guard
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import ASSIGNMENTS, segment_named
 from palisade.vault.errors import VaultError
@@ -43,8 +45,8 @@ class Announcer(Component):
         self, holder: SegmentHolder, store: AnnouncementStore, listeners: Listeners, ttl_s: float = TTL_S
     ) -> None:
         self.holder = holder
-        self.announced: set[str] = set()
-        """By the present lease."""
+        self.announced: dict[str, int] = {}
+        """By the present lease, with the revision of the write."""
         self.trouble: str | None = "not started"
         """Why the copies are not announced; None if they are."""
         self._store, self._listeners, self._ttl_s = store, listeners, ttl_s
@@ -114,9 +116,10 @@ class Announcer(Component):
             if not lease:
                 return False
             try:
-                wanted = self._present()
-                await self._delete((self._stored() | self.announced) - wanted)
-                for some in batches(sorted(wanted - self.announced)):
+                stored = self._stored()
+                wanted = self._present(stored)
+                await self._delete((stored | self.announced.keys()) - wanted)
+                for some in batches(sorted(wanted - self._confirmed(stored))):
                     await self._put(lease, some)
             except (PalisadeError, VaultError) as error:
                 self._note(str(error))
@@ -126,11 +129,23 @@ class Announcer(Component):
         self._note(None)
         return True
 
-    def _present(self) -> set[str]:
-        """The verified copies of segments that queries may count on."""
-        shelf = self.holder.shelf
-        local = {name for name in shelf.held if shelf.is_whole(name)} - self._removing
-        return {name for name in local if is_needed(self.record(name))}
+    def _present(self, stored: set[str]) -> set[str]:
+        """The verified copies that queries may count on. A damaged record leaves that open, and changes nothing."""
+        found = set()
+        for name in self.holder.shelf.held.keys() - self._removing:
+            try:
+                if self.holder.may_count(name):
+                    found.add(name)
+            except DamagedRow as error:
+                log.warning("announcement of a copy unchanged: name=%s error=%s", name, error)
+                if name in stored and self.holder.shelf.is_whole(name):
+                    found.add(name)
+        return found
+
+    def _confirmed(self, stored: set[str]) -> set[str]:
+        """The announced names without those that the vault does not have at a revision after their write."""
+        revision = self.holder.vault.revision
+        return {name for name, written in self.announced.items() if name in stored or revision < written}
 
     def _stored(self) -> set[str]:
         """What this node announces according to its vault, by an earlier lease too."""
@@ -146,8 +161,10 @@ class Announcer(Component):
     async def _put(self, lease: int, names: Collection[str]) -> None:
         segments = [segment_named(name) for name in names]
         puts = [Put(segment.announcement_key(self.holder.node), b"", lease) for segment in segments]
-        if (await self._store.announce(map(is_known, segments), puts)).succeeded:
-            self.announced.update(names)
+        done = await self._store.announce(map(is_known, segments), puts)
+        if done.succeeded:
+            if lease == self._lease:
+                self.announced.update(dict.fromkeys(names, done.revision))
         elif len(names) > 1:
             for name in names:
                 await self._put(lease, [name])
@@ -156,8 +173,9 @@ class Announcer(Component):
 
     async def _delete(self, names: Iterable[str]) -> None:
         for some in batches(sorted(names)):
+            for name in some:
+                self.announced.pop(name, None)
             await self._store.announce((), [DeleteRange(self._key(name)) for name in some])
-            self.announced.difference_update(some)
 
     def _key(self, name: str) -> bytes:
         return segment_named(name).announcement_key(self.holder.node)
@@ -174,13 +192,13 @@ class Announcer(Component):
                 guard: Guard | None = () if even_if_needed else self._guard(name)
                 if guard is None:
                     return False
+                self.announced.pop(name, None)
                 done = await self._store.announce(guard, [DeleteRange(self._key(name))])
             except (PalisadeError, VaultError) as error:
                 self._note(str(error))
                 return False
             if done.succeeded:
                 self._removing.add(name)
-                self.announced.discard(name)
             return done.succeeded
 
     def removed(self, name: str) -> None:
@@ -196,9 +214,6 @@ class Announcer(Component):
         found = None if item is None else (SegmentRecord.from_bytes(segment.key, item.value), item.mod_revision)
         assigned, announced = nodes_of(vault, ASSIGNMENTS, name), nodes_of(vault, ANNOUNCED, name)
         return withdrawal_guard(self.holder.node, segment, found, assigned, announced)
-
-    def record(self, name: str) -> SegmentRecord | None:
-        return self.holder.record(name)
 
     def _note(self, trouble: str | None) -> None:
         if trouble is not None and trouble != self.trouble:

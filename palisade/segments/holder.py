@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from palisade.catalog.errors import DamagedRow
 from palisade.catalog.segment import SegmentRecord
 from palisade.recovery.errors import ResourceMissing
 from palisade.recovery.eviction import plan_eviction
@@ -184,9 +185,6 @@ class SegmentHolder(Component):
         """One pass that removes and fetches segments. Whether the local ones now match the assignments."""
         await self._clear_trash()
         plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
-        if not plan.steps:
-            self._forget_what_is_over()
-            return not self.tally.trouble
         fetches = deque(step for step in plan.steps if step.action is EvictionAction.FETCH)
         for step in plan.steps:
             if step.action is EvictionAction.EVICT:
@@ -196,7 +194,7 @@ class SegmentHolder(Component):
             for _ in range(FETCHES):
                 group.create_task(self._fetch_some(fetches, progress))
         self._forget_what_is_over()
-        return not self.tally.trouble
+        return not self.tally.trouble and not any(self._is_open(step.name) for step in plan.steps)
 
     def _forget_what_is_over(self) -> None:
         self.tally.trouble = {name: why for name, why in self.tally.trouble.items() if self._is_open(name)}
@@ -278,14 +276,24 @@ class SegmentHolder(Component):
         """With the unassigned copies that queries may count on: the running node removes these in order."""
         found = self._expected(self.assignments())
         spare = {name: held.digest for name, held in self.shelf.held.items() if name not in found}
-        return found | {name: digest for name, digest in spare.items() if self._is_needed(name)}
+        return found | {name: digest for name, digest in spare.items() if self._stays(name)}
 
     def has_spare(self) -> bool:
         """Whether there are copies that are not assigned."""
         return not self.shelf.held.keys() <= self.wanted.keys()
 
-    def _is_needed(self, name: str) -> bool:
-        return self.shelf.is_whole(name) and is_needed(self.record(name))
+    def _stays(self, name: str) -> bool:
+        """Whether recovery keeps a copy without an assignment; also if a damaged record leaves that open."""
+        try:
+            return self.may_count(name)
+        except DamagedRow as error:
+            log.warning("copy kept, its record is damaged: name=%s error=%s", name, error)
+            return self.shelf.is_whole(name)
+
+    def may_count(self, name: str) -> bool:
+        """Whether queries may count on the local copy: it is needed, and the one of the record. Raises DamagedRow."""
+        record = self.record(name)
+        return record is not None and is_needed(record) and self.shelf.has(name, record.digest)
 
     def record(self, name: str) -> SegmentRecord | None:
         """As of the vault. Raises DamagedRow."""
@@ -372,6 +380,13 @@ class SegmentHolder(Component):
         self._wakeup.set()
 
     # Used by the API.
+
+    async def read_recorded(self, name: str) -> tuple[bytes, Wanted]:
+        """Only the version of the record, which never changes. Raises NoSuchSegment, DamagedRow."""
+        record = self.record(name)
+        if record is None:
+            raise NoSuchSegment(f"this node knows no record of segment {name}; ask another node")
+        return await self.read(name, record.digest)
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
         """Raises NoSuchSegment. A damaged segment is fetched again immediately."""

@@ -4,8 +4,8 @@ Guarantees, and why they hold:
 - A read returns exactly the requested version: every read is hashed, and a damaged file is dropped from the index, so
   that it is fetched again.
 - A file gets its final name only when it is complete: it is written under another name and renamed. The next start
-  removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest, and the next start
-  compares digests.
+  removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest. `scan` takes it for
+  another version, so callers compare the digest with that of the assignment or record.
 - Only `drop` and `purge` remove files. An expired segment is moved into the trash, which `restore` undoes, and later
   purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
   a node that was paused does not act on outdated knowledge (issue 4, F11).
@@ -96,7 +96,7 @@ class Shelf:
         return held is not None and held is not UNREADABLE and held.digest == digest
 
     def is_whole(self, name: str) -> bool:
-        """Whether it is here and was verified."""
+        """Whether it is here and readable, in whatever version."""
         return self.held.get(name, UNREADABLE) is not UNREADABLE
 
     async def put(self, name: str, wanted: Wanted, content: bytes) -> None:

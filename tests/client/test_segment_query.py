@@ -9,7 +9,7 @@ import pytest
 
 from palisade.catalog.timeline import Interval
 from palisade.client import segment_query
-from palisade.client.segment_query import CutSegment, NodeFailed, count_rows, not_loaded
+from palisade.client.segment_query import CutSegment, ListCut, NodeFailed, count_rows, lookup_all, not_loaded
 from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.support.segment_names import name, segment
 
@@ -39,6 +39,7 @@ class Fleet:
             "missing": [each["segment"] for each in found if not each["nodes"]],
             "unserved": [],
             "loading": [],
+            "rows": ROWS,
             "revision": self.revision,
         }
 
@@ -132,7 +133,10 @@ def test_published_segment_that_is_not_loaded_is_missing_from_a_count() -> None:
     newer = [name(day, version=2) for day in (1, 2, 4, 5)]
     listed = [{"segment": each, "state": "loading"} for each in (name(2), *newer, name(9), name(10))]
     listed.append({"segment": name(8), "state": "unused"})
-    assert not_loaded(listed, found, interval) == [name(2), name(2, version=2), name(9)]
+    appended = [f"{name(day)[:-1]}7" for day in (1, 4, 5)]
+    listed += [{"segment": each, "state": "loading"} for each in appended]
+    listed.append({"segment": f"{name(1)[:-1]}8", "state": "served"})
+    assert not_loaded(listed, found, interval) == [name(2), name(2, version=2), name(9), *appended]
 
 
 async def test_count_waits_for_segments_that_are_loading() -> None:
@@ -146,3 +150,41 @@ async def test_count_waits_for_segments_that_are_loading() -> None:
     counted = await count_rows(lookup, fleet.ask, attempts=20, rng=fleet.rng, pause=fleet.pause)
     assert counted.attempts >= 3
     assert counted.rows == TOTAL
+
+
+async def test_count_that_differs_from_the_record_is_asked_of_the_next_node() -> None:
+    """A node with a torn copy must not shorten the answer."""
+    fleet = Fleet(1)
+    fleet.places = {segment: {"a", "b"} for segment in ROWS}
+
+    async def ask(node: str, segment: str) -> int:
+        return 0 if node == "a" else ROWS[segment]
+
+    counted = await count_rows(fleet.lookup, ask, attempts=1, rng=fleet.rng, pause=fleet.pause)
+    assert counted.rows == TOTAL
+    fleet.places[name(3)] = {"a"}
+    with pytest.raises(SegmentsUnavailable) as refused:
+        await count_rows(fleet.lookup, ask, attempts=1, rng=fleet.rng, pause=fleet.pause)
+    assert refused.value.missing == (name(3),)
+
+
+class Lister:
+    """A client whose broker lists one segment of `count`."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def segments_list(self, data_source: str) -> dict[str, Any]:
+        return {"count": self.count, "segments": [{"segment": name(1), "state": "served", "rows": 7}]}
+
+    async def segments_lookup(self, data_source: str, start: str, end: str, on_missing: str) -> dict[str, Any]:
+        return {"segments": [part(name(1))], "missing": [], "unserved": [], "revision": 9}
+
+
+async def test_count_over_a_list_that_is_cut_is_refused() -> None:
+    """A segment that is not loaded yet could follow the end of the list."""
+    where = ("flights", "2013-01-01", "2013-02-01")
+    found = await lookup_all(Lister(1), *where)
+    assert (found["loading"], found["rows"]) == ([], {name(1): 7})
+    with pytest.raises(ListCut, match="2 segments, of which only 1 are listed"):
+        await lookup_all(Lister(2), *where)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pytest
 
 from palisade.catalog.segment import ANNOUNCED
-from palisade.metastore.requests import DeleteRange, Put, Txn
+from palisade.metastore.requests import Compare, DeleteRange, Put, Txn
+from palisade.metastore.results import TxnResult
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import Readers
 from palisade.segments.names import Wanted
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.wire.segment_errors import NoSuchSegment
-from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation
+from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation, WorldStore
 from tests.support.segment_names import segment
 
 SEEDS = range(30)
@@ -52,6 +53,19 @@ async def test_random_schedules_with_lost_leases_end_with_every_copy_announced()
             assigned = {name for name, node in world.nodes.items() if str(segment(day)) in node.holder.wanted}
             assert announcing(world, day) == assigned, (seed, day)
             assert all(world.is_whole(node, str(segment(day))) for node in assigned)
+
+
+async def test_random_schedules_with_lost_replies_end_with_every_copy_announced() -> None:
+    """A write whose reply is lost may have been made, or may be made again."""
+    for seed in SEEDS[:12]:
+        world = AnnouncingWorld(seed)
+        world.lost_share = 0.3
+        await world.run()
+        world.lost_share = 0.0
+        await world.calm()
+        for day in DAYS:
+            assigned = {name for name, node in world.nodes.items() if str(segment(day)) in node.holder.wanted}
+            assert announcing(world, day) == assigned, (seed, day)
 
 
 async def planted(fault: str = "", *, with_expiry: bool = False) -> bool:
@@ -188,3 +202,119 @@ async def test_removal_waits_for_readers() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
     await waiting
+
+
+async def test_copy_is_announced_again_after_a_withdrawal_whose_reply_was_lost() -> None:
+    world = await settled()
+    world.assign(1, {"b"})
+    world.deliver_all()
+    await world.finished(world.nodes["b"].holder._settle())
+    await world.finished(world.nodes["b"].announcer.announce())
+    world.lost_next = 1
+    await world.finished(world.nodes["a"].holder._settle())
+    assert announcing(world) == {"b"}
+    world.assign(1, {"a"})
+    await world.calm()
+    assert announcing(world) == {"a"}
+
+
+async def test_copy_is_announced_again_after_a_removal_of_its_key_whose_reply_was_lost() -> None:
+    world = await settled()
+    node, name = world.nodes["a"], str(segment(1))
+    node.announcer._removing.add(name)
+    world.lost_next = 1
+    assert not await node_announces(world, "a")
+    assert announcing(world) == set()
+    node.announcer.removed(name)
+    assert await node_announces(world, "a")
+    assert announcing(world) == {"a"}
+
+
+async def node_announces(world: AnnouncingWorld, node: str) -> bool:
+    return bool(await world.finished(world.nodes[node].announcer.announce()))
+
+
+async def test_copy_is_announced_again_after_its_key_was_deleted() -> None:
+    """By an operator, say."""
+    world = await settled()
+    world.write(Txn((), (DeleteRange(segment(1).announcement_key("a")),)))
+    world.deliver_all()
+    assert announcing(world) == set()
+    assert await node_announces(world, "a")
+    assert announcing(world) == {"a"}
+
+
+async def test_announcement_that_the_vault_does_not_have_yet_is_not_written_again() -> None:
+    world = AnnouncingWorld(1, "answered_at_commit")
+    node = world.nodes["a"]
+    await node.start()
+    world.deliver_all()
+    await world.finished(node.holder._settle())
+    await node.announcer.renew()
+    assert await node.announcer.announce()
+    written = world.cluster.store.revision
+    assert await node.announcer.announce()
+    assert node.replica.revision < written
+    assert world.cluster.store.revision == written
+
+
+class LateReplies(WorldStore):
+    """The lease ends, and the node gets another one, before the first reply to a write arrives."""
+
+    def __init__(self, world: AnnouncingWorld, node: str) -> None:
+        super().__init__(world, node)
+        self.late = 1
+
+    async def announce(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult:
+        result = await super().announce(compare, writes)
+        if self.late:
+            self.late = 0
+            self._world.expire(self._node)
+            announcer = self._world.nodes[self._node].announcer
+            while not await announcer.renew():
+                pass
+        return result
+
+
+async def test_reply_to_a_write_under_the_lease_before_leaves_the_copy_to_be_announced() -> None:
+    world = AnnouncingWorld(1)
+    node = world.nodes["a"]
+    node.announcer._store = LateReplies(world, "a")
+    await node.start()
+    world.deliver_all()
+    await world.finished(node.holder._settle())
+    await world.finished(node.announcer.renew())
+    await node_announces(world, "a")
+    assert announcing(world) == set()
+    assert not node.announcer.announced
+    assert await node_announces(world, "a")
+    assert announcing(world) == {"a"}
+
+
+async def test_copy_torn_by_a_power_loss_is_not_announced_until_it_was_fetched_again() -> None:
+    """Its announcement under the earlier lease is withdrawn, although no other node has a copy (S5)."""
+    world = await settled()
+    node, name = world.nodes["a"], str(segment(1))
+    content, world.stock.content = world.stock.content, {}
+    for torn in (b"", content[name][:3]):
+        node.files.content[file_of(name)] = torn
+        await node.holder.local()
+        await world.calm()
+        assert announcing(world) == set()
+    world.stock.content = content
+    await world.calm()
+    assert announcing(world) == {"a"}
+
+
+async def test_damaged_record_keeps_no_other_copy_from_being_announced() -> None:
+    world = await settled()
+    key = segment(1).key
+    packed = world._before[key].value
+    world.write(Txn((), (Put(key, b"damaged"), DeleteRange(segment(2).announcement_key("a")))))
+    world.deliver_all()
+    assert await node_announces(world, "a")
+    assert announcing(world, 2) == {"a"}
+    assert announcing(world, 1) == {"a"}, "a damaged record withdraws nothing"
+    world.write(Txn((), (Put(key, packed),)))
+    await world.calm()
+    assert announcing(world, 1) == {"a"}

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from palisade.catalog.segment import SegmentRecord
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.follower import Follower
 from palisade.recovery.lifecycle import Lifecycle, Part
@@ -15,7 +16,7 @@ from palisade.recovery.listeners import Listeners
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.vault_component import ComponentPort
-from palisade.segments.holder import SegmentHolder
+from palisade.segments.holder import SegmentHolder, Unannounced
 from palisade.segments.names import assignment_key, own_prefix
 from palisade.segments.segment_store import Shelf, file_of, version_of
 from palisade.segments.view import copies_view, node_summary
@@ -24,7 +25,7 @@ from palisade.wire.segment_errors import NoSuchSegment
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Crash, Node, Steps, founded
 from tests.support.recovery_world import Shelf as NoShelf
-from tests.support.segment_names import name
+from tests.support.segment_names import name, segment
 from tests.support.segment_world import Files, SimulatedDisk, Stock
 from tests.support.vault_feed import compact, full
 from tests.support.waiting import until
@@ -56,6 +57,10 @@ class Ground:
         for number in numbers:
             del self.wanted[day(number)]
             self.cluster.do(DeleteRange(assignment_key("n1", day(number))))
+
+    def record(self, number: int) -> None:
+        found = SegmentRecord(segment(number), 1, 3, len(rows(number)), version_of(rows(number)).digest, 1)
+        self.cluster.do(Put(found.segment.key, found.to_bytes()))
 
     def compact(self) -> None:
         self.cluster.do(Put(b"/later", b"%d" % self.cluster.store.revision))
@@ -93,6 +98,17 @@ class HoldingNode(Node):
 
     async def step(self) -> None:
         await self.follower.step()
+
+
+class Refusing(Unannounced):
+    """Refuses this number of withdrawals."""
+
+    def __init__(self, times: int = 1_000) -> None:
+        self.left = times
+
+    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
+        self.left = max(0, self.left - 1)
+        return not self.left
 
 
 async def away_and_back() -> Ground:
@@ -306,6 +322,52 @@ async def test_trashed_segment_without_assignment_is_purged() -> None:
         ground.assign(2, wave=2)
         await node.step()
         await until(lambda: not ground.files.content)
+
+
+async def test_copy_without_assignment_stays_at_recovery_only_if_it_is_the_one_of_its_record() -> None:
+    """The running node removes it in order. A torn one would stay for good, and serve fewer rows."""
+    ground = Ground()
+    ground.assign(1, 2)
+    for number in (1, 2):
+        ground.record(number)
+    async with ground.started():
+        pass
+    ground.unassign(1, 2)
+    ground.files.content[file_of(day(2))] = rows(2)[:9]
+    ground.compact()
+    node = ground.node()
+    node.holder.announcements = Refusing()
+    await node.recover()
+    await node.inner.stop()
+    assert ground.files.content == {file_of(day(1)): rows(1)}
+
+
+async def test_damaged_record_stops_no_eviction_plan_and_keeps_its_copy() -> None:
+    ground = Ground()
+    ground.assign(1, 2)
+    async with ground.started():
+        pass
+    ground.unassign(1, 2)
+    ground.cluster.do(Put(segment(1).key, b"damaged"))
+    ground.compact()
+    node = ground.node()
+    node.holder.announcements = Refusing()
+    await node.recover()
+    await node.inner.stop()
+    assert set(ground.files.content) == {file_of(day(1))}
+
+
+async def test_refused_withdrawal_is_retried_without_another_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
+    ground = Ground()
+    ground.assign(1)
+    async with ground.started() as node:
+        await until(lambda: ground.files.content == ground.expected)
+        refusing = node.holder.announcements = Refusing(2)
+        ground.unassign(1)
+        await node.step()
+        await until(lambda: not ground.files.content)
+        assert refusing.left == 0
 
 
 def test_view_of_a_node_without_segments() -> None:

@@ -14,6 +14,8 @@ from yarl import URL
 
 from palisade.api.http.problems import errors_as_answers
 from palisade.api.http.v1_segment_copies import SEGMENT, SegmentCopyRoutes
+from palisade.catalog.segment import SegmentRecord
+from palisade.metastore.requests import Put
 from palisade.recovery.listeners import Listeners
 from palisade.segments.disk import FolderDisk
 from palisade.segments.holder import SegmentHolder
@@ -23,8 +25,10 @@ from palisade.segments.segment_store import Shelf, file_of, version_of
 from palisade.segments.sources import SourceFailed
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
-from tests.support.segment_names import name
+from tests.support.meta_driver import Driver
+from tests.support.segment_names import name, segment
 from tests.support.segment_world import Stock
+from tests.support.vault_feed import follow
 
 DAY, MISSING = name(1), name(2)
 ROWS = b"the flights\x1e" * 1000
@@ -53,7 +57,12 @@ class Served:
 
 @pytest.fixture
 async def holder(tmp_path: Path) -> SegmentHolder:
-    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(Vault(MemoryBackend()))
+    vault, cluster = Vault(MemoryBackend()), Driver()
+    for day in (1, 2):
+        record = SegmentRecord(segment(day), 1, 1000, len(ROWS), WANTED.digest, 1)
+        cluster.do(Put(record.segment.key, record.to_bytes()))
+    follow(vault, cluster)
+    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(vault)
     await holder.local()
     holder.wanted = {DAY: WANTED, MISSING: WANTED}
     await holder.shelf.put(DAY, WANTED, ROWS)
@@ -128,6 +137,26 @@ async def test_file_damaged_on_disk_is_not_served(node: Served, tmp_path: Path) 
     status, problem, _ = await asked(node, f"/v1/segments/{DAY}/file")
     assert status == 404
     assert "damaged" in problem["detail"]
+
+
+async def test_rows_are_counted_only_of_the_version_in_the_record(
+    node: Served, holder: SegmentHolder, tmp_path: Path
+) -> None:
+    """A file cut by a power loss has a digest of its own, which the next start reads."""
+    path = f"/v1/segments/{DAY}/rows?columns=none"
+    status, found, _ = await asked(node, path)
+    assert (status, found["rows"], found["digest"]) == (200, 1000, WANTED.digest)
+    for torn in (b"", ROWS[:500]):
+        (tmp_path / file_of(DAY)).write_bytes(torn)
+        await holder.local()
+        status, problem, _ = await asked(node, path)
+        assert (status, problem["code"]) == (404, "no-such-segment")
+
+
+async def test_rows_of_a_segment_without_a_record_are_not_counted(node: Served, holder: SegmentHolder) -> None:
+    await holder.shelf.put(name(3), WANTED, ROWS)
+    status, problem, _ = await asked(node, f"/v1/segments/{name(3)}/rows?columns=none")
+    assert (status, problem["code"]) == (404, "no-such-segment")
 
 
 async def test_another_node_is_a_source(node: Served, peers: SegmentPeers) -> None:

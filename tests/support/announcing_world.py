@@ -28,6 +28,7 @@ from palisade.metastore.requests import (
     prefix_end,
 )
 from palisade.metastore.results import TxnResult
+from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
@@ -118,6 +119,8 @@ class WorldStore:
         result, revision = self._world.write(Txn(tuple(compare), tuple(writes)))
         if "answered_at_commit" not in self._world.fault:
             await self._world.released(revision)
+        if self._world.loses_reply():
+            raise OutcomeUnknown("the reply was lost")
         return result
 
     async def close(self) -> None: ...
@@ -159,6 +162,8 @@ class AnnouncingWorld:
         self.brokers = {name: Replica() for name in BROKERS}
         self.nodes = {name: DataNode(self, name) for name in NODES}
         self.moves = self.removals = 0
+        self.lost_share, self.lost_next = 0.0, 0
+        """Replies to writes of announcements: the share that is lost, and how many of the next ones are."""
         for day in DAYS:
             content = b"flights of day %d" % day
             wanted = self.stock.has(str(segment(day)), content)
@@ -186,6 +191,12 @@ class AnnouncingWorld:
         if events:
             self.log.append((revision, events))
         self._before = now
+
+    def loses_reply(self) -> bool:
+        if self.lost_next:
+            self.lost_next -= 1
+            return True
+        return bool(self.lost_share) and self.rng.random() < self.lost_share
 
     def assign(self, day: int, nodes: set[str]) -> None:
         name, wanted = str(segment(day)), version_of(self.stock.content[str(segment(day))])
@@ -295,12 +306,12 @@ class AnnouncingWorld:
                 await self.finished(node.announcer.announce())
             self.deliver_all()
 
-    async def finished(self, work: Any) -> None:
+    async def finished(self, work: Any) -> Any:
         task = asyncio.ensure_future(work)
         while not task.done():
             self.deliver_all()
             await asyncio.sleep(0)
-        task.result()
+        return task.result()
 
     def deliver_all(self) -> None:
         for _ in range(len(self.log)):

@@ -48,13 +48,13 @@ class SegmentCopyRoutes:
         return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})
 
     async def rows(self, request: web.Request) -> web.Response:
-        """Shape `SegmentRows`. `columns=none` leaves the columns out."""
+        """Shape `SegmentRows`, of the version in the segment's record. `columns=none` leaves the columns out."""
         columns = query_of(request, {"columns": a_text}).get("columns", "all")
         if columns not in ("all", "none"):
             raise BadRequest(f"columns: {columns[:60]!r} is neither all nor none")
         name = checked_name(name_in(request))
         with self._keeper.readers.reading(name):
-            content, held = await self._keeper.read(name, None)
+            content, held = await self._keeper.read_recorded(name)
             view: dict[str, Any] = {
                 "node": self._node,
                 "segment": name,
