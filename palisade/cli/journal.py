@@ -64,6 +64,8 @@ def serve(
     It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
     copies with the same --role; --endpoints are those of the metadata store.
 
+    The port has no authentication: --listen on a loopback address or a private network.
+
     \b
     palisade journal serve --role orders --name a --dir a --listen 127.0.0.1:7901 --primary
     palisade journal serve --role orders --name b --dir b --listen 127.0.0.1:7902 --backup

@@ -28,6 +28,10 @@ TICK_S = 0.05
 FAILBACK_CHECK_S = 0.25
 HAND_OVER_S = 1.0
 RETRY_S = 0.1
+HELD_BYTES_MAX = 64 << 20
+"""Of requests that are not answered yet; beyond it, appends are refused."""
+REQUEST_BYTES = 256
+"""What a request takes beside its entries."""
 Appended = tuple[int, int]
 """The numbers of the first and the last entry."""
 
@@ -44,7 +48,8 @@ class Active:
         self._reserve_s = reserve_s(record.ttl_s)
         self.progress = Acknowledgement(self._log.end.last)
         self._queue: deque[tuple[Sequence[bytes], int, asyncio.Future[Appended]]] = deque()
-        self._waiting: deque[tuple[Appended, asyncio.Future[Appended]]] = deque()
+        self._waiting: deque[tuple[Appended, int, asyncio.Future[Appended]]] = deque()
+        self._held_bytes = 0
         self._work = asyncio.Event()
         self._lost = asyncio.Event()
         self.written = asyncio.Event()
@@ -74,6 +79,9 @@ class Active:
             raise EntryRefused(f"{len(contents)} entries of {size} bytes: append 1 byte to {BLOCK_BYTES_MAX} at a time")
         if self._closing or not self.in_time:
             raise NotActive("this copy is giving its role up, or may have lost it; nothing was appended")
+        if self._held_bytes + size + REQUEST_BYTES > HELD_BYTES_MAX:
+            raise NotActive(f"{self._held_bytes} bytes wait for the disks; nothing was appended; retry later")
+        self._held_bytes += size + REQUEST_BYTES
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self._queue.append((contents, size, future))
         self._work.set()
@@ -100,7 +108,7 @@ class Active:
     def end(self) -> None:
         """Every request ends: what was written may survive, the rest was not appended."""
         self._closing = True
-        for _, future in self._waiting:
+        for _, _, future in self._waiting:
             if not future.done():
                 future.set_exception(AppendUnknown("the active copy lost its role before it acknowledged"))
         for _, _, future in self._queue:
@@ -108,6 +116,7 @@ class Active:
                 future.set_exception(NotActive("the active copy lost its role; nothing was appended"))
         self._waiting.clear()
         self._queue.clear()
+        self._held_bytes = 0
         if self._replica is not None:
             self._replica.close()
 
@@ -136,7 +145,7 @@ class Active:
             contents, size, future = self._queue.popleft()
             taken += contents
             total += size
-            self._waiting.append(((number + 1, number + len(contents)), future))
+            self._waiting.append(((number + 1, number + len(contents)), size, future))
             number += len(contents)
         if not self._queue:
             self._work.clear()
@@ -149,7 +158,8 @@ class Active:
             return
         last = self.progress.advance(in_time=self.in_time)
         while self._waiting and self._waiting[0][0][1] <= last:
-            numbers, future = self._waiting.popleft()
+            numbers, size, future = self._waiting.popleft()
+            self._held_bytes -= size + REQUEST_BYTES
             if not future.done():
                 future.set_result(numbers)
 

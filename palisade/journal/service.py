@@ -20,10 +20,16 @@ class JournalService:
         self._runner = runner
 
     async def serve(self, channel: Channel) -> None:
-        """Until the connection ends."""
+        """Until the connection ends. The first message must be HELLO: it names the format and the role."""
+        greeted = False
         try:
             while (message := await channel.receive()) is not None:
                 kind, body = message
+                if not greeted and kind != Kind.HELLO:
+                    self._refuse(channel, ReplicaRefused(f"message {kind} before HELLO: begin with HELLO"), body)
+                    await channel.drain()
+                    return
+                greeted = True
                 try:
                     await self._answer(channel, kind, body)
                 except JournalError as error:
@@ -71,5 +77,5 @@ class JournalService:
 
     def _refuse(self, channel: Channel, error: JournalError, body: list[Any]) -> None:
         holder = self._runner.holder
-        number = body[0] if body and type(body[0]) is int else 0
+        number = body[0] if isinstance(body, list) and body and type(body[0]) is int else 0
         channel.send(Kind.REFUSED, refusal_of(error, number, holder.address if holder else "").body())

@@ -383,9 +383,9 @@ class SegmentHolder(Component):
 
     async def read_recorded(self, name: str) -> tuple[bytes, Wanted]:
         """Only the version of the record, which never changes. Raises NoSuchSegment, DamagedRow."""
-        record = self.record(name)
+        record = self.record(name) if name in self.shelf.held else None
         if record is None:
-            raise NoSuchSegment(f"this node knows no record of segment {name}; ask another node")
+            raise NoSuchSegment(f"this node does not have segment {name}, or not its record; ask another node")
         return await self.read(name, record.digest)
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:

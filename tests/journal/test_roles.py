@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from palisade.catalog.activation import record_key
+from palisade.journal import active as active_module
 from palisade.journal.blocks import ENTRY_BYTES_MAX
 from palisade.journal.client import JournalClient
-from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, WrongRole
+from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, NotActive, WrongRole
+from palisade.journal.messages import Kind
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import DeleteRange
 from tests.support.journal_world import ROLE, JournalWorld
@@ -195,3 +197,45 @@ def test_entry_above_the_limit_is_refused(world: JournalWorld) -> None:
     pair_in_sync(world)
     with pytest.raises(EntryRefused, match="split it"):
         world.append(bytes(ENTRY_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize("message", [(Kind.APPEND, [1, [b"x"]]), (Kind.STATUS, [1]), (Kind.ATTACH, ["b", False, []])])
+def test_connection_that_does_not_begin_with_hello_is_refused(
+    world: JournalWorld, message: tuple[Kind, list[object]]
+) -> None:
+    world.start("a")
+    world.until_active("a")
+    process = world.simulation.process("stranger")
+
+    async def run() -> list[object]:
+        channel = await world.network.dialler(process).dial("a")
+        channel.send(*message)
+        return [await channel.receive(), await channel.receive()]
+
+    refusal, end = world.simulation.run(process, run())
+    assert refusal[0] == Kind.REFUSED
+    assert "before HELLO" in refusal[1][2]
+    assert end is None
+    assert world.entries("a") == {}
+
+
+def test_appends_beyond_the_limit_are_refused_until_earlier_ones_are_answered(
+    world: JournalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_in_sync(world)
+    monkeypatch.setattr(active_module, "HELD_BYTES_MAX", 10_000)
+    place = world.places["a"]
+    assert place.active is not None
+    assert place.process is not None
+    active = place.active
+
+    async def run() -> None:
+        for _ in range(3):
+            first, second = (active.append([bytes(4000)]) for _ in range(2))
+            with pytest.raises(NotActive, match="nothing was appended"):
+                active.append([bytes(4000)])
+            await first
+            await second
+
+    world.simulation.run(place.process, run())
+    assert len(world.entries("b")) == 6

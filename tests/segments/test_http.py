@@ -25,6 +25,7 @@ from palisade.segments.segment_store import Shelf, file_of, version_of
 from palisade.segments.sources import SourceFailed
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import NoSuchSegment
 from tests.support.meta_driver import Driver
 from tests.support.segment_names import name, segment
 from tests.support.segment_world import Stock
@@ -157,6 +158,12 @@ async def test_rows_of_a_segment_without_a_record_are_not_counted(node: Served, 
     await holder.shelf.put(name(3), WANTED, ROWS)
     status, problem, _ = await asked(node, f"/v1/segments/{name(3)}/rows?columns=none")
     assert (status, problem["code"]) == (404, "no-such-segment")
+
+
+async def test_node_that_has_no_vault_yet_counts_no_rows(tmp_path: Path) -> None:
+    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners())
+    with pytest.raises(NoSuchSegment):
+        await holder.read_recorded(DAY)
 
 
 async def test_another_node_is_a_source(node: Served, peers: SegmentPeers) -> None:
