@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 
 from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.segment import ANNOUNCED, ROOT, SegmentRecord, announced_by
+from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import DeleteRange, Put, prefix_end
 from palisade.recovery.lifecycle import Component
@@ -51,6 +51,8 @@ class Announcer(Component):
         """Why the copies are not announced; None if they are."""
         self._store, self._listeners, self._ttl_s = store, listeners, ttl_s
         self._lease = 0
+        self._notified = 0
+        """The vault reaches this revision only after the notification, so a pass before that is repeated."""
         self._removing: set[str] = set()
         self._writes = asyncio.Lock()
         self._wakeup = asyncio.Event()
@@ -60,10 +62,17 @@ class Announcer(Component):
         self._listeners.listen("announcer", self._on_change, below=ROOT)
 
     def _on_change(self, notification: Notification) -> None:
-        if any(event.key.startswith(ROOT) for event in notification.events):
-            self.changed()
-            if self.holder.has_spare():
-                self.holder.wake()
+        """Changes of other segments have no effect: a pass visits every copy. Never waits."""
+        self._notified = notification.revision
+        own = ANNOUNCED + self.holder.node.encode() + b"/"
+        for key, _, item, _ in notification.events:
+            if key.startswith(own) and (item is None or item.lease != self._lease):
+                self.changed()
+            elif (name := name_in_key(key)) in self.holder.shelf.held:
+                if key.startswith(RECORDS):
+                    self.changed()
+                if self.holder.is_spare(name):
+                    self.holder.wake()
 
     async def stop(self) -> None:
         await self._store.close()
@@ -116,6 +125,7 @@ class Announcer(Component):
             if not lease:
                 return False
             try:
+                is_current = self.holder.vault.revision >= self._notified
                 stored = self._stored()
                 wanted = self._present(stored)
                 await self._delete((stored | self.announced.keys()) - wanted)
@@ -127,7 +137,7 @@ class Announcer(Component):
                     self._lost()
                 return False
         self._note(None)
-        return True
+        return is_current
 
     def _present(self, stored: set[str]) -> set[str]:
         """The verified copies that queries may count on. A damaged record leaves that open, and changes nothing."""
@@ -230,6 +240,14 @@ def nodes_of(vault: Vault, prefix: bytes, name: str) -> set[str]:
             found.add(node.decode("utf-8", "backslashreplace"))
         start = prefix_end(prefix + node + b"/")
     return found
+
+
+def name_in_key(key: bytes) -> str:
+    """The segment that a record, assignment or announcement is about; of other keys something that is no segment."""
+    rest = key.removeprefix(RECORDS)
+    if rest == key:
+        rest = key.removeprefix(ASSIGNMENTS).removeprefix(ANNOUNCED).partition(b"/")[2]
+    return rest.decode("utf-8", "backslashreplace")
 
 
 def batches(names: list[str]) -> list[list[str]]:

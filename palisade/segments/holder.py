@@ -278,9 +278,9 @@ class SegmentHolder(Component):
         spare = {name: held.digest for name, held in self.shelf.held.items() if name not in found}
         return found | {name: digest for name, digest in spare.items() if self._stays(name)}
 
-    def has_spare(self) -> bool:
-        """Whether there are copies that are not assigned."""
-        return not self.shelf.held.keys() <= self.wanted.keys()
+    def is_spare(self, name: str) -> bool:
+        """Whether there is a copy that is not assigned."""
+        return name in self.shelf.held and name not in self.wanted
 
     def _stays(self, name: str) -> bool:
         """Whether recovery keeps a copy without an assignment; also if a damaged record leaves that open."""

@@ -10,9 +10,10 @@ import pytest
 from palisade.catalog.segment import ANNOUNCED
 from palisade.metastore.requests import Compare, DeleteRange, Put, Txn
 from palisade.metastore.results import TxnResult
+from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import Readers, SegmentHolder
-from palisade.segments.names import Wanted
+from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.wire.segment_errors import NoSuchSegment
 from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation, WorldStore
@@ -330,3 +331,39 @@ async def test_planted_trust_in_announcements_that_are_gone_is_seen(monkeypatch:
     monkeypatch.setattr(Announcer, "_confirmed", lambda self, stored: set(self.announced))
     with pytest.raises(AssertionError):
         await test_copy_is_announced_again_after_its_key_was_deleted()
+
+
+async def test_only_changes_that_concern_a_local_copy_cause_a_pass() -> None:
+    """A pass visits every copy, and every announcement in the cluster is a change (issue 17)."""
+    world = await settled()
+    node, awake = world.nodes["a"], world.nodes["a"].announcer._wakeup
+
+    def wakes(*writes: Put | DeleteRange) -> bool:
+        awake.clear()
+        node.holder._wakeup.clear()
+        world.write(Txn((), writes))
+        world.deliver_all()
+        return awake.is_set()
+
+    record, lease = world._before[segment(1).key].value, node.announcer._lease
+    assert not wakes(Put(segment(9).key, record), Put(segment(9).announcement_key("b")))
+    assert not wakes(Put(segment(1).announcement_key("b")))
+    assert not wakes(Put(segment(1).announcement_key("a"), lease=lease))
+    assert not node.holder._wakeup.is_set()
+    assert wakes(Put(segment(1).key, record))
+    assert wakes(DeleteRange(segment(1).announcement_key("a")))
+    assert wakes(Put(segment(1).announcement_key("a")))
+    assert not wakes(DeleteRange(assignment_key("a", str(segment(2)))))
+    assert node.holder._wakeup.is_set()
+    assert not wakes(Put(segment(2).announcement_key("c")))
+    assert node.holder._wakeup.is_set(), "another node announces a copy that is not assigned here"
+
+
+async def test_pass_before_the_vault_has_what_was_notified_is_repeated() -> None:
+    world = await settled()
+    node = world.nodes["a"]
+    assert await node_announces(world, "a")
+    node.announcer._on_change(Notification(node.replica.revision + 1, []))
+    assert not await node.announcer.announce()
+    node.replica.revision += 1
+    assert await node.announcer.announce()
