@@ -16,6 +16,8 @@ from palisade.wire.credentials import Credentials, to_hello
 from palisade.wire.error_codes import WrongPort, error_of
 from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
+PING_AFTER_S = 2.0
+SILENT_S = 5.0
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)
 CONTENTS_MAX = 2 * min(256, SERIES_PUTS_MAX)
@@ -66,6 +68,7 @@ class ClientConnection(asyncio.Protocol):
         self.unanswered_not_executed = False
         """Announced by the node: no request without an answer was or will be executed over this connection."""
         self.last_heard = loop.time()
+        self._pinged = False
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
         """The node's WELCOME. `timeout_s`: the deadline of this client's requests.
@@ -79,6 +82,19 @@ class ClientConnection(asyncio.Protocol):
         hello |= {"follows": True, **to_hello(shown)}
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
+
+    def is_silent(self, now: float, *, awaited: bool) -> bool:
+        """Whether the node has sent nothing for `SILENT_S` although something is `awaited` from it and it was pinged.
+        Pings it after `PING_AFTER_S`."""
+        silence_s = now - self.last_heard
+        if not awaited or silence_s < PING_AFTER_S:
+            self._pinged = False
+        elif not self._pinged:
+            self._pinged = True
+            self.send(FrameKind.CALL, [0, "ping", []])
+        else:
+            return silence_s > SILENT_S
+        return False
 
     # Called by the transport.
 

@@ -37,8 +37,6 @@ RETRY_S = 0.05
 LAST_TRY = 0.25
 """A refused request is not retried if less than this part of the default timeout is left: it could not reach a definite
 end in time."""
-PING_AFTER_S = 2.0
-DEAF_AFTER_S = 5.0
 BACKOFF_S = (0.02, 0.5)
 _FIRST = asyncio.FIRST_COMPLETED
 MOVE_S = 1.0
@@ -72,8 +70,7 @@ class StreamSession:
         self._found_anew = asyncio.Event()
         self._announced: dict[object, tuple[object, object]] = {}
         self._trouble = f"connecting to {route.current()}"
-        self._closing = False
-        self._pinged = False
+        self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -205,9 +202,7 @@ class StreamSession:
             return
         nothing_done = isinstance(error, Unavailable | PermissionsUnknown)
         if isinstance(error, NodeFailed) and operation.repeatable:
-            self._trouble = str(error)
-            if self._link is not None:
-                self._link.abort()
+            self.leave_failed_node(error)
         elif nothing_done and operation.deadline - self._loop.time() < LAST_TRY * self._timeout_s:
             self._refused(operation, error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
@@ -216,6 +211,13 @@ class StreamSession:
             self._loop.call_later(RETRY_S, self._again, number)
         else:
             self._refused(operation, error)
+
+    def leave_failed_node(self, error: NodeFailed) -> None:
+        """Continue at another node: this one has stopped, or was removed from the cluster."""
+        link = self._link or self._leaving
+        if link is not None:
+            self._trouble, self._left_failed = str(error), True
+            link.abort()
 
     def _refused(self, operation: Operation, error: Exception) -> None:
         """Only a refusal of the store covers all attempts, because the store knows the request by its id. Any other
@@ -249,7 +251,10 @@ class StreamSession:
             self._give_up(operation, "the deadline passed")
         if late:
             self._admit_more()
-        self._check_hearing(now)
+        link = self._link
+        if link is not None and link.is_silent(now, awaited=bool(self._pending or self._watches)):
+            self._trouble = f"{self._route.current()} does not respond"
+            link.abort()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _give_up(self, operation: Operation, why: str) -> None:
@@ -258,22 +263,6 @@ class StreamSession:
             operation.fail(OutcomeUnknown(f"{why} without a response ({self._trouble}): {_UNKNOWN}"))
         else:
             operation.fail(Unavailable(f"{why}; nothing was done: {self._trouble}"))
-
-    def _check_hearing(self, now: float) -> None:
-        """Ping a node that is silent although requests or watches are pending; disconnect if it stays silent."""
-        link = self._link
-        if link is None or not (self._pending or self._watches):
-            self._pinged = False
-            return
-        silence_s = now - link.last_heard
-        if silence_s < PING_AFTER_S:
-            self._pinged = False
-        elif silence_s > DEAF_AFTER_S and self._pinged:
-            self._trouble = f"{self._route.current()} does not respond"
-            link.abort()
-        elif not self._pinged:
-            self._pinged = True
-            link.send(FrameKind.CALL, [0, "ping", []])
 
     # Connections.
 
@@ -308,6 +297,9 @@ class StreamSession:
                 if found is not None and not link.closed.done() and self._connector.wants_better(found):
                     link = await self._move(link, found)
             self._lost(link)
+            if self._left_failed:
+                self._left_failed = False
+                await asyncio.sleep(backoff_s * (0.5 + random.random()))
 
     @property
     def _wanted(self) -> bool:
@@ -403,7 +395,6 @@ class StreamSession:
 
     def _begin(self, link: ClientConnection) -> None:
         self._link = link
-        self._pinged = False
         for operation in list(self._pending.values()):
             self._transmit(operation, link)
         for watch in self._watches.values():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import Event, KeyValue, RevisionEvents
+from palisade.raftgroup.errors import NodeFailed
 from palisade.wire.error_codes import error_of
 from palisade.wire.stream_frames import WATCH_CREDIT, FrameKind
 
@@ -31,6 +32,7 @@ class WatchingSession(Protocol):
     @property
     def trouble(self) -> str | None: ...
     def forget_watch(self, number: int) -> None: ...
+    def leave_failed_node(self, error: NodeFailed) -> None: ...
 
 
 class Watch:
@@ -113,7 +115,11 @@ class Watch:
                 return
             self._batches.append(deque((RevisionEvents(body[1], ()),)))
         elif kind == FrameKind.WATCH_ENDED:
-            self._error = error_of(*body[1:])
+            error = error_of(*body[1:])
+            if isinstance(error, NodeFailed):
+                self._session.leave_failed_node(error)
+                return
+            self._error = error
         self._news.set()
 
     def _ends_with_its_history(self, its: Any) -> bool:

@@ -16,6 +16,7 @@ from palisade.client import endpoints as route_module
 from palisade.client import session as session_module
 from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.results import RevisionEvents
+from palisade.raftgroup.errors import MemberRemoved
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied
 from palisade.service.key_values import KeyValues
@@ -224,3 +225,14 @@ async def test_announcement_of_the_new_node_counts_while_the_client_moves(
         nodes.groups["n1"].release()
         assert (await put).revision == 3
         await is_at(nodes, "n1")
+
+
+async def test_watch_leaves_a_removed_node(nodes: TwoNodes) -> None:
+    """A removed node stays connected for a second and refuses watches (seed 84 of the simulator)."""
+    async with Client(nodes.endpoints) as client:
+        await client.put("a", "1")
+        nodes.groups["n1"].failed = MemberRemoved("n1 was removed from cluster demo: use another node")
+        async with client.watch("a", start_revision=2) as watch:
+            nodes.lead("n2")
+            assert [event.kv.value for event in (await anext(watch)).events] == [b"1"]
+            await until(lambda: nodes.clients_of("n2") == 1)

@@ -9,6 +9,7 @@ import pytest
 from palisade.client.watch import HistoryBroken, Watch
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
+from palisade.raftgroup.errors import NodeFailed
 from palisade.wire.stream_frames import FrameKind
 
 
@@ -18,6 +19,7 @@ class NoSession:
     trouble = None
 
     def forget_watch(self, number: int) -> None: ...
+    def leave_failed_node(self, error: NodeFailed) -> None: ...
 
 
 def watch_from(revision: int) -> Watch:

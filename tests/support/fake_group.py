@@ -12,7 +12,7 @@ from collections.abc import Callable
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.state_machine import MetaStore
-from palisade.raftgroup.errors import MembershipRefused, OutcomeUnknown, Unavailable
+from palisade.raftgroup.errors import MembershipRefused, NodeFailed, OutcomeUnknown, Unavailable
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
 from palisade.raftgroup.role import RaftRole
@@ -48,6 +48,7 @@ class FakeGroup:
         self.majority = True
         self.lease_valid = True
         self.held = False
+        self.failed: NodeFailed | None = None
         self.submitted = 0
         self.transfers: list[str | None] = []
         self.refusals: dict[str, str] = {}
@@ -71,7 +72,8 @@ class FakeGroup:
     # Proposals and reads.
 
     def check_alive(self) -> None:
-        """It never fails."""
+        if self.failed is not None:
+            raise self.failed
 
     def submit(self, proposal: Proposal) -> None:
         self.submitted += proposal.weight
