@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from palisade.client.client import Client
     from palisade.client.lease import Lease
     from palisade.client.operations import Compare, Delete, Get, Put, Txn
+    from palisade.client.recording_files import Recording
     from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
     from palisade.client.sync_client import SyncClient, connect
     from palisade.client.sync_watch import SyncWatch
@@ -88,6 +89,7 @@ __all__ = [
     "Put",
     "PutResult",
     "RangeResult",
+    "Recording",
     "RevisionEvents",
     "Rows",
     "SortOrder",
@@ -138,6 +140,7 @@ _MODULES = {
     "palisade.journal.client": ("JournalClient",),
     "palisade.node.embedded": ("LocalStore", "open"),
     "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
+    "palisade.client.recording_files": ("Recording",),
     "palisade.raftgroup.errors": ("OutcomeUnknown", "Unavailable"),
     "palisade.vault.errors": ("Fenced",),
     "palisade.vault.change": ("Item",),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from palisade.base.content import Content, as_bytes
 from palisade.client.bulk_puts import Many
 from palisade.client.call_kinds import CALL_KINDS
 from palisade.client.endpoints import Endpoints, EndpointsLike
+from palisade.client.recording_files import Recording, open_recorder
 from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch
@@ -36,6 +38,7 @@ class Client(StoreApi):
     `follow_leader` False stays with the given endpoints instead of moving to the leader.
     `wait_for_nodes` False: requests fail at once, not at their deadline, when all addresses refuse connections.
     `credentials`: `Password(user, password)` or `Token(text)`, for nodes with authorization.
+    `record`: a folder, or a `Recording`, for a history of the operations that `palisade pipeline run audit` checks.
     """
 
     def __init__(
@@ -48,17 +51,22 @@ class Client(StoreApi):
         follow_leader: bool = True,
         credentials: Credentials | None = None,
         wait_for_nodes: bool = True,
+        record: str | Path | Recording | None = None,
     ) -> None:
         route = Endpoints(endpoints, follow_leader=follow_leader)
         self._session = StreamSession(route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
         self._id = client_id or ""
         self._exactly_once = exactly_once
         self._sequence = 0
+        self._recording = Recording(record) if isinstance(record, str | Path) else record
 
     async def __aenter__(self) -> Client:
         """The id is chosen here, so that a client created before a fork has different ids in parent and child."""
         self._id = self._id or secrets.token_hex(CLIENT_ID_BYTES)
         self._session.open()
+        if self._recording is not None:
+            self._session.recorder = recorder = open_recorder(self._recording, self._id)
+            recorder.begin(asyncio.get_running_loop().call_later)
         return self
 
     async def __aexit__(self, *_: object) -> None:

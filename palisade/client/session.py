@@ -18,6 +18,7 @@ from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot, content_bytes
+from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
 from palisade.metastore.errors import MetastoreError
@@ -72,6 +73,7 @@ class StreamSession:
         self._trouble = f"connecting to {route.current()}"
         self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
+        self.recorder: Recorder | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -99,6 +101,8 @@ class StreamSession:
             if not turn.done():
                 turn.set_exception(Unavailable("the client was closed; nothing was sent"))
         self._admission.clear()
+        if self.recorder is not None:
+            self.recorder.close()
 
     # Requests.
 
@@ -139,6 +143,8 @@ class StreamSession:
         """As `send`; the result goes to `slot`."""
         if self._closing or self._runner is None:
             raise Unavailable("the client is not open; use it inside its 'async with'")
+        if self.recorder is not None:
+            slot = self.recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes)

@@ -10,6 +10,7 @@ import functools
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from palisade.base.content import Content
@@ -18,6 +19,7 @@ from palisade.client.client import Client
 from palisade.client.endpoints import EndpointsLike
 from palisade.client.loop_thread import ClientClosed, LoopThread
 from palisade.client.pair_feed import Pair, PairFeed
+from palisade.client.recording_files import Recording
 from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
 from palisade.client.sync_watch import SyncWatch
 from palisade.client.watch import Watch
@@ -72,6 +74,7 @@ class SyncClient:
         follow_leader: bool = True,
         credentials: Credentials | None = None,
         wait_for_nodes: bool = True,
+        record: str | Path | Recording | None = None,
     ) -> None:
         self._client = Client(
             endpoints,
@@ -81,6 +84,7 @@ class SyncClient:
             follow_leader=follow_leader,
             credentials=credentials,
             wait_for_nodes=wait_for_nodes,
+            record=record,
         )
         self._opening = threading.Lock()
         self._thread: LoopThread | None = None
@@ -264,6 +268,7 @@ def connect(
     exactly_once: bool = True,
     follow_leader: bool = True,
     credentials: Credentials | None = None,
+    record: str | Path | Recording | None = None,
 ) -> SyncClient:
     """A `SyncClient` that has reached a node: `connect("127.0.0.1:7601")`, or several addresses in any order.
 
@@ -278,6 +283,7 @@ def connect(
         exactly_once=exactly_once,
         follow_leader=follow_leader,
         credentials=credentials,
+        record=record,
     )
     try:
         client.ping()
