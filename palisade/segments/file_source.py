@@ -1,6 +1,6 @@
 """The file that a segment's record names, as a source: a folder that all nodes reach, for example over NFS.
 
-Only regular files of `file:` URLs are read, and at most one byte more than expected. The path comes from the publisher
+Only regular files of `file:` URLs are read, up to the limit of a segment. The path comes from the publisher
 of the segment, so a pipe or a device must not block the node; the digest keeps other content out.
 """
 
@@ -13,7 +13,7 @@ import stat
 from palisade.base.file_url import BadFileUrl, path_of_url
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.segment import SegmentRecord
-from palisade.segments.names import Wanted, segment_named
+from palisade.segments.names import SIZE_BYTES_MAX, Wanted, segment_named
 from palisade.segments.sources import SourceFailed
 from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
@@ -26,7 +26,7 @@ class FileSource:
         self.name = url
 
     async def get(self, name: str, wanted: Wanted) -> bytes:
-        return await asyncio.to_thread(self._read, wanted.size_bytes + 1)
+        return await asyncio.to_thread(self._read, SIZE_BYTES_MAX + 1)
 
     def _read(self, limit: int) -> bytes:
         try:

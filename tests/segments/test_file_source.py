@@ -10,6 +10,7 @@ import pytest
 
 from palisade.base.file_url import BadFileUrl, path_of_url, url_of_path
 from palisade.catalog.segment import SegmentRecord
+from palisade.segments import file_source
 from palisade.segments.file_source import FileSource, url_of
 from palisade.segments.names import Wanted
 from palisade.segments.sources import SourceFailed
@@ -38,7 +39,8 @@ def test_url_is_that_of_the_record() -> None:
     assert url_of(name(2), OneRow(filed.to_bytes())) == ""
 
 
-async def test_file_is_read_up_to_one_byte_more_than_expected(tmp_path: Path) -> None:
+async def test_file_is_read_up_to_the_limit_of_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_source, "SIZE_BYTES_MAX", 4)
     file = tmp_path / "a day.parquet"
     file.write_bytes(b"123456789")
     source = FileSource(url_of_path(str(file)))
