@@ -15,6 +15,7 @@ from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
+from palisade.segments.file_source import FileSource, url_of
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.peers import SegmentPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
@@ -51,7 +52,7 @@ def with_segments(
     holder = SegmentHolder(
         config.id,
         Shelf(FolderDisk(config.data_dir / "segments")),
-        Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin),
+        Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, FileSource, url_of),
         on_vault.components.listeners,
     )
     pace = Pace(config.segments_look_s, config.segments_trash_s)

@@ -69,3 +69,9 @@ class NotCancellable(CatalogError):
     """The procedure has ended, or has passed the point from which it only goes forward (F8, F9)."""
 
     code = "catalog-not-cancellable"
+
+
+class BadRows(CatalogError):
+    """A file of rows is damaged, incomplete, too large, or has a column of a type that is not supported."""
+
+    code = "bad-rows"

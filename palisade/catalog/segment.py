@@ -27,6 +27,8 @@ ANNOUNCED = ROOT + b"announced/"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 VERSION_DIGITS, PARTITION_DIGITS = 16, 5
 DIGEST = re.compile(r"[a-z0-9-]{1,16}:[0-9a-f]{64}", re.ASCII)
+URL = re.compile(r"[a-z][a-z0-9+.-]*://[!-~]+", re.ASCII)
+URL_CHARACTERS_MAX = 1024
 REPLICAS_MAX = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -117,7 +119,7 @@ class SegmentRecord:
     """`loaded`: a data node has announced it, so queries count on it. Durable, and cleared with replication factor 0.
 
     `digest` is over the rows, so files of different writers count as equal. `generation`: of its publication
-    (`publication.py`).
+    (`publication.py`). `url`: where its file is, for data nodes and readers that can reach it; empty without one.
     """
 
     segment: Segment
@@ -129,6 +131,7 @@ class SegmentRecord:
     used: bool = True
     loaded: bool = False
     generation: int = 1
+    url: str = ""
 
     def __post_init__(self) -> None:
         """Raises BadField, NotAllowed."""
@@ -137,6 +140,11 @@ class SegmentRecord:
             raise BadField(f"digest: {shown(self.digest)} is not <method>: and 64 hex digits")
         if not 0 <= self.replicas <= REPLICAS_MAX:
             raise BadField(f"replicas: {self.replicas} is not a number from 0 to {REPLICAS_MAX}")
+        if self.url and not (len(self.url) <= URL_CHARACTERS_MAX and URL.fullmatch(self.url)):
+            raise BadField(
+                f"url: {shown(self.url)} is no URL of at most {URL_CHARACTERS_MAX} ASCII characters, such as "
+                "file:///data/segments/2013-03-01.parquet"
+            )
         if self.loaded and not (self.used and self.replicas):
             raise NotAllowed(
                 f"segment {self.segment}: unused, or without replicas, it can't be loaded: see palisade segments show"
@@ -169,7 +177,8 @@ class SegmentRecord:
     def to_bytes(self) -> bytes:
         fields = {"core_partitions": self.core_partitions, "rows": self.rows, "size_bytes": self.size_bytes}
         states = {"replicas": self.replicas, "used": self.used, "loaded": self.loaded}
-        return to_bytes({**fields, "digest": self.digest, **states, "generation": self.generation})
+        place = {"url": self.url} if self.url else {}
+        return to_bytes({**fields, "digest": self.digest, **states, "generation": self.generation, **place})
 
     @staticmethod
     def from_bytes(key: bytes, packed: bytes) -> SegmentRecord:
@@ -179,6 +188,9 @@ class SegmentRecord:
         def read(value: dict[str, object]) -> SegmentRecord:
             if type(value["digest"]) is not str:
                 raise BadField(f"digest: {shown(value['digest'])} is not a text")
+            url = value.get("url", "")
+            if type(url) is not str:
+                raise BadField(f"url: {shown(url)} is not a text")
             return SegmentRecord(
                 segment,
                 a_count(value["core_partitions"], "core_partitions"),
@@ -189,6 +201,7 @@ class SegmentRecord:
                 a_flag(value["used"], "used"),
                 a_flag(value["loaded"], "loaded"),
                 a_count(value["generation"], "generation"),
+                url,
             )
 
         return from_bytes(key, packed, read)

@@ -1,7 +1,7 @@
 """Records of segments as JSON: what users publish and what they see. Pure.
 
 {"from": "2013-03-01", "to": "2013-03-02", "version": 1, "partition": 0, "core_partitions": 1, "rows": 958,
- "size_bytes": 40110, "digest": "rows:...", "replicas": 2}
+ "size_bytes": 40110, "digest": "rows:...", "replicas": 2, "url": "file:///data/flights/2013-03-01.parquet"}
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palisade.catalog.row_format import a_count, a_name, shown
 from palisade.catalog.segment import Segment, SegmentRecord, moment_ms, parse_segment
 from palisade.catalog.timeline import Interval, SegmentId
 
-DEFAULTS = {"version": 1, "partition": 0, "core_partitions": 1, "replicas": 2}
+DEFAULTS = {"version": 1, "partition": 0, "core_partitions": 1, "replicas": 2, "url": ""}
 NEEDED = ("from", "to", "rows", "size_bytes", "digest")
 
 
@@ -29,6 +29,8 @@ def record_from(data_source: str, given: Any) -> SegmentRecord:
     fields = {**DEFAULTS, **given}
     if type(fields["digest"]) is not str:
         raise BadField(f"digest: {shown(fields['digest'])} is not a text")
+    if type(fields["url"]) is not str:
+        raise BadField(f"url: {shown(fields['url'])} is not a text")
     segment = Segment(
         a_name(data_source, "data_source"),
         SegmentId(interval_of(fields["from"], fields["to"]), from_0(fields, "version"), from_0(fields, "partition")),
@@ -40,6 +42,7 @@ def record_from(data_source: str, given: Any) -> SegmentRecord:
         from_0(fields, "size_bytes"),
         fields["digest"],
         from_0(fields, "replicas"),
+        url=fields["url"],
     )
 
 
@@ -80,4 +83,5 @@ def record_shape(record: SegmentRecord) -> dict[str, Any]:
         "used": record.used,
         "loaded": record.loaded,
         "generation": record.generation,
+        **({"url": record.url} if record.url else {}),
     }

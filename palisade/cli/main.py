@@ -28,6 +28,7 @@ from palisade.cli.ls import ls
 from palisade.cli.man import man
 from palisade.cli.member import member
 from palisade.cli.node_command import node
+from palisade.cli.pipeline import pipeline
 from palisade.cli.query import query
 from palisade.cli.recovery import recovery
 from palisade.cli.region import region
@@ -65,7 +66,7 @@ for command in (
     status, member, topology, recovery, fencing, region, alarm, bench,
     backup, restore, recover_quorum, vault,
     login, user, role, catalog, segments, query, scenario,
-    activation, journal,
+    activation, journal, pipeline,
     completion, man,
 ):  # fmt: skip
     main.add_command(command)

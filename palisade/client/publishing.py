@@ -10,11 +10,13 @@ long loops give other tasks a turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from palisade.catalog.publication import Manifest, plan
+from palisade.catalog.publication import Manifest, PublicationPlan, plan
+from palisade.catalog.replacement import Same, replacement, same_rows_and_place
 from palisade.catalog.segment import RECORDS, Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.client.record_choice import Choice, everything, overlapping
@@ -27,6 +29,9 @@ T = TypeVar("T")
 ATTEMPTS = 5
 SLICE = 500
 """Rows that are read before other tasks get a turn: at most about ten milliseconds."""
+
+Choose = Callable[[Manifest, Mapping[Segment, SegmentRecord], Sequence[SegmentRecord]], Sequence[SegmentRecord]]
+"""Which of the wanted records to publish, with their versions."""
 
 
 class PublishingStore(Protocol):
@@ -41,12 +46,36 @@ async def publish(store: PublishingStore, data_source: str, wanted: Sequence[Seg
 
     Raises BadField, NotAllowed, DamagedRow, PublicationOvertaken and the store's errors.
     """
+    return len(await _publish(store, data_source, wanted, changed, ()))
+
+
+async def replace_intervals(
+    store: PublishingStore,
+    data_source: str,
+    wanted: Sequence[SegmentRecord],
+    *,
+    condition: Sequence[Compare] = (),
+    same: Same = same_rows_and_place,
+) -> list[SegmentRecord]:
+    """Publish what `catalog/replacement.py` chooses, and return it. `condition`: holds in each of the transactions, or
+    nothing becomes visible; for example that a lock is held. Raises as `publish`."""
+    return await _publish(store, data_source, wanted, partial(replacement, same=same), condition)
+
+
+async def _publish(
+    store: PublishingStore,
+    data_source: str,
+    wanted: Sequence[SegmentRecord],
+    choose: Choose,
+    condition: Sequence[Compare],
+) -> list[SegmentRecord]:
     choice = overlapping(record.segment.id.interval for record in wanted)
     for _ in range(ATTEMPTS):
         manifest, manifest_revision, present = await read_data_source(store, data_source, choice)
-        records = changed(manifest, present, wanted)
-        if not records or await _write(store, manifest, manifest_revision, present, records):
-            return len(records)
+        records = choose(manifest, present, wanted)
+        planned = plan(manifest, present, records) if records else None
+        if planned is None or await _write(store, manifest, manifest_revision, planned, condition):
+            return list(records)
     raise PublicationOvertaken(
         f"publications of data source {data_source} by others kept interfering: nothing was published; repeat"
     )
@@ -105,20 +134,15 @@ def changed(
 
 
 async def _write(
-    store: PublishingStore,
-    manifest: Manifest,
-    revision: int,
-    present: Mapping[Segment, SegmentRecord],
-    records: Sequence[SegmentRecord],
+    store: PublishingStore, manifest: Manifest, revision: int, planned: PublicationPlan, condition: Sequence[Compare]
 ) -> bool:
-    """False if another publication of the data source was first."""
-    planned = plan(manifest, present, records)
+    """False if another publication of the data source was first, or the condition does not hold."""
     steps = [[Put(*each) for each in part] for part in planned.parts]
     if planned.opening is not None:
         steps.insert(0, [Put(manifest.key, planned.opening.to_bytes())])
     steps[-1].append(Put(manifest.key, planned.closing.to_bytes()))
     for step in steps:
-        done = await store.segments_txn([unchanged(manifest, revision)], step)
+        done = await store.segments_txn([unchanged(manifest, revision), *condition], step)
         if not done.succeeded:
             return False
         if step[-1].key == manifest.key:

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from palisade.catalog.segment import parse_segment
+from palisade.catalog.replacement import Same, same_rows_and_place
+from palisade.catalog.segment import SegmentRecord, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
 from palisade.client.operations import Operation, plain_txn
-from palisade.client.publishing import publish
-from palisade.client.record_choice import Choice, in_interval, named
+from palisade.client.publishing import publish, read_records, replace_intervals
+from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import Compare
@@ -92,6 +93,23 @@ class SegmentsApi(ABC):
         rows get a higher version. Returns how many were published."""
         return await publish(self, data_source, [record_from(data_source, each) for each in segments])
 
+    async def segments_replace(
+        self,
+        data_source: str,
+        records: Sequence[SegmentRecord],
+        *,
+        condition: Sequence[Compare] = (),
+        same: Same = same_rows_and_place,
+    ) -> list[SegmentRecord]:
+        """Replace all segments in the intervals of these records, at one revision; intervals whose segments are the
+        same already are left out. Returns what was published. Every transaction compares `condition`."""
+        return await replace_intervals(self, data_source, records, condition=condition, same=same)
+
+    async def segments_records(self, data_source: str) -> dict[SegmentRecord, int]:
+        """All records of a data source with their revisions: also those that are unused or not visible yet."""
+        _, _, records = await read_records(self, data_source, everything)
+        return dict(records)
+
     async def segments_mark_unused(
         self, data_source: str, *, segments: Sequence[str] = (), start: str = "", end: str = ""
     ) -> list[str]:
@@ -102,8 +120,7 @@ class SegmentsApi(ABC):
         self, data_source: str, replicas: int, *, segments: Sequence[str] = (), start: str = "", end: str = ""
     ) -> list[str]:
         """With neither names nor an interval: all used segments. Returns the changed ones."""
-        everything = not (segments or start or end)
-        choice = in_interval(None) if everything else _choice(segments, start, end)
+        choice = everything if not (segments or start or end) else _choice(segments, start, end)
         return texts(await set_replicas(self, data_source, replicas, choice))
 
     async def segments_reset_loaded(self, data_source: str) -> list[str]:

@@ -252,6 +252,8 @@ class SyncClient:
     segments_list = blocking(Client.segments_list)
     segment = blocking(Client.segment)
     segments_publish = blocking(Client.segments_publish)
+    segments_replace = blocking(Client.segments_replace)
+    segments_records = blocking(Client.segments_records)
     segments_mark_unused = blocking(Client.segments_mark_unused)
     segments_set_replicas = blocking(Client.segments_set_replicas)
     segments_reset_loaded = blocking(Client.segments_reset_loaded)

@@ -8,19 +8,32 @@ from palisade.base.errors import PalisadeError
 class PipelineError(PalisadeError):
     """The job cannot run, or a part of it failed."""
 
+    code = "pipeline-failed"
     retry = False
 
 
 class BadOption(PipelineError):
-    """An option of a read or a write is missing or malformed."""
+    """An option of a read, a write or a job is missing or malformed."""
+
+    code = "usage"
 
 
 class SparkMissing(PipelineError):
     """Java or pyspark is missing or unsuitable."""
 
+    code = "spark-missing"
+
+
+class JobFailed(PipelineError):
+    """Spark ended a job; the text has the cause. What the job published before is complete; run it again."""
+
+    code = "job-failed"
+
 
 class RevisionGone(PipelineError):
     """The revision of a read was compacted before the read ended."""
+
+    code = "compacted"
 
 
 class BadValue(PipelineError):

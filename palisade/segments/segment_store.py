@@ -68,12 +68,15 @@ class Shelf:
         self._written = 0
 
     async def scan(self) -> None:
-        """Read all files; remove incomplete ones. A file that is not a segment is ignored. Raises OSError."""
+        """Read all files; remove incomplete ones if the disk permits. A file that is not a segment is ignored.
+
+        Raises OSError: the folder can't be listed.
+        """
         held: dict[str, Wanted] = {}
         trashed: dict[str, Wanted] = {}
         for file in sorted(await self.disk.names()):
             if file.startswith(INCOMING):
-                await self.disk.remove(file)
+                await self._forget_incoming(file)
             elif (name := name_in(file.removeprefix(TRASH))) is None:
                 log.warning("file ignored, not a segment: file=%s", file[:80])
             else:
@@ -107,16 +110,17 @@ class Shelf:
             await self.disk.write(incoming, content)
             await self.disk.rename(incoming, file_of(name))
         except OSError as error:
-            await self._forget_incoming(incoming)
-            what = "no space left" if error.errno in NO_ROOM else "the write failed"
-            raise NotFetched(f"segment {name} not stored: {what} ({error}); free disk space; retrying") from error
+            await self._forget_incoming(incoming, known=error.errno)
+            raise NotFetched(f"segment {name} not stored: {why_not_written(error)}; retrying") from error
         self.held[name] = wanted
 
-    async def _forget_incoming(self, incoming: str) -> None:
+    async def _forget_incoming(self, incoming: str, known: int | None = None) -> None:
+        """`known`: an error of the disk that is reported already."""
         try:
             await self.disk.remove(incoming)
         except OSError as error:
-            log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
+            if error.errno != known:
+                log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
 
     async def drop(self, name: str) -> None:
         """Remove it. Raises NotRemoved; the segment is not served any more even then."""
@@ -182,6 +186,14 @@ class Shelf:
 
 UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
 """Stands for a damaged segment. It matches no assignment, so it is evicted and fetched again."""
+
+
+def why_not_written(error: OSError) -> str:
+    """Without the name of the temporary file: the text of a repeated error stays the same, and is logged once."""
+    reason = error.strerror or str(error)
+    if error.errno in NO_ROOM:
+        return f"no space left ({reason}); free disk space"
+    return f"the write failed: {reason}; check the disk of the node"
 
 
 def version_of(content: bytes) -> Wanted:

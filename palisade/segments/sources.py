@@ -1,4 +1,4 @@
-"""Fetches a segment: from other nodes that have it, else from the original data set. No source is trusted.
+"""Fetches a segment: from other nodes, the file that its record names, or the demo data. No source is trusted.
 
 Content is accepted only with the assigned size and digest, so a truncated download or a faulty node costs one attempt
 and never stores wrong data.
@@ -88,18 +88,24 @@ def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
 
 
 class Everywhere:
-    """All sources of segments. `addresses`: HTTP address by name of the other live nodes."""
+    """All sources of segments. `addresses`: HTTP address by name of the other live nodes. `url_of`: of the file that
+    the segment's record names; empty if none."""
 
     def __init__(
         self,
         addresses: Callable[[], Mapping[str, str]],
         peer: Callable[[str, str], SegmentSource],
         origin: SegmentSource,
+        file: Callable[[str], SegmentSource],
+        url_of: Callable[[str, Vault], str],
     ) -> None:
         self._addresses, self._peer, self._origin = addresses, peer, origin
+        self._file, self._url_of = file, url_of
 
     def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]:
         addresses = self._addresses()
         for node in peers_for(name, wanted, vault, list(addresses)):
             yield self._peer(node, addresses[node])
+        if url := self._url_of(name, vault):
+            yield self._file(url)
         yield self._origin

@@ -80,9 +80,19 @@ def test_key_that_names_no_segment_is_damaged(key: bytes) -> None:
         announced_by(ANNOUNCED + b"n1/" + key.removeprefix(RECORDS))
 
 
-@pytest.mark.parametrize("record", [RECORD, RECORD.marked_loaded(), RECORD.marked_unused(), RECORD.with_replicas(0)])
+FILED = replace(RECORD, url="file:///data/flights/2013-03-01.parquet")
+
+
+@pytest.mark.parametrize(
+    "record", [RECORD, FILED, RECORD.marked_loaded(), RECORD.marked_unused(), RECORD.with_replicas(0)]
+)
 def test_record_round_trips(record: SegmentRecord) -> None:
     assert SegmentRecord.from_bytes(SEGMENT.key, record.to_bytes()) == record
+
+
+def test_record_without_a_file_has_the_bytes_of_earlier_versions() -> None:
+    assert b"url" not in RECORD.to_bytes()
+    assert FILED.marked_loaded().marked_unused().url == FILED.url
 
 
 def test_record_states_what_queries_may_count_on() -> None:
@@ -116,6 +126,10 @@ def test_record_without_use_or_replicas_is_not_marked_loaded(record: SegmentReco
         ("used", 1),
         ("loaded", "yes"),
         ("generation", 0),
+        ("url", None),
+        ("url", "/data/flights"),
+        ("url", "file:///" + "x" * 1024),
+        ("url", "file:///data/a b"),
     ],
 )
 def test_record_with_an_impossible_field_is_damaged(field: str, value: object) -> None:

@@ -15,7 +15,7 @@ from palisade.segments.announcer import Announcer
 from palisade.segments.holder import Readers, SegmentHolder
 from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.segment_store import Shelf, file_of
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation, WorldStore
 from tests.support.segment_names import segment
 
@@ -69,12 +69,32 @@ async def test_random_schedules_with_lost_replies_end_with_every_copy_announced(
             assert announcing(world, day) == assigned, (seed, day)
 
 
-async def planted(fault: str = "", *, with_expiry: bool = False) -> bool:
+async def test_random_schedules_with_full_and_read_only_disks_lose_no_copy_and_end_with_every_copy_announced() -> None:
+    """Seed 003, issue 17: a data node without disk announces nothing new, and keeps what it has."""
+    troubles = 0
+    for seed in SEEDS[:6]:
+        world = AnnouncingWorld(seed)
+        world.disk_trouble = True
+        await world.run()
+        troubles += sum(bool(node.holder.tally.trouble) for node in world.nodes.values())
+        world.heal_disks()
+        await world.calm()
+        for day in DAYS:
+            assigned = {name for name, node in world.nodes.items() if str(segment(day)) in node.holder.wanted}
+            assert announcing(world, day) == assigned, (seed, day)
+    assert troubles > 2
+
+
+async def planted(fault: str = "", *, with_expiry: bool = False, disk_trouble: bool = False) -> bool:
     for seed in range(200):
+        world = AnnouncingWorld(seed, fault)
+        world.disk_trouble = disk_trouble
         try:
-            await AnnouncingWorld(seed, fault).run(with_expiry=with_expiry)
+            await world.run(with_expiry=with_expiry)
         except Violation:
             return True
+        except ExceptionGroup as group:
+            return group.subgroup(Violation) is not None
     return False
 
 
@@ -102,6 +122,35 @@ async def test_planted_announcement_before_the_copy_is_stored_is_seen(monkeypatc
 
     monkeypatch.setattr(Shelf, "put", put)
     assert await planted()
+
+
+async def test_planted_copy_that_counts_as_stored_on_a_full_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Shelf.put
+
+    async def ignoring(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+        try:
+            await put(self, name, wanted, content)
+        except NotFetched:
+            self.held[name] = wanted
+
+    monkeypatch.setattr(Shelf, "put", ignoring)
+    assert await planted(disk_trouble=True)
+
+
+async def test_planted_removal_that_makes_room_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full node may not drop copies that queries count on."""
+    put = Shelf.put
+
+    async def clearing(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+        try:
+            await put(self, name, wanted, content)
+        except NotFetched:
+            for other in list(self.held):
+                await self.drop(other)
+            raise
+
+    monkeypatch.setattr(Shelf, "put", clearing)
+    assert await planted(disk_trouble=True)
 
 
 async def test_segment_is_moved_once_the_other_node_announces_it() -> None:

@@ -267,6 +267,33 @@ async def test_full_disk_stores_the_segments_that_fit(monkeypatch: pytest.Monkey
         await until(lambda: ground.files.content == ground.expected)
 
 
+async def test_read_only_disk_is_reported_once_keeps_its_copies_and_heals(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 17: a data node without disk."""
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
+    monkeypatch.setattr("palisade.segments.holder.RETRY_MAX_S", 0.01)
+    ground = Ground()
+    ground.assign(1)
+    async with ground.started() as node:
+        ground.files.read_only = True
+        ground.assign(2)
+        await node.step()
+        await until(lambda: ground.stock.asked.count(day(2)) >= 3)
+        view = copies_view("n1", node.holder, 10)
+        assert (view["local"], view["missing"]) == (1, 1)
+        assert node_summary("n1", 2, view)["error"] == (
+            f"segment {day(2)} not stored: the write failed: read-only file system; check the disk of the node; "
+            "retrying"
+        )
+        assert (await node.holder.read(day(1), None))[0] == rows(1)
+        logged = [line.message for line in caplog.records if "not stored" in line.message]
+        assert logged == [view["segments"][0]["error"]]
+        ground.files.read_only = False
+        await until(lambda: ground.files.content == ground.expected)
+        assert not node.holder.tally.trouble
+
+
 async def test_file_that_cannot_be_removed_does_not_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from palisade.segments.disk import FolderDisk
-from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.segments.segment_store import INCOMING, Shelf, file_of, version_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched, NotRemoved
 from tests.support.recovery_world import Crash, Steps
 from tests.support.segment_names import name
@@ -92,6 +92,19 @@ async def test_full_disk_keeps_the_old_version() -> None:
     assert refused.value.retry
     assert files.content == {file_of(DAY): OLD}
     assert (await shelf.read(DAY))[0] == OLD
+
+
+async def test_read_only_disk_with_a_leftover_of_a_crash_is_scanned_and_served() -> None:
+    files = Files()
+    await put(Shelf(SimulatedDisk(files)), DAY, OLD)
+    files.content[f"{INCOMING}7-x"] = b"half"
+    files.read_only = True
+    shelf = Shelf(SimulatedDisk(files))
+    await shelf.scan()
+    assert (await shelf.read(DAY))[0] == OLD
+    with pytest.raises(NotFetched, match="the write failed: read-only file system") as refused:
+        await put(shelf, OTHER, NEW)
+    assert refused.value.retry
 
 
 async def test_segment_that_cannot_be_removed_is_not_served() -> None:

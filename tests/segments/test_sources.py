@@ -68,7 +68,12 @@ async def test_data_set_is_the_last_source() -> None:
         assert address == f"{node}:1"
         return nodes[node]
 
-    origin = stock("the data set", ROWS)
-    places = Everywhere(lambda: {node: f"{node}:1" for node in nodes}, peer, origin)
+    origin, file, urls = stock("the data set", ROWS), stock("file:///day", None), ["", "file:///day"]
+    addresses = {node: f"{node}:1" for node in nodes}
+    places = Everywhere(lambda: addresses, peer, origin, {"file:///day": file}.__getitem__, lambda *_: urls.pop(0))
     assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED))) == ROWS
     assert nodes["n2"].asked == nodes["n3"].asked == origin.asked == [DAY]
+    assert not file.asked
+    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED))) == ROWS
+    assert file.asked == [DAY]
+    assert origin.asked == [DAY] * 2

@@ -164,6 +164,8 @@ class AnnouncingWorld:
         self.moves = self.removals = 0
         self.lost_share, self.lost_next = 0.0, 0
         """Replies to writes of announcements: the share that is lost, and how many of the next ones are."""
+        self.disk_trouble = False
+        """Whether disks become full or read-only, and heal."""
         for day in DAYS:
             content = b"flights of day %d" % day
             wanted = self.stock.has(str(segment(day)), content)
@@ -278,8 +280,15 @@ class AnnouncingWorld:
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
+    def heal_disks(self) -> None:
+        for node in self.nodes.values():
+            node.files.room_bytes, node.files.read_only = None, False
+
     def step(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
         node = self.nodes[self.rng.choice(NODES)]
+        if self.disk_trouble and self.rng.random() < 0.1:
+            node.files.room_bytes = self.rng.choice((None, None, 0, 20))
+            node.files.read_only = self.rng.random() < 0.3
         kind = self.rng.random()
         if kind < 0.25:
             self.deliver(node.receive, node.replica.revision)

@@ -13,11 +13,12 @@ from tests.support.recovery_world import Steps
 
 
 class Files:
-    """What survives a crash. `room_bytes`: its capacity."""
+    """What survives a crash. `room_bytes`: its capacity. `read_only`: mounted so, as after an error of the device."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.room_bytes: int | None = None
+        self.read_only = False
         self.stubborn: set[str] = set()
         """Files that can't be removed or replaced."""
 
@@ -37,6 +38,7 @@ class SimulatedDisk:
         return self.files.content[file][:limit]
 
     async def write(self, file: str, content: bytes) -> None:
+        self._refuse_if_read_only(file)
         self.files.content[file] = content[: len(content) // 2]
         others = sum(len(each) for name, each in self.files.content.items() if name != file)
         if self.files.room_bytes is not None and others + len(content) > self.files.room_bytes:
@@ -77,7 +79,12 @@ class SimulatedDisk:
         await self.remove(file)
         return True
 
+    def _refuse_if_read_only(self, file: str) -> None:
+        if self.files.read_only:
+            raise OSError(errno.EROFS, "read-only file system", file)
+
     def _refuse(self, file: str) -> None:
+        self._refuse_if_read_only(file)
         if file in self.files.stubborn:
             raise PermissionError(errno.EACCES, "permission denied", file)
 

@@ -39,6 +39,13 @@ def january() -> list[list[str]]:
     return list(takewhile(lambda row: row[month] == "1", read_rows(find_data(), FLIGHTS)))
 
 
+def first_days(number: int) -> list[list[str]]:
+    """Every flight out of New York on the first days of the year."""
+    month, day = FLIGHTS.header.index("month"), FLIGHTS.header.index("day")
+    rows = read_rows(find_data(), FLIGHTS)
+    return list(takewhile(lambda row: row[month] == "1" and int(row[day]) <= number, rows))
+
+
 def write_origin(folder: Path, rows: Rows) -> None:
     folder.mkdir(exist_ok=True)
     incoming = folder / "incoming"

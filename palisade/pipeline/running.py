@@ -1,0 +1,142 @@
+"""Runs a job: checks the machine, starts Spark if needed, follows its stages, and cancels them if the job is stopped.
+
+Java and pyspark are checked before anything else. A job that ends by an exception, Ctrl-C too, leaves no Spark job
+running; a SparkSession that was started here is stopped.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from palisade.client.endpoints import read_endpoints
+from palisade.pipeline.errors import BadOption, JobFailed, PipelineError
+from palisade.pipeline.java import require_java, require_pyspark
+from palisade.pipeline.job import Job, Report, parsed
+from palisade.pipeline.jobs import job_named
+from palisade.pipeline.options import Access
+from palisade.pipeline.spark_failure import cause_of
+
+POLL_S = 0.2
+TIMEOUT_S = 30.0
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What runs now: the phase named by the job, Spark's running stages, and the tasks of these stages."""
+
+    phase: str
+    stages: int
+    tasks: int
+    tasks_done: int
+
+
+Show = Callable[[Seen], None]
+
+
+def run(
+    name: str,
+    endpoints: str | Sequence[str],
+    *,
+    spark: Any = None,
+    master: str = "local[*]",
+    token_file: str = "",
+    user: str = "",
+    password_file: str = "",
+    **options: Any,
+) -> Report:
+    """Run a job and return its report. `options`: those of the job, `palisade pipeline run NAME --help` lists them.
+
+    With `spark`, that session is used, and stays open. Raises SparkMissing, BadOption, other PipelineErrors and the
+    errors of the client.
+    """
+    require_pyspark()
+    require_java()
+    try:
+        addresses = tuple(read_endpoints(endpoints))
+    except ValueError as error:
+        raise BadOption(f"endpoints: {error}") from None
+    if bool(user) != bool(password_file) or (token_file and user):
+        raise BadOption("give token_file, or user and password_file")
+    job = job_named(name)
+    chosen = parsed(job, options)
+    access = Access(addresses, token_file, user, password_file, TIMEOUT_S)
+    return run_job(job, access, chosen, spark=spark, master=master)
+
+
+def run_job(
+    job: Job, access: Access, options: Any, *, spark: Any = None, master: str = "local[*]", show: Show | None = None
+) -> Report:
+    """As `run`, with parsed options; Java and pyspark are checked already. `show` is called in another thread."""
+    own = spark is None
+    if own:
+        from palisade.spark import session
+
+        spark = session(master, app=f"palisade {job.name}", config=QUIET)
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        return _run_on(spark, job, access, options, show)
+    finally:
+        if own:
+            spark.stop()
+
+
+def _run_on(spark: Any, job: Job, access: Access, options: Any, show: Show | None) -> Report:
+    context = spark.sparkContext
+    group = f"palisade-{job.name}-{secrets.token_hex(4)}"
+    context.setJobGroup(group, f"palisade pipeline run {job.name}", interruptOnCancel=True)
+    try:
+        with _watched(context, group, show) as enter:
+            return job.run(spark, access, options, enter)
+    except KeyboardInterrupt:
+        context.cancelJobGroup(group)
+        raise
+    except Exception as error:
+        context.cancelJobGroup(group)
+        cause = cause_of(error)
+        if isinstance(error, PipelineError) or cause is None:
+            raise
+        raise JobFailed(f"job {job.name}: {cause}") from error
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)
+
+
+@contextmanager
+def _watched(context: Any, group: str, show: Show | None) -> Iterator[Callable[[str], None]]:
+    """Yields the function with which the job names its phases; shows stages and tasks until the end."""
+    phase, stop = ["start"], threading.Event()
+
+    def look() -> None:
+        while not stop.wait(POLL_S):
+            if show is not None:
+                show(seen_now(context.statusTracker(), group, phase[0]))
+
+    def enter(name: str) -> None:
+        phase[0] = name
+
+    thread = threading.Thread(target=look, name="palisade-progress", daemon=True)
+    if show is not None:
+        thread.start()
+    try:
+        yield enter
+    finally:
+        stop.set()
+        if show is not None:
+            thread.join()
+
+
+def seen_now(tracker: Any, group: str, phase: str) -> Seen:
+    """`tracker`: Spark's status tracker. A stage that has just ended may be unknown to it."""
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+    running = [job for job in jobs if job is not None and job.status == "RUNNING"]
+    stages = [tracker.getStageInfo(number) for job in running for number in job.stageIds]
+    active = [stage for stage in stages if stage is not None and stage.numActiveTasks]
+    return Seen(
+        phase, len(active), sum(each.numTasks for each in active), sum(each.numCompletedTasks for each in active)
+    )
