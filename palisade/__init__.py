@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from palisade.client.sync_watch import SyncWatch
     from palisade.client.watch import Watch
     from palisade.journal.client import JournalClient
+    from palisade.journal.sync_client import SyncJournalClient
     from palisade.metastore.errors import Compacted
     from palisade.metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget
     from palisade.metastore.results import (
@@ -96,6 +97,7 @@ __all__ = [
     "SortTarget",
     "SyncClaim",
     "SyncClient",
+    "SyncJournalClient",
     "SyncLeadership",
     "SyncLease",
     "SyncWatch",
@@ -138,6 +140,7 @@ _MODULES = {
     "palisade.client.sync_watch": ("SyncWatch",),
     "palisade.client.watch": ("Watch",),
     "palisade.journal.client": ("JournalClient",),
+    "palisade.journal.sync_client": ("SyncJournalClient",),
     "palisade.node.embedded": ("LocalStore", "open"),
     "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
     "palisade.client.recording_files": ("Recording",),

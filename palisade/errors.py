@@ -25,6 +25,19 @@ from palisade.client.claims import NotAcquired
 from palisade.client.lease import LeaseLost
 from palisade.client.loop_thread import ClientClosed
 from palisade.client.watch import HistoryBroken
+from palisade.journal.errors import (
+    ActivationStopped,
+    AppendUnknown,
+    DirectoryInUse,
+    EntryRefused,
+    JournalDamaged,
+    JournalError,
+    NewerFormat,
+    NotActive,
+    PortUnusable,
+    ReplicaRefused,
+    WrongRole,
+)
 from palisade.metastore.errors import (
     Compacted,
     DuplicateKey,
@@ -91,7 +104,9 @@ from palisade.wire.segment_errors import (
 )
 
 __all__ = [
+    "ActivationStopped",
     "AlreadyThere",
+    "AppendUnknown",
     "AuthorizationError",
     "AuthorizationOff",
     "BadField",
@@ -105,13 +120,17 @@ __all__ = [
     "DamagedRow",
     "DataDirectoryError",
     "Denied",
+    "DirectoryInUse",
     "DuplicateKey",
+    "EntryRefused",
     "Fenced",
     "FolderError",
     "FutureRevision",
     "HistoryBroken",
     "InvalidRequest",
     "JournalCorrupt",
+    "JournalDamaged",
+    "JournalError",
     "KeyEmpty",
     "KeyNotFound",
     "KeyTooLarge",
@@ -122,6 +141,7 @@ __all__ = [
     "MemberRemoved",
     "MembershipRefused",
     "MetastoreError",
+    "NewerFormat",
     "NoCredentials",
     "NoMember",
     "NoSuchDataSource",
@@ -129,6 +149,7 @@ __all__ = [
     "NoSuchSegment",
     "NodeFailed",
     "NotAcquired",
+    "NotActive",
     "NotAllowed",
     "NotCancellable",
     "NotLeader",
@@ -139,6 +160,7 @@ __all__ = [
     "Pending",
     "PermissionDenied",
     "PermissionsUnknown",
+    "PortUnusable",
     "PreconditionFailed",
     "ProcedureDiffers",
     "PublicationOvertaken",
@@ -148,6 +170,7 @@ __all__ = [
     "ReadRefused",
     "ReleaseError",
     "ReleasePending",
+    "ReplicaRefused",
     "RequestTooLarge",
     "ReservedKey",
     "ResultEvicted",
@@ -169,4 +192,5 @@ __all__ = [
     "WithoutCluster",
     "WrongPassword",
     "WrongPort",
+    "WrongRole",
 ]

@@ -89,7 +89,8 @@ class HeldCopy:
 
     def write(self, sequence: LocalSequence) -> None:
         """Durable on return."""
-        self._replace(local_file.NAME, local_file.encode(LocalState(self.role, sequence)))
+        replica = read_state(self.role, self.directory).replica
+        self._replace(local_file.NAME, local_file.encode(LocalState(self.role, sequence, replica=replica)))
 
     def pending(self) -> ForcedActivation | None:
         """The forced activation that the metadata store does not know yet. Raises DamagedRow, JournalError."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from palisade.cli.options import client_options, read_address, read_bytes
+from palisade.cli.options import client_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, print_rows, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
 
@@ -39,6 +39,13 @@ def read_copies(text: str) -> list[str]:
     return [read_address(part) for part in text.split(",") if part.strip()]
 
 
+def read_time_in(text: str, least_s: float, most_s: float) -> float:
+    time_s = read_time(text)
+    if not least_s <= time_s <= most_s:
+        raise click.BadParameter(f"{text} is not in the range {least_s:g}s to {most_s:g}s")
+    return time_s
+
+
 @click.group()
 def journal() -> None:
     """A replicated journal of two copies.
@@ -55,10 +62,26 @@ def journal() -> None:
 )
 @click.option("--primary/--backup", required=True, default=None, help="Which copy begins when the role is new.")
 @click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
+@click.option(
+    "--ttl",
+    "ttl_s",
+    callback=lambda _c, _p, text: read_time_in(text, 0.5, 60),
+    default="1",
+    show_default=True,
+    metavar="SECONDS",
+    help="Lease of the lock, 0.5s to 60s: the time after a crash until the other copy can take over.",
+)
+@click.option(
+    "--replica-timeout",
+    "replica_timeout_s",
+    callback=lambda _c, _p, text: read_time_in(text, 0.1, 60),
+    default="1",
+    show_default=True,
+    metavar="SECONDS",
+    help="A replica that is silent for this time, 0.1s to 60s, counts as lost. Give both copies the same value.",
+)
 @client_options
-def serve(
-    session: CliSession, role: str, name: str, directory: Path, listen: str, primary: bool, allow_failback: bool
-) -> None:
+def serve(session: CliSession, directory: Path, **given: Any) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
     It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
@@ -80,7 +103,8 @@ def serve(
 
     uvloop.install()
     try:
-        options = CopyOptions(a_name(role, "--role"), Holder(a_name(name, "--name"), listen), primary, allow_failback)
+        own = Holder(a_name(given.pop("name"), "--name"), given.pop("listen"))
+        options = CopyOptions(a_name(given.pop("role"), "--role"), own, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)

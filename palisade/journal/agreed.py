@@ -61,7 +61,7 @@ class Holder:
 class RoleRecord:
     """Of one role and one copy. `ttl_s`: of the lease of its lock."""
 
-    def __init__(self, store: RoleStore, role: str, own: Holder, ttl_s: int, clock: Callable[[], float]) -> None:
+    def __init__(self, store: RoleStore, role: str, own: Holder, ttl_s: float, clock: Callable[[], float]) -> None:
         self._store = store
         self._role = role
         self._own = own

@@ -10,9 +10,13 @@ numbers of one activation sequence. The replica stores the same bytes.
 The *chain* is XXH3-64 over the chain before, the fields and the body, so equal chains at one number mean equal
 journals up to there.
 
-A block is written after the one before it was synced. Hence an unreadable block with a valid one after it is damage,
-and so is an unreadable block without a missing part: a write that was cut off leaves a short file, or sectors of
-zeros. Any other unreadable block at the end was never acknowledged, and is removed.
+The active copy writes a block after the one before it was synced. Hence an unreadable block with a valid one after it
+is damage, and so is an unreadable block without a missing part: a write that was cut off leaves a short file, or
+sectors of zeros. Any other unreadable block at the end was never acknowledged, and is removed.
+
+A replica writes up to `UNSYNCED_BYTES_MAX` before a sync, and a power failure may store a later part of it and not an
+earlier one. So in a copy that was a replica, valid blocks may follow a block with a missing part, within that distance
+from the end.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ FILE_MAGIC, BLOCK_MAGIC = b"PALJ", b"PJBL"
 ENTRY_BYTES_MAX = 1 << 20
 BLOCK_BYTES_MAX = 4 << 20
 SECTOR_BYTES = 512
+UNSYNCED_BYTES_MAX = 1 << 20
+"""Beyond this, a replica syncs before it writes the next block."""
 _FILE = Struct(">4sIQQ")
 _BLOCK = Struct(">4sIQQIQ")
 _CHAIN = Struct(">Q")
@@ -164,21 +170,31 @@ def scan(data: bytes, name: str, before: Position) -> Iterator[tuple[int, Block]
         before, offset = block.end, offset + len(block.data)
 
 
-def check_torn(data: bytes, offset: int, name: str) -> None:
-    """The invalid block at `offset`, the last one of the journal, is the rest of a write that was cut off.
+def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) -> None:
+    """The invalid block at `offset`, in the last file of the journal, is the rest of a write that was cut off.
+    `replica`: the copy was one when it stopped.
 
     Raises JournalDamaged if it is not."""
-    at = data.find(BLOCK_MAGIC, offset + 1)
-    while at >= 0:
-        if read_block(data, at) is not None:
-            raise JournalDamaged(f"{name} is damaged at byte {offset}; valid entries follow: {REMEDY}")
-        at = data.find(BLOCK_MAGIC, at + 1)
+    later = next_block(data, offset + 1)
+    if later is not None:
+        lost = data[: later // SECTOR_BYTES * SECTOR_BYTES]  # the valid block's own sectors were stored
+        if replica and len(data) - offset <= UNSYNCED_BYTES_MAX and has_empty_sector(lost, offset):
+            return
+        raise JournalDamaged(f"{name} is damaged at byte {offset}; valid entries follow: {REMEDY}")
     rest = data[offset:]
     if len(rest) < BLOCK_HEADER_BYTES or has_empty_sector(data, offset):
         return
     length = _BLOCK.unpack_from(rest)[1]
     if rest[:4] != BLOCK_MAGIC or len(rest) >= BLOCK_HEADER_BYTES + length:
         raise JournalDamaged(f"{name} is damaged at byte {offset}: {REMEDY}")
+
+
+def next_block(data: bytes, offset: int) -> int | None:
+    """Where the first valid block at or after `offset` begins."""
+    at = data.find(BLOCK_MAGIC, offset)
+    while at >= 0 and read_block(data, at) is None:
+        at = data.find(BLOCK_MAGIC, at + 1)
+    return at if at >= 0 else None
 
 
 def has_empty_sector(data: bytes, offset: int) -> bool:

@@ -18,14 +18,14 @@ from palisade.journal.log import JournalLog
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
     """`primary`: the configured primary, which alone begins a role without a record. `allow_failback`: as active copy,
-    return the role to the configured primary once that is in sync. `replica_timeout_s`: without a message for this
-    time, the replica counts as lost."""
+    return the role to the configured primary once that is in sync. `ttl_s`: the lease of the lock.
+    `replica_timeout_s`: without a message for this time, the replica counts as lost."""
 
     role: str
     own: Holder
     primary: bool
     allow_failback: bool = False
-    ttl_s: int = 1
+    ttl_s: float = 1.0
     replica_timeout_s: float = 1.0
 
 
@@ -53,7 +53,7 @@ class CopyState:
                 )
             await self.save(LocalState(self.options.role))
         if not self.settled:
-            await self.log.open()
+            await self.log.open(replica=self.state.replica)
             self.settled = True
 
     async def settle(self) -> None:
@@ -65,13 +65,14 @@ class CopyState:
         await self.files.replace(NAME, encode(state))
         self.state = state
 
-    async def adopt(self, sequence: LocalSequence) -> None:
-        """From now on this copy may become active without another one."""
-        await self.save(LocalState(self.options.role, sequence))
+    async def adopt(self, sequence: LocalSequence, *, replica: bool = False) -> None:
+        """From now on this copy may become active without another one. `replica`: it goes on as one; else everything
+        that was written must be synced."""
+        await self.save(LocalState(self.options.role, sequence, replica=replica))
 
     async def begin_filling(self, common: Position, agreed: int) -> None:
         """Keep the common part with the active copy only; the rest goes aside."""
-        await self.save(replace(self.state, filling=True))
+        await self.save(replace(self.state, filling=True, replica=True))
         self.settled = False
         report = await rotate_aside(self.log, self.files, self.state, common, agreed)
         self.settled = True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.catalog.activation import LocalSequence
-from palisade.journal.blocks import Position, read_blocks
+from palisade.journal.blocks import UNSYNCED_BYTES_MAX, Position, read_blocks
 from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
@@ -84,6 +84,8 @@ class FollowerSession:
             for block in read_blocks(body[0], self._log.end):
                 if not self._log.has_room:
                     await self._make_room()
+                elif self._log.unsynced_bytes + len(block.data) > UNSYNCED_BYTES_MAX:
+                    await self._log.sync()
                 self._log.append(block)
             self._dirty.set()
         elif kind == Kind.ADOPT:
@@ -109,7 +111,7 @@ class FollowerSession:
             self._channel.send(Kind.SYNCED, [self._synced])
             if self._adopt is not None and self._synced >= self._adopt[1]:
                 sequence, self._adopt = self._adopt[0], None
-                await self._copy.adopt(sequence)
+                await self._copy.adopt(sequence, replica=True)
                 self.in_sync = True
                 self._channel.send(Kind.ADOPTED, [sequence.sequence])
                 self._on_adopted()

@@ -19,16 +19,19 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """`filling`: the entries are being replaced by those of the active copy; they are no complete journal."""
+    """`filling`: the entries are being replaced by those of the active copy; they are no complete journal. `replica`:
+    this copy was a replica last, so its last blocks may have been written without a sync between them."""
 
     role: str
     local: LocalSequence | None = None
     filling: bool = False
+    replica: bool = False
 
 
 def encode(state: LocalState) -> bytes:
     sequence, epoch = (state.local.sequence, state.local.epoch) if state.local else (0, 0)
     value = {"format": FORMAT, "role": state.role, "sequence": sequence, "epoch": epoch, "filling": state.filling}
+    value |= {"replica": True} if state.replica else {}
     return json.dumps({**value, "checksum": _checksum(value)}, indent=1).encode() + b"\n"
 
 
@@ -42,7 +45,7 @@ def decode(packed: bytes, where: str) -> LocalState:
         if checksum != _checksum(value):
             raise ValueError("the checksum does not match")
         local = LocalSequence(value["sequence"], value["epoch"]) if value["sequence"] else None
-        return LocalState(value["role"], local, value["filling"])
+        return LocalState(value["role"], local, value["filling"], value.get("replica", False))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise JournalDamaged(
             f"{where} is damaged ({error}): if the other copy is complete, move this directory aside and start empty"

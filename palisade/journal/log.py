@@ -69,18 +69,21 @@ class JournalLog:
         self.end = Position()
         self.runs: list[Run] = []
         self.removed_bytes = 0
+        self._written_bytes = self._synced_bytes = 0
 
-    async def open(self) -> None:
-        """Raises JournalDamaged, NewerFormat, OSError. Reads every file: a damaged one is never served."""
+    async def open(self, *, replica: bool = False) -> None:
+        """Reads every file: a damaged one is never served. `replica`: the copy was one when it stopped.
+
+        Raises JournalDamaged, NewerFormat, OSError."""
         names = [name for name in await self._files.names() if is_file_name(name)]
         self._segments, self.end, self.runs = [], Position(), []
         self._forget_recent()
         for name in names:
-            await self._open_file(name, newest=name == names[-1])
+            await self._open_file(name, newest=name == names[-1], replica=replica)
         if self._segments:
             await self.sync()  # what a killed process wrote may not be on the disk yet
 
-    async def _open_file(self, name: str, *, newest: bool) -> None:
+    async def _open_file(self, name: str, *, newest: bool, replica: bool) -> None:
         data = await self._files.read(name)
         before = read_file_header(data, name)
         if before is None and newest and len(data) <= FILE_HEADER_BYTES:
@@ -98,7 +101,7 @@ class JournalLog:
         if segment.size < len(data):
             if not newest:
                 raise JournalDamaged(f"{name} is damaged at byte {segment.size}, and newer files follow: {REMEDY}")
-            check_torn(data, segment.size, name)
+            check_torn(data, segment.size, name, replica=replica)
             self.removed_bytes += len(data) - segment.size
             await self._files.truncate(name, segment.size)
         self._segments.append(segment)
@@ -126,6 +129,7 @@ class JournalLog:
         self._files.write(segment.name, block.data)
         segment.note(block.first, segment.size)
         segment.size += len(block.data)
+        self._written_bytes += len(block.data)
         self.end = block.end
         extended(self.runs, block)
         self._recent.append(block)
@@ -134,7 +138,13 @@ class JournalLog:
             self._recent_bytes -= len(self._recent.popleft().data)
 
     async def sync(self) -> None:
+        written = self._written_bytes
         await self._files.sync(self._segments[-1].name)
+        self._synced_bytes = max(self._synced_bytes, written)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self._written_bytes - self._synced_bytes
 
     # Reading.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import re
 import shlex
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from palisade.cli.activation_copies import read_directory
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
+from tests.e2e.test_documents import blocks_of, fits, typed_in
 from tests.support.journal_processes import ROLE, Pair
 from tests.support.processes import Cluster, palisade, until
 
@@ -74,11 +77,16 @@ async def test_acknowledged_entries_survive_kill_9_of_the_active_copy(pair: Pair
     assert {number: found.get(number) for number in acknowledged} == acknowledged
 
 
+DOCUMENT = Path(__file__).parents[2].joinpath("docs/activation.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return DOCUMENT.split(f"## {title}")[1].split("\n## ")[0]
+
+
 async def test_commands_of_the_document_work_as_typed(pair: Pair) -> None:
-    """Those of the section "Append and read", with the addresses of this test."""
-    text = Path(__file__).parents[2].joinpath("docs/activation.md").read_text(encoding="utf-8")
-    section = text.split("## Append and read")[1].split("\n## ")[0]
-    typed = re.findall(r"^\$ palisade journal (.*)$", section, re.MULTILINE)
+    """Those of the sections "Append and read" and "Inspect and force", with the addresses of this test."""
+    typed = re.findall(r"^\$ palisade journal (.*)$", section("Append and read"), re.MULTILINE)
     expected = {"append": "2 entries\t1 to 2\n", "read": "1\torder 1\n2\torder 2\n"}
     assert len(typed) == 3
     for line in typed:
@@ -88,6 +96,51 @@ async def test_commands_of_the_document_work_as_typed(pair: Pair) -> None:
         assert expected.get(words[0], out) == out
     code, out, _ = await pair.command("read", "--json", "--from=2")
     assert json.loads(out) == {"number": 2, "content": "order 2"}
+
+    blocking = blocks_of(section("Append and read"), "python")[1]
+    assert await asyncio.to_thread(printed_by, here(blocking, pair)) == "3 b'order 4'\n4 b'order 5'\n"
+
+    listed, shown, force, alone = [each for block in blocks_of(section("Inspect and force"), "console")
+                                   for each in typed_in(block)]  # fmt: skip
+    for each in (listed, shown):
+        code, out, err = await typed_here(each.command, pair)
+        assert code == 0, err
+        assert fits([here(line, pair) for line in each.output], out.splitlines()) or each is listed, out
+    code, _, err = await typed_here(f"{force.command} --yes", pair)
+    assert (code, "stop 'palisade journal serve' first" in err) == (1, True), err
+    pair.kill()
+    await until(lambda: lock_is_free(pair), "the lock to be free")
+    before = read_directory(ROLE, pair.a.directory).local
+    code, _, err = await typed_here(f"{force.command} --yes", pair)
+    assert code == 0, err
+    after = read_directory(ROLE, pair.a.directory).local
+    assert before is not None
+    assert after is not None
+    assert after.sequence > before.sequence
+    code, _, err = await typed_here(f"{alone.command} --yes", pair)
+    assert (code, "reach" in err or "answers" in err) == (1, True), err
+
+
+def here(text: str, pair: Pair) -> str:
+    """With the directories and addresses of this test."""
+    text = re.sub(r"copy a\b", f"copy {pair.a.directory}", text)
+    return text.replace("127.0.0.1:7901", pair.a.address).replace("127.0.0.1:7902", pair.b.address)
+
+
+async def typed_here(command: str, pair: Pair) -> tuple[int, str, str]:
+    return await palisade(*shlex.split(here(command, pair))[1:], pair.endpoints)
+
+
+async def lock_is_free(pair: Pair) -> bool:
+    _, out, _ = await palisade("activation", "show", ROLE, "--json", pair.endpoints)
+    return json.loads(out)["lock"] is None
+
+
+def printed_by(program: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(f"import palisade\n{program}", {})
+    return out.getvalue()
 
 
 async def test_second_process_in_one_directory_is_refused(pair: Pair) -> None:

@@ -10,6 +10,7 @@ from palisade.journal.blocks import (
     BLOCK_HEADER_BYTES,
     FILE_HEADER_BYTES,
     SECTOR_BYTES,
+    UNSYNCED_BYTES_MAX,
     Block,
     Position,
     check_torn,
@@ -34,12 +35,12 @@ def file_of(batches: list[list[bytes]]) -> tuple[bytes, list[Block]]:
     return file_header(Position()) + b"".join(block.data for block in blocks), blocks
 
 
-def repaired(data: bytes) -> list[Block]:
+def repaired(data: bytes, *, replica: bool = False) -> list[Block]:
     """The blocks that a start keeps. Raises JournalDamaged."""
     found = list(scan(data, NAME, Position()))
     offset = found[-1][0] + len(found[-1][1].data) if found else FILE_HEADER_BYTES
     if offset < len(data):
-        check_torn(data, offset, NAME)
+        check_torn(data, offset, NAME, replica=replica)
     return [block for _, block in found]
 
 
@@ -90,6 +91,36 @@ def test_flipped_bit_before_a_valid_block_is_damage() -> None:
         repaired(bytes(flipped))
     assert read_block(bytes(flipped), FILE_HEADER_BYTES) is None
     assert blocks[1].first == 2
+
+
+def test_missing_sector_before_a_valid_block_is_torn_in_a_replica_only() -> None:
+    data, blocks = file_of([[b"first"], [b"x" * 3000], [b"last"]])
+    hole = 2 * SECTOR_BYTES
+    torn = data[:hole] + bytes(SECTOR_BYTES) + data[hole + SECTOR_BYTES :]
+    assert repaired(torn, replica=True) == blocks[:1]
+    with pytest.raises(JournalDamaged, match="valid entries follow"):
+        repaired(torn)
+
+
+def test_missing_sector_that_a_replica_had_synced_is_damage() -> None:
+    data, _ = file_of([[b"first"], [b"x" * 3000], [b"y" * UNSYNCED_BYTES_MAX]])
+    hole = 2 * SECTOR_BYTES
+    with pytest.raises(JournalDamaged, match="valid entries follow"):
+        repaired(data[:hole] + bytes(SECTOR_BYTES) + data[hole + SECTOR_BYTES :], replica=True)
+
+
+@given(CONTENTS, st.data())
+def test_flipped_bit_before_a_valid_block_is_damage_in_a_replica_too(
+    batches: list[list[bytes]], draw: st.DataObject
+) -> None:
+    data, _ = file_of([*batches, [b"last"]])
+    at = draw.draw(st.integers(FILE_HEADER_BYTES, len(file_of(batches)[0]) - 1))
+    flipped = bytearray(data)
+    flipped[at] ^= 1 << draw.draw(st.integers(0, 7))
+    if any(not any(flipped[place : place + SECTOR_BYTES]) for place in range(0, len(data), SECTOR_BYTES)):
+        return
+    with pytest.raises(JournalDamaged):
+        repaired(bytes(flipped), replica=True)
 
 
 def test_flipped_bit_in_the_last_complete_block_is_damage() -> None:

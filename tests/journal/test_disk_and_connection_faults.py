@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from palisade.catalog.activation import LocalSequence
+from palisade.journal.errors import AppendUnknown
 from tests.support.journal_world import JournalWorld, Place
 
 
@@ -102,4 +104,32 @@ def test_replica_that_adopts_a_sequence_while_it_reads_the_record_goes_on(world:
     world.append(b"one")
     world.kill("a")
     world.until_active("b")
+    assert world.lost() == []
+
+
+def has_entries(world: JournalWorld, count: int) -> bool:
+    return len(world.entries("b")) == count
+
+
+def test_replica_that_lost_an_earlier_one_of_its_unsynced_writes_starts(world: JournalWorld) -> None:
+    """A replica writes several blocks before it syncs. A power failure stores the last one and a part of the first."""
+    _, b = pair_in_sync(world)
+    world.append(b"one")
+    b.disk.sync_s = 0.5
+    process, client = world.client()
+
+    async def append(content: bytes) -> None:
+        with pytest.raises(AppendUnknown):
+            await client.append(content)
+
+    for last in (2, 3, 4):
+        process.start(append(b"x" * 1000))
+        world.simulation.run_until(partial(has_entries, world, last), within_s=0.4)
+    world.kill("b", power=False)
+    b.disk.lose_sector(1)
+    world.kill("a")
+    b.disk.sync_s = None
+    world.start("b")
+    world.until_active("b")
+    assert world.entries("b") == {1: b"one"}
     assert world.lost() == []

@@ -164,7 +164,7 @@ def test_stale_entries_go_aside_with_a_report_after_a_crash_at_each_step(tmp_pat
         assert await attempt(directory, 1 << 30)
         copy = await loaded(directory)
         assert await contents_of(copy.log) == ENTRIES[:5]
-        assert copy.state == LocalState("orders", LocalSequence(3, 1), filling=True)
+        assert copy.state == LocalState("orders", LocalSequence(3, 1), filling=True, replica=True)
         report = max((json.loads(file.read_text()) for file in asides(directory)), key=lambda each: each["last"])
         assert (report["first"], report["last"], report["sequence"], report["agreed_sequence"]) == (6, 20, 3, 4)
         assert report["entries"] == 15
@@ -261,7 +261,7 @@ def test_entries_without_local_state_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [LocalState("r"), LocalState("r", LocalSequence(7, 2)), LocalState("r", LocalSequence(7, 2), filling=True)]
+    "state", [LocalState("r"), LocalState("r", LocalSequence(7, 2)), LocalState("r", LocalSequence(7, 2), True, True)]
 )
 def test_local_state_is_read_as_written(state: LocalState) -> None:
     assert decode(encode(state), NAME) == state

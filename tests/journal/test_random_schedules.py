@@ -17,10 +17,11 @@ from palisade.journal.agreed import Agreed, RoleRecord
 from palisade.journal.copy_state import CopyState
 from palisade.journal.log import JournalLog
 from tests.support import journal_world
-from tests.support.journal_walk import walk
+from tests.support.journal_walk import ACTIONS_WITH_DISKS, walk
 from tests.support.journal_world import JournalWorld
 
 SEEDS = 12
+DISK_SEEDS = 4
 FAULT_SEEDS = 40
 
 
@@ -29,6 +30,14 @@ def test_acknowledged_entries_survive_random_faults(seed: int) -> None:
     world = walk(seed)
     assert world.violations == [], f"seed {seed}"
     assert len(world.acknowledged) > 100
+    world.close()
+
+
+@pytest.mark.parametrize("seed", range(DISK_SEEDS))
+def test_acknowledged_entries_survive_slow_and_failing_disks(seed: int) -> None:
+    world = walk(seed, ACTIONS_WITH_DISKS)
+    assert world.violations == [], f"seed {seed}"
+    assert len(world.acknowledged) > 50
     world.close()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from palisade.journal.blocks import SECTOR_BYTES
+from palisade.journal.blocks import SECTOR_BYTES, is_file_name
 from tests.support.simulation import Process
 
 SYNC_S = 0.003
@@ -35,6 +35,15 @@ class SimDisk:
         """The power failure that loses most."""
         for file in self.files.values():
             del file.content[file.synced :]
+
+    def lose_sector(self, sector: int) -> None:
+        """A power failure that stores everything but one sector of the newest journal."""
+        name = max(name for name in self.files if is_file_name(name))
+        for file in self.files.values():
+            if file is self.files[name]:
+                assert file.synced <= sector * SECTOR_BYTES < len(file.content) - SECTOR_BYTES
+                file.content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = bytes(SECTOR_BYTES)
+            file.synced = len(file.content)
 
     def crash(self) -> None:
         """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""

@@ -44,6 +44,7 @@ class Pair:
     """Two copies, `a` the configured primary."""
 
     def __init__(self, cluster: Cluster, folder: Path, *options: str) -> None:
+        self.endpoints = f"--endpoints={','.join(cluster.endpoints)}"
         self.a = CopyProcess(cluster, folder, "a", "primary", *options)
         self.b = CopyProcess(cluster, folder, "b", "backup", *options)
 

@@ -8,26 +8,28 @@ STEPS = 25
 STEP_S = 0.7
 QUIET_S = 60.0
 ACTIONS = ("kill", "kill process", "pause", "cut pair", "cut pair", "cut store", "cut client", "slow store")
+ACTIONS_WITH_DISKS = (*ACTIONS, "kill", "slow disk", "slow disk", "full disk", "sync fails", "reset", "reset")
+SLOW_SYNC_S = 0.3
 
 
-def walk(seed: int) -> JournalWorld:
+def walk(seed: int, actions: tuple[str, ...] = ACTIONS) -> JournalWorld:
     """Disturb for a while, then heal everything and wait until both copies are in sync again."""
     world = JournalWorld(seed, allow_failback=seed % 2 == 0)
     try:
-        return walk_in(world)
+        return walk_in(world, actions)
     except BaseException:
         world.close()
         raise
 
 
-def walk_in(world: JournalWorld) -> JournalWorld:
+def walk_in(world: JournalWorld, actions: tuple[str, ...]) -> JournalWorld:
     random = world.simulation.random
     for name in NAMES:
         world.start(name)
     world.load("x")
     world.load("y")
     for _ in range(STEPS):
-        disturb(world)
+        disturb(world, actions)
         world.simulation.run_for(STEP_S * random.random() * 2)
         if random.random() < 0.4:
             heal(world)
@@ -40,12 +42,12 @@ def walk_in(world: JournalWorld) -> JournalWorld:
     return world
 
 
-def disturb(world: JournalWorld) -> None:
+def disturb(world: JournalWorld, actions: tuple[str, ...]) -> None:
     random = world.simulation.random
     name = random.choice(NAMES)
     place = world.places[name]
     assert place.process is not None
-    action = random.choice(ACTIONS)
+    action = random.choice(actions)
     if action in ("kill", "kill process"):
         world.kill(name, power=action == "kill")
         if random.random() < 0.6:
@@ -60,6 +62,20 @@ def disturb(world: JournalWorld) -> None:
         world.slow = True
     elif action == "cut client":
         world.network.cuts.add(frozenset(("x", name)))
+    elif action == "reset":
+        world.network.reset(*NAMES)
+    else:
+        disturb_disk(world, name, action)
+
+
+def disturb_disk(world: JournalWorld, name: str, action: str) -> None:
+    disk, random = world.places[name].disk, world.simulation.random
+    if action == "slow disk":
+        disk.sync_s = SLOW_SYNC_S * random.random()
+    elif action == "full disk":
+        disk.room = random.randrange(2000)
+    elif action == "sync fails":
+        disk.sync_fails = True
 
 
 def heal(world: JournalWorld) -> None:
@@ -68,8 +84,11 @@ def heal(world: JournalWorld) -> None:
     for name, place in world.places.items():
         assert place.process is not None
         place.process.resume()
+        place.disk.sync_s, place.disk.room, place.disk.sync_fails = None, 1 << 40, False
         if place.store is not None:
             place.store.cut_off = False
+        if isinstance(place.failure, OSError):
+            world.kill(name, power=world.simulation.random.random() < 0.5)
         if place.process.dead:
             world.start(name)
 
