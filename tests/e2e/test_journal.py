@@ -133,7 +133,7 @@ async def typed_here(command: str, pair: Pair) -> tuple[int, str, str]:
 
 async def lock_is_free(pair: Pair) -> bool:
     _, out, _ = await palisade("activation", "show", ROLE, "--json", pair.endpoints)
-    return json.loads(out)["lock"] is None
+    return json.loads(out)["holder"] is None
 
 
 def printed_by(program: str) -> str:
