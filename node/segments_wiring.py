@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from palisade.node.authorization import headers_of, proof_of
-from palisade.node.config import NodeConfig
+from palisade.node.config import ConfigError, NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.announcement_client import AnnouncementClient
@@ -21,6 +23,7 @@ from palisade.segments.peers import SegmentPeers
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
+from palisade.segments.verification import Verifier
 from palisade.service.fenced_reads import FencedReads
 from palisade.topology.seed_discovery import http_of_others
 from palisade.topology.swim.record import Record
@@ -45,13 +48,18 @@ class Segments:
 def with_segments(
     config: NodeConfig, records: Callable[[], Iterable[Record]], on_vault: OnVault
 ) -> tuple[OnVault, Segments]:
-    """`records`: of the physical topology."""
+    """`records`: of the physical topology. Raises ConfigError if pyarrow is not installed."""
     if not config.segments:
         return on_vault, Segments()
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError(
+            "segments: pyarrow is not installed, which reads Parquet files; run pip install 'palisade[segments]', or "
+            "omit --segments"
+        )
     peers, origin = SegmentPeers(headers_of(config)), DatasetSource(config.segments_origin)
     holder = SegmentHolder(
         config.id,
-        Shelf(FolderDisk(config.data_dir / "segments")),
+        Shelf(FolderDisk(config.data_dir / "segments"), Verifier(asyncio.to_thread)),
         Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, FileSource, url_of),
         on_vault.components.listeners,
     )

@@ -97,6 +97,7 @@ from palisade.wire.error_codes import BadRequest, NoMember, PreconditionFailed, 
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 from palisade.wire.segment_errors import (
     BrokerNotSynced,
+    NoRows,
     NoSuchDataSource,
     NoSuchSegment,
     PublicationOvertaken,
@@ -144,6 +145,7 @@ __all__ = [
     "NewerFormat",
     "NoCredentials",
     "NoMember",
+    "NoRows",
     "NoSuchDataSource",
     "NoSuchProcedure",
     "NoSuchSegment",

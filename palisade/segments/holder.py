@@ -194,6 +194,8 @@ class SegmentHolder(Component):
             for _ in range(FETCHES):
                 group.create_task(self._fetch_some(fetches, progress))
         self._forget_what_is_over()
+        async with self._files:
+            await self.shelf.remember()
         return not self.tally.trouble and not any(self._is_open(step.name) for step in plan.steps)
 
     def _forget_what_is_over(self) -> None:
@@ -293,7 +295,7 @@ class SegmentHolder(Component):
     def may_count(self, name: str) -> bool:
         """Whether queries may count on the local copy: it is needed, and the one of the record. Raises DamagedRow."""
         record = self.record(name)
-        return record is not None and is_needed(record) and self.shelf.has(name, record.digest)
+        return record is not None and is_needed(record) and self.shelf.fits(name, record.digest, record.rows)
 
     def record(self, name: str) -> SegmentRecord | None:
         """As of the vault. Raises DamagedRow."""
@@ -331,7 +333,7 @@ class SegmentHolder(Component):
     async def _bring(self, name: str, wanted: Wanted) -> None:
         if self.shelf.has(name, wanted.digest) or await self._restored(name, wanted):
             return
-        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault))
+        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault), self.shelf.verifier)
         async with self._files:
             await self.shelf.put(name, wanted, content)
         self.announcements.changed()

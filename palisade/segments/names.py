@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from palisade.catalog.errors import BadField
+from palisade.catalog.rows_digest import METHOD
 from palisade.catalog.segment import ASSIGNED, DIGEST, Segment, parse_segment
 from palisade.wire.segment_errors import BadSegment
 
@@ -21,13 +22,15 @@ LAST_ASSIGNMENT = ASSIGNED[:-1]
 SIZE_BYTES_MAX = 64 << 20
 """Limit for one segment, which is held in memory while it is checked."""
 SHOWN = 80
+ROWS = f"{METHOD}:"
 TRASH = "trash/"
 """Subfolder for expired segments before their removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The content of a segment."""
+    """The content of a segment. Of a Parquet file both are those of its rows (`catalog/rows_digest.py`), of another
+    file those of its bytes."""
 
     digest: str
     size_bytes: int
@@ -38,6 +41,15 @@ class Wanted:
             raise BadSegment(f"invalid digest {str(self.digest)[:SHOWN]!r}: expected <method>: and 64 hex digits")
         if type(self.size_bytes) is not int or not 0 <= self.size_bytes <= SIZE_BYTES_MAX:
             raise BadSegment(f"invalid size {str(self.size_bytes)[:SHOWN]}: expected 0 to {SIZE_BYTES_MAX} bytes")
+
+    @property
+    def is_of_rows(self) -> bool:
+        return self.digest.startswith(ROWS)
+
+    @property
+    def file_bytes_max(self) -> int:
+        """Limit for a file with this content."""
+        return SIZE_BYTES_MAX if self.is_of_rows else self.size_bytes
 
     def to_value(self) -> bytes:
         return json.dumps({"digest": self.digest, "size_bytes": self.size_bytes}, separators=(",", ":")).encode()

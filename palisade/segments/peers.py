@@ -53,7 +53,7 @@ class SegmentPeers:
                 raise SourceFailed("does not have it")
             if response.status != 200:
                 raise SourceFailed(f"HTTP {response.status}")
-            return await read_up_to(response.content, wanted.size_bytes + 1)
+            return await read_up_to(response.content, wanted.file_bytes_max + 1)
 
 
 class Peer:

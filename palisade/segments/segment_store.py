@@ -1,7 +1,7 @@
-"""The local segments, as files that are identified by the digest of their content.
+"""The local segments, as files that are identified by the digest of their rows or bytes (`verification.py`).
 
 Guarantees, and why they hold:
-- A read returns exactly the requested version: every read is hashed, and a damaged file is dropped from the index, so
+- A read returns exactly the requested version: every read is verified, and a damaged file is dropped from the index, so
   that it is fetched again.
 - A file gets its final name only when it is complete: it is written under another name and renamed. The next start
   removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest. `scan` takes it for
@@ -14,17 +14,18 @@ Guarantees, and why they hold:
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from palisade.segments.names import SIZE_BYTES_MAX, TRASH, Wanted, checked_name
+from palisade.segments.verification import REMEMBERED, Verifier
 from palisade.wire.segment_errors import BadSegment, NoSuchSegment, NotFetched, NotRemoved
 
 log = logging.getLogger(__name__)
 
 INCOMING = ".incoming-"
+REMEMBERED_BYTES_MAX = 64 << 20
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -61,20 +62,27 @@ class Shelf:
     """`held`: the local segments by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
     date."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, verifier: Verifier | None = None) -> None:
         self.disk = disk
+        self.verifier = verifier or Verifier()
         self.held: dict[str, Wanted] = {}
         self.trashed: dict[str, Wanted] = {}
         self._written = 0
+        self._misfits: set[str] = set()
 
     async def scan(self) -> None:
-        """Read all files; remove incomplete ones if the disk permits. A file that is not a segment is ignored.
+        """Verify all files; remove incomplete ones if the disk permits. A file that is not a segment is ignored.
 
         Raises OSError: the folder can't be listed.
         """
         held: dict[str, Wanted] = {}
         trashed: dict[str, Wanted] = {}
-        for file in sorted(await self.disk.names()):
+        files = sorted(await self.disk.names())
+        if REMEMBERED in files:
+            await self._recall()
+        for file in files:
+            if file == REMEMBERED:
+                continue
             if file.startswith(INCOMING):
                 await self._forget_incoming(file)
             elif (name := name_in(file.removeprefix(TRASH))) is None:
@@ -83,9 +91,28 @@ class Shelf:
                 (trashed if file.startswith(TRASH) else held)[name] = await self._version(file)
         self.held, self.trashed = held, trashed
 
+    async def _recall(self) -> None:
+        try:
+            self.verifier.load(await self.disk.read(REMEMBERED, REMEMBERED_BYTES_MAX))
+        except OSError as error:
+            log.warning("verified files not remembered, verifying them again: error=%s", error)
+
+    async def remember(self) -> None:
+        """Store which files are verified, if that has changed, so that the next start does not decode them again."""
+        if not self.verifier.is_changed:
+            return
+        versions = [each.digest for each in (*self.held.values(), *self.trashed.values())]
+        incoming = INCOMING + REMEMBERED
+        try:
+            await self.disk.write(incoming, self.verifier.remembered(versions))
+            await self.disk.rename(incoming, REMEMBERED)
+        except OSError as error:
+            await self._forget_incoming(incoming, known=error.errno)
+            log.warning("verified files not remembered until the next change: error=%s", error)
+
     async def _version(self, file: str) -> Wanted:
         try:
-            return version_of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
+            return await self.verifier.of(await self.disk.read(file, SIZE_BYTES_MAX + 1))
         except (OSError, BadSegment) as error:
             log.warning("segment unreadable, fetching it again if assigned: file=%s error=%s", file, error)
             return UNREADABLE
@@ -97,6 +124,23 @@ class Shelf:
     def has(self, name: str, digest: str) -> bool:
         held = self.held.get(name)
         return held is not None and held is not UNREADABLE and held.digest == digest
+
+    def fits(self, name: str, digest: str, rows: int) -> bool:
+        """Whether it is here in this version, with this number of rows."""
+        if not self.has(name, digest):
+            return False
+        found = self.verifier.rows(digest)
+        if found in (None, rows):
+            return True
+        if name not in self._misfits:
+            self._misfits.add(name)
+            log.warning(
+                "copy not announced, its record has other rows; publish it again: name=%s rows=%s record=%d",
+                name,
+                found,
+                rows,
+            )
+        return False
 
     def is_whole(self, name: str) -> bool:
         """Whether it is here and readable, in whatever version."""
@@ -173,7 +217,7 @@ class Shelf:
             raise NoSuchSegment(f"this node does not have segment {name}{version}; ask another node")
         try:
             content = await self.disk.read(file_of(name), SIZE_BYTES_MAX + 1)
-            if version_of(content) == held:
+            if await self.verifier.of(content) == held:
                 return content, held
             trouble = "its content has changed"
         except (OSError, BadSegment) as error:
@@ -194,11 +238,6 @@ def why_not_written(error: OSError) -> str:
     if error.errno in NO_ROOM:
         return f"no space left ({reason}); free disk space"
     return f"the write failed: {reason}; check the disk of the node"
-
-
-def version_of(content: bytes) -> Wanted:
-    """Raises BadSegment for content above the size limit."""
-    return Wanted(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
 
 
 def file_of(name: str) -> str:

@@ -1,7 +1,7 @@
 """Fetches a segment: from other nodes, the file that its record names, or the demo data. No source is trusted.
 
-Content is accepted only with the assigned size and digest, so a truncated download or a faulty node costs one attempt
-and never stores wrong data.
+Content is accepted only with the assigned digest over its rows (or bytes), so a truncated download or a faulty node
+costs one attempt and never stores wrong data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 from palisade.base.errors import PalisadeError
 from palisade.segments.assignment import score
 from palisade.segments.names import Wanted, assignment_key, wanted_of
-from palisade.segments.segment_store import version_of
+from palisade.segments.verification import Verifier
 from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import BadSegment, NotFetched
@@ -36,17 +36,17 @@ class SegmentSource(Protocol):
     @property
     def name(self) -> str: ...
     async def get(self, name: str, wanted: Wanted) -> bytes:
-        """At most one byte more than the size of `wanted`. Raises SourceFailed."""
+        """At most one byte more than `wanted.file_bytes_max`. Raises SourceFailed."""
         ...
 
 
-async def fetch(name: str, wanted: Wanted, sources: Iterable[SegmentSource]) -> bytes:
+async def fetch(name: str, wanted: Wanted, sources: Iterable[SegmentSource], verifier: Verifier) -> bytes:
     """From the first source that has it. Raises NotFetched with the reason of each source."""
     reasons = []
     for source in sources:
         try:
             content = await source.get(name, wanted)
-            check(content, wanted)
+            await check(content, wanted, verifier)
         except SourceFailed as error:
             reasons.append(f"{source.name}: {error}")
         except BadSegment as error:
@@ -59,13 +59,16 @@ async def fetch(name: str, wanted: Wanted, sources: Iterable[SegmentSource]) -> 
     )
 
 
-def check(content: bytes, wanted: Wanted) -> None:
+async def check(content: bytes, wanted: Wanted, verifier: Verifier) -> None:
     """Raises BadSegment."""
-    if len(content) != wanted.size_bytes:
+    if not wanted.is_of_rows and len(content) != wanted.size_bytes:
         found_size = f"{len(content)} bytes" if len(content) < wanted.size_bytes else "more"
         raise BadSegment(f"expected {wanted.size_bytes} bytes, got {found_size}")
-    if (found := version_of(content)) != wanted:
+    found = await verifier.of(content)
+    if found.digest != wanted.digest:
         raise BadSegment(f"wrong digest {found.digest}")
+    if found != wanted:
+        raise BadSegment(f"expected {wanted.size_bytes} bytes of rows, got {found.size_bytes}: publish it again")
 
 
 def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:

@@ -30,6 +30,12 @@ class NoSuchSegment(SegmentError):
     retry = True
 
 
+class NoRows(SegmentError):
+    """The segment is no Parquet file, so its rows cannot be counted."""
+
+    code = "segment-without-rows"
+
+
 class FolderUnreadable(SegmentError):
     """The folder of the segments cannot be read. The node does not start."""
 

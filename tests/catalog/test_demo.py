@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,9 @@ import pytest
 
 from palisade.catalog.demo.entries import DONE_KEY, DemoCatalog, demo_catalog, done_entry
 from palisade.catalog.demo.flights import DataSetError, find_data, read_rows, source_name
+from palisade.catalog.demo.segments import columns_of, records_of, value_of
 from palisade.catalog.demo.tables import FLIGHTS, TABLES, WEATHER
+from palisade.catalog.rows_digest import RowsDigest
 from tests.support.segment_names import segment
 
 ROWS = {"flights": 336_776, "planes": 3_322, "airports": 1_458, "airlines": 16, "weather": 26_115}
@@ -65,9 +66,11 @@ def test_entry_matches_the_file(entries: dict[str, dict]) -> None:
 def test_segment_digest_covers_its_rows(catalog: DemoCatalog, table) -> None:
     year, month, day = (table.header.index(name) for name in ("year", "month", "day"))
     rows = [row for row in read_rows(find_data(), table) if (row[year], row[month], row[day]) == ("2013", "2", "3")]
-    digest = hashlib.sha256("".join("\x1f".join(row) + "\x1e" for row in rows).encode()).hexdigest()
+    digest = RowsDigest(columns_of(table))
+    for row in reversed(rows):
+        digest.add([value_of(column, text) for column, text in zip(table.columns, row, strict=True)])
     record = next(each for each in catalog.segments if each.segment == segment(3, table.name, month=2))
-    assert (record.rows, record.digest) == (len(rows), f"sha256:{digest}")
+    assert (record.rows, record.digest, record.size_bytes) == (len(rows), digest.digest(), digest.size_bytes)
 
 
 def test_every_value_has_the_type_of_its_column() -> None:
@@ -109,3 +112,8 @@ def test_broken_archive_is_rejected(tmp_path: Path) -> None:
 def test_value_of_the_wrong_type_is_rejected_with_its_column() -> None:
     with pytest.raises(ValueError, match=r"^flights\.year: "):
         FLIGHTS.record(["x"] * len(FLIGHTS.columns))
+    row = next(read_rows(find_data(), FLIGHTS))
+    with pytest.raises(ValueError, match=r"^flights\.time_hour: 'x'"):
+        records_of(FLIGHTS, [[*row[:-1], "x"]])
+    with pytest.raises(ValueError, match=r"^flights\.time_hour: .* no time"):
+        records_of(FLIGHTS, [[*row[:-1], "2013-01-32T10:00:00Z"]])

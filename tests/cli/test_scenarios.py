@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 
 from palisade.api.http.scenario_host import Run
 from palisade.catalog.demo.entries import entry
-from palisade.catalog.demo.segments import contents_of
+from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.edits import AIRPORTS, LATE_FLIGHT, corrected, late_flights
@@ -76,7 +76,7 @@ def test_corrections_change_every_airport_and_each_wave_otherwise() -> None:
 
 def test_late_flights_change_only_the_segments_of_their_days() -> None:
     rows = [["2013", "1", str(day), *["0"] * (len(FLIGHTS.header) - 3)] for day in (1, 1, 2, 3)]
-    before, after = (contents_of(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
+    before, after = (texts_of(FLIGHTS, each) for each in (rows, late_flights(rows, {"1", "3", "9"})))
     days = [segment(day).id.interval for day in (1, 3)]
     assert [each for each in before if before[each] != after[each]] == days
     assert before.keys() == after.keys()

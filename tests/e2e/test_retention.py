@@ -12,6 +12,7 @@ import pytest
 
 from palisade.segments.retention import end_ms
 from palisade.segments.segment_store import file_of
+from palisade.segments.verification import REMEMBERED
 from tests.e2e.test_segment_copies import DAYS, contents, run, write_catalog, write_origin
 from tests.support.fencing_cluster import lease, serving
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
@@ -29,7 +30,8 @@ def files_of(node: NodeProcess) -> dict[str, bytes]:
     """Below the folder of its segments, including the trash; read again if a file is moved meanwhile."""
     folder = node.data_dir / "segments"
     while True:
-        found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+        found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*")}
+        found = {name: file for name, file in found.items() if file.is_file() and not name.endswith(REMEMBERED)}
         try:
             return {name: file.read_bytes() for name, file in found.items()}
         except FileNotFoundError:

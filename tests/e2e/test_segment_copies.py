@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from palisade.catalog.demo.flights import read_rows
-from palisade.catalog.demo.segments import contents_of, records_of, segment_of
+from palisade.catalog.demo.segment_files import segment_files
+from palisade.catalog.demo.segments import records_of, segment_of
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
 from palisade.catalog.segment import ANNOUNCED
 from palisade.catalog.segment import announced_by as announced_by_node
+from palisade.cli.scenarios.local_data import segments_in
 from palisade.client import Client
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
@@ -47,7 +49,7 @@ def write_origin(folder: Path, rows: int) -> None:
 
 
 def row(header: list[str], day: int, number: int) -> list[str]:
-    known = {"year": "2013", "month": "1", "day": str(day), "flight": str(number)}
+    known = {"year": "2013", "month": "1", "day": str(day), "flight": str(number), "time_hour": "2013-01-01T05:00:00Z"}
     return [known.get(name, "0") for name in header]
 
 
@@ -76,8 +78,7 @@ def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Followe
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    folder = node.data_dir / "segments"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} if folder.exists() else {}
+    return {file.name: file.read_bytes() for file in segments_in(node.data_dir / "segments")}
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
@@ -87,7 +88,7 @@ def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:
 
 
 def contents(origin: Path, version: int = 1) -> dict[str, bytes]:
-    found = contents_of(FLIGHTS, read_rows(origin, FLIGHTS))
+    found = segment_files(FLIGHTS, read_rows(origin, FLIGHTS))
     return {file_of(str(segment_of(FLIGHTS, interval, version))): content for interval, content in found.items()}
 
 

@@ -23,7 +23,8 @@ NODES = ["n1", "n2", "f1"]
 
 def row(day: int) -> list[str]:
     found = ["0"] * len(WEATHER.header)
-    for column, value in (("year", "2013"), ("month", "1"), ("day", str(day))):
+    known = {"year": "2013", "month": "1", "day": str(day), "time_hour": "2013-01-01T05:00:00Z"}
+    for column, value in known.items():
         found[WEATHER.header.index(column)] = value
     return found
 

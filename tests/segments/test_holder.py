@@ -18,7 +18,8 @@ from palisade.recovery.report import RecoveryReport
 from palisade.recovery.vault_component import ComponentPort
 from palisade.segments.holder import SegmentHolder, Unannounced
 from palisade.segments.names import assignment_key, own_prefix
-from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.verification import version_of
 from palisade.segments.view import copies_view, node_summary
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.wire.segment_errors import NoSuchSegment

@@ -14,15 +14,18 @@ from yarl import URL
 
 from palisade.api.http.problems import errors_as_answers
 from palisade.api.http.v1_segment_copies import SEGMENT, SegmentCopyRoutes
+from palisade.catalog.parquet_rows import parquet_of, table_of
+from palisade.catalog.rows_digest import ColumnType
 from palisade.catalog.segment import SegmentRecord
 from palisade.metastore.requests import Put
 from palisade.recovery.listeners import Listeners
 from palisade.segments.disk import FolderDisk
 from palisade.segments.holder import SegmentHolder
-from palisade.segments.names import Wanted
+from palisade.segments.names import SIZE_BYTES_MAX, Wanted
 from palisade.segments.peers import SegmentPeers
-from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.segments.segment_store import Shelf, file_of
 from palisade.segments.sources import SourceFailed
+from palisade.segments.verification import version_of
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NoSuchSegment
@@ -32,7 +35,8 @@ from tests.support.segment_world import Stock
 from tests.support.vault_feed import follow
 
 DAY, MISSING = name(1), name(2)
-ROWS = b"the flights\x1e" * 1000
+ROWS = parquet_of(table_of((("flight", ColumnType.INT),), [[number] for number in range(1000)]))
+TEXT = b"the flights\x1e" * 10
 WANTED = version_of(ROWS)
 
 
@@ -60,13 +64,15 @@ class Served:
 async def holder(tmp_path: Path) -> SegmentHolder:
     vault, cluster = Vault(MemoryBackend()), Driver()
     for day in (1, 2):
-        record = SegmentRecord(segment(day), 1, 1000, len(ROWS), WANTED.digest, 1)
+        record = SegmentRecord(segment(day), 1, 1000, WANTED.size_bytes, WANTED.digest, 1)
         cluster.do(Put(record.segment.key, record.to_bytes()))
+    text = SegmentRecord(segment(4), 1, 10, len(TEXT), version_of(TEXT).digest, 1)
+    cluster.do(Put(text.segment.key, text.to_bytes()))
     follow(vault, cluster)
     holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(vault)
     await holder.local()
     holder.wanted = {DAY: WANTED, MISSING: WANTED}
-    await holder.shelf.put(DAY, WANTED, ROWS)
+    await holder.shelf.put(DAY, await holder.shelf.verifier.of(ROWS), ROWS)
     return holder
 
 
@@ -97,7 +103,7 @@ async def test_listing_puts_missing_segments_first(node: Served) -> None:
     jsonschema.validate(found, document["components"]["schemas"]["SegmentCopies"])
     assert (status, found["assigned"], found["local"], found["missing"]) == (200, 2, 1, 1)
     assert [row["state"] for row in found["segments"]] == ["missing", "local"]
-    assert found["bytes"] == len(ROWS)
+    assert found["bytes"] == WANTED.size_bytes
     assert (await asked(node, "/v1/segments/copies?limit=0"))[1]["segments"] == []
 
 
@@ -154,6 +160,27 @@ async def test_rows_are_counted_only_of_the_version_in_the_record(
         assert (status, problem["code"]) == (404, "no-such-segment")
 
 
+async def test_rows_have_the_columns_of_the_file(node: Served) -> None:
+    status, found, _ = await asked(node, f"/v1/segments/{DAY}/rows")
+    document = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
+    jsonschema.validate(found, document["components"]["schemas"]["SegmentRows"])
+    assert (status, found["rows"]) == (200, 1000)
+    assert found["columns"] == [{"name": "flight", "type": "int", "nulls": 0, "min": 0, "max": 999}]
+
+
+async def test_rows_of_a_file_that_is_not_parquet_are_not_counted(node: Served, holder: SegmentHolder) -> None:
+    """Such as a segment that was published by an older version."""
+    await holder.shelf.put(name(4), version_of(TEXT), TEXT)
+    status, problem, _ = await asked(node, f"/v1/segments/{name(4)}/rows?columns=none")
+    assert (status, problem["code"]) == (409, "segment-without-rows")
+    assert await asked(node, f"/v1/segments/{name(4)}/file") == (200, TEXT, f'"{version_of(TEXT).digest}"')
+
+
+async def test_content_type_says_parquet(node: Served) -> None:
+    async with ClientSession() as session, session.get(f"http://{node.address}/v1/segments/{DAY}/file") as answer:
+        assert answer.content_type == "application/vnd.apache.parquet"
+
+
 async def test_rows_of_a_segment_without_a_record_are_not_counted(node: Served, holder: SegmentHolder) -> None:
     await holder.shelf.put(name(3), WANTED, ROWS)
     status, problem, _ = await asked(node, f"/v1/segments/{name(3)}/rows?columns=none")
@@ -204,7 +231,8 @@ async def test_endless_response_is_cut_and_redirects_are_not_followed(peers: Seg
     served = await Served(routes).start()
     try:
         peer = peers.peer("n1", served.address)
-        assert len(await peer.get(DAY, WANTED)) == len(ROWS) + 1
+        assert len(await peer.get(DAY, version_of(TEXT))) == len(TEXT) + 1
+        assert len(await peer.get(DAY, WANTED)) == SIZE_BYTES_MAX + 1
         with pytest.raises(SourceFailed, match="HTTP 302"):
             await peer.get(name(1, "weather"), WANTED)
     finally:

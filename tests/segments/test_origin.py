@@ -10,18 +10,18 @@ from palisade.catalog.demo.tables import WEATHER
 from palisade.segments import dataset_source as module
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.names import Wanted
-from palisade.segments.segment_store import version_of
 from palisade.segments.sources import SourceFailed
+from palisade.segments.verification import version_of
 from tests.support.segment_names import name
 
 DAY = name(1, "weather")
-ANY = Wanted("sha256:" + "0" * 64, 1)
+ANY = Wanted("rows-sha256:" + "0" * 64, 1)
 
 
 def write(folder: Path, *days: int, fill: str = "0") -> None:
     lines = [",".join(WEATHER.header)]
     for day in days:
-        known = {"year": "2013", "month": "1", "day": str(day)}
+        known = {"year": "2013", "month": "1", "day": str(day), "time_hour": "2013-01-01T05:00:00Z"}
         lines.append(",".join(known.get(name, fill) for name in WEATHER.header))
     (folder / "weather.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -66,6 +66,11 @@ async def test_missing_data_is_reported(tmp_path: Path) -> None:
     for missing, said in ((name(2, "weather"), "no data of weather"), (name(1, "ships"), "no segment ships")):
         with pytest.raises(SourceFailed, match=said):
             await origin.get(missing, ANY)
+    with pytest.raises(SourceFailed, match="published before segments were Parquet files: run palisade load flights"):
+        await origin.get(DAY, Wanted("sha256:" + "0" * 64, 1))
+    write(tmp_path, 1, fill="x")
+    with pytest.raises(SourceFailed, match=r"a row of weather is invalid: .*x"):
+        await origin.get(DAY, ANY)
     (tmp_path / "weather.csv").write_text(",".join(WEATHER.header) + "\n1,2\n", encoding="utf-8")
     with pytest.raises(SourceFailed, match="2 fields"):
         await origin.get(DAY, ANY)

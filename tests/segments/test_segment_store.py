@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from palisade.segments.disk import FolderDisk
-from palisade.segments.segment_store import INCOMING, Shelf, file_of, version_of
+from palisade.segments.segment_store import INCOMING, Shelf, file_of
+from palisade.segments.verification import version_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched, NotRemoved
 from tests.support.recovery_world import Crash, Steps
 from tests.support.segment_names import name

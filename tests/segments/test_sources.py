@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palisade.segments.names import Wanted, assignment_key
-from palisade.segments.segment_store import version_of
 from palisade.segments.sources import STRANGERS_MAX, Everywhere, SegmentSource, fetch, peers_for
+from palisade.segments.verification import Verifier, version_of
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NotFetched
@@ -28,16 +28,16 @@ def stock(place: str, content: bytes | None) -> Stock:
 @pytest.mark.parametrize("wrong", [b"", ROWS[:-1], ROWS + b"x", b"R" + ROWS[1:]], ids=["none", "half", "more", "other"])
 async def test_invalid_content_is_discarded_and_the_next_source_asked(wrong: bytes) -> None:
     first, second = stock("n2", wrong), stock("n3", ROWS)
-    assert await fetch(DAY, WANTED, [first, second]) == ROWS
+    assert await fetch(DAY, WANTED, [first, second], Verifier()) == ROWS
     assert first.asked == second.asked == [DAY]
 
 
 async def test_failed_fetch_names_the_reason_of_each_source() -> None:
     with pytest.raises(NotFetched, match="n2: does not have it; n3: wrong digest sha256") as failed:
-        await fetch(DAY, WANTED, [stock("n2", None), stock("n3", b"R" + ROWS[1:])])
+        await fetch(DAY, WANTED, [stock("n2", None), stock("n3", b"R" + ROWS[1:])], Verifier())
     assert failed.value.retry
     with pytest.raises(NotFetched, match="no source"):
-        await fetch(DAY, WANTED, [])
+        await fetch(DAY, WANTED, [], Verifier())
 
 
 class Assigned(Vault):
@@ -71,9 +71,9 @@ async def test_data_set_is_the_last_source() -> None:
     origin, file, urls = stock("the data set", ROWS), stock("file:///day", None), ["", "file:///day"]
     addresses = {node: f"{node}:1" for node in nodes}
     places = Everywhere(lambda: addresses, peer, origin, {"file:///day": file}.__getitem__, lambda *_: urls.pop(0))
-    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED))) == ROWS
+    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED)), Verifier()) == ROWS
     assert nodes["n2"].asked == nodes["n3"].asked == origin.asked == [DAY]
     assert not file.asked
-    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED))) == ROWS
+    assert await fetch(DAY, WANTED, places.sources(DAY, WANTED, Assigned(n3=WANTED)), Verifier()) == ROWS
     assert file.asked == [DAY]
     assert origin.asked == [DAY] * 2

@@ -33,7 +33,8 @@ from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import assignment_key
-from palisade.segments.segment_store import Shelf, file_of, version_of
+from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.verification import version_of
 from palisade.vault.change import Item, VaultEvent
 from tests.support.meta_driver import Driver
 from tests.support.segment_names import segment

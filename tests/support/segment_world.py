@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable, Iterable
 
 from palisade.segments.names import Wanted
-from palisade.segments.segment_store import version_of
 from palisade.segments.sources import SegmentSource, SourceFailed
+from palisade.segments.verification import version_of
 from palisade.vault.vault import Vault
 from tests.support.recovery_world import Steps
 

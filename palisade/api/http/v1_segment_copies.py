@@ -11,13 +11,15 @@ from palisade.api.http.request_body import a_number, a_text, query_of
 from palisade.api.http.v1_keys import RAW_TYPE, answer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import checked_name
-from palisade.segments.rows import columns_of, count_rows
+from palisade.segments.rows import columns_of
+from palisade.segments.verification import PARQUET
 from palisade.segments.view import copies_view
 from palisade.wire.error_codes import BadRequest
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import NoRows, NoSuchSegment
 
 PARTS = ("data_source", "start", "end", "version", "partition")
 SEGMENT = "/".join(f"{{{part}}}" for part in PARTS)
+PARQUET_TYPE = "application/vnd.apache.parquet"
 LIMIT = 1_000
 LIMIT_MAX = 100_000
 
@@ -42,10 +44,11 @@ class SegmentCopyRoutes:
         return answer(copies_view(self._node, self._holder, limit))
 
     async def content(self, request: web.Request) -> web.Response:
-        """`digest`: only if the segment has this one. The rows: see `palisade/catalog/demo/segments.py`."""
+        """The file as it is stored. `digest`: only if the segment has this one."""
         digest = query_of(request, {"digest": a_text}).get("digest")
         content, held = await self._keeper.read(checked_name(name_in(request)), digest)
-        return web.Response(body=content, content_type=RAW_TYPE, headers={"ETag": f'"{held.digest}"'})
+        kind = PARQUET_TYPE if content.startswith(PARQUET) else RAW_TYPE
+        return web.Response(body=content, content_type=kind, headers={"ETag": f'"{held.digest}"'})
 
     async def rows(self, request: web.Request) -> web.Response:
         """Shape `SegmentRows`, of the version in the segment's record. `columns=none` leaves the columns out."""
@@ -55,14 +58,12 @@ class SegmentCopyRoutes:
         name = checked_name(name_in(request))
         with self._keeper.readers.reading(name):
             content, held = await self._keeper.read_recorded(name)
-            view: dict[str, Any] = {
-                "node": self._node,
-                "segment": name,
-                "digest": held.digest,
-                "rows": count_rows(content),
-            }
+            rows = self._keeper.shelf.verifier.rows(held.digest)
+            if rows is None:
+                raise NoRows(f"segment {name} is no Parquet file, so it has no rows to count: publish Parquet files")
+            view: dict[str, Any] = {"node": self._node, "segment": name, "digest": held.digest, "rows": rows}
             if columns == "all":
-                view["columns"] = await asyncio.to_thread(columns_of, name, content)
+                view["columns"] = await asyncio.to_thread(columns_of, content)
         return answer(view)
 
     @property

@@ -1,24 +1,22 @@
 """The demo's tables as data sources: a segment per day of flights and weather, one for the year of the others. Pure.
 
-The digest of a segment is SHA-256 over its rows in the order of the file, the fields joined by U+001F, each row ended
-by U+001E.
+The digest of a segment is that over its rows (`catalog/rows_digest.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-from palisade.catalog.demo.tables import DemoTable
+from palisade.catalog.demo.tables import DemoColumn, DemoTable, DemoType
 from palisade.catalog.errors import BadField
+from palisade.catalog.rows_digest import ColumnType, RowsDigest, Value
 from palisade.catalog.segment import Segment, SegmentRecord, time_ms
 from palisade.catalog.timeline import Interval, SegmentId
 
 VERSION = 1
 REPLICAS = 1
 DAY_MS = 86_400_000
+FIELD_END, ROW_END = "\x1f", "\x1e"
 
 
 def midnight_ms(year: int, month: int, day: int) -> int:
@@ -33,27 +31,38 @@ YEAR = Interval(midnight_ms(2013, 1, 1), midnight_ms(2014, 1, 1))
 """Of the tables without a day."""
 
 
-@dataclass(slots=True)
-class SegmentRows:
-    """The rows of one segment, accumulated row by row."""
-
-    rows: int = 0
-    size_bytes: int = 0
-    digest: Any = field(default_factory=hashlib.sha256)
-
-    def add(self, row: Sequence[str]) -> None:
-        line = line_of(row)
-        self.digest.update(line)
-        self.rows += 1
-        self.size_bytes += len(line)
-
-    def record(self, segment: Segment) -> SegmentRecord:
-        return SegmentRecord(segment, 1, self.rows, self.size_bytes, f"sha256:{self.digest.hexdigest()}", REPLICAS)
+def columns_of(table: DemoTable) -> list[tuple[str, ColumnType]]:
+    return [(column.name, ColumnType(column.kind.value)) for column in table.columns]
 
 
-def line_of(row: Sequence[str]) -> bytes:
-    """A row as it is stored in a segment."""
-    return ("\x1f".join(row) + "\x1e").encode()
+def value_of(column: DemoColumn, text: str) -> Value:
+    """As in `catalog/rows_digest.py`. Raises ValueError."""
+    value = column.read(text)
+    if column.kind is DemoType.TIMESTAMP and value is not None:
+        try:
+            return time_ms(f"{text[:-1]}.000Z") * 1_000_000
+        except BadField as error:
+            raise ValueError(str(error)) from None
+    return value
+
+
+class Forms:
+    """The canonical forms of the texts of one column. Each distinct text is converted once."""
+
+    def __init__(self, table: DemoTable, column: DemoColumn) -> None:
+        self._column, self._kind = column, ColumnType(column.kind.value)
+        self._name = f"{table.name}.{column.name}"
+        self._known: dict[str, bytes] = {}
+
+    def of(self, text: str) -> bytes:
+        """Raises ValueError that names the column."""
+        form = self._known.get(text)
+        if form is None:
+            try:
+                form = self._known[text] = self._kind.form(value_of(self._column, text))
+            except ValueError as error:
+                raise ValueError(f"{self._name}: {error}") from None
+        return form
 
 
 def segment_of(table: DemoTable, interval: Interval, version: int = VERSION) -> Segment:
@@ -62,18 +71,36 @@ def segment_of(table: DemoTable, interval: Interval, version: int = VERSION) -> 
 
 def records_of(table: DemoTable, rows: Iterable[Sequence[str]]) -> list[SegmentRecord]:
     """In the order of time. Raises ValueError."""
-    found: dict[Interval, SegmentRows] = {}
+    found: dict[Interval, RowsDigest] = {}
+    columns = columns_of(table)
+    forms = [Forms(table, column).of for column in table.columns]
     for interval, row in rows_with_interval(table, rows):
-        found.setdefault(interval, SegmentRows()).add(row)
-    return [found[interval].record(segment_of(table, interval)) for interval in sorted(found)]
+        digest = found.get(interval)
+        if digest is None:
+            digest = found[interval] = RowsDigest(columns)
+        digest.add_row_of_forms([form(text) for form, text in zip(forms, row, strict=True)])
+    return [record_of(segment_of(table, interval), found[interval]) for interval in sorted(found)]
 
 
-def contents_of(table: DemoTable, rows: Iterable[Sequence[str]]) -> dict[Interval, bytes]:
-    """The bytes of all rows of each segment, over which its digest is computed. Raises ValueError."""
+def record_of(segment: Segment, rows: RowsDigest) -> SegmentRecord:
+    return SegmentRecord(segment, 1, rows.rows, rows.size_bytes, rows.digest(), REPLICAS)
+
+
+def texts_of(table: DemoTable, rows: Iterable[Sequence[str]]) -> dict[Interval, bytes]:
+    """The rows of each segment as text, in little memory (`rows_in`). Raises ValueError."""
     found: dict[Interval, bytearray] = {}
     for interval, row in rows_with_interval(table, rows):
-        found.setdefault(interval, bytearray()).extend(line_of(row))
-    return {interval: bytes(content) for interval, content in found.items()}
+        found.setdefault(interval, bytearray()).extend(f"{FIELD_END.join(row)}{ROW_END}".encode())
+    return {interval: bytes(text) for interval, text in found.items()}
+
+
+def rows_in(table: DemoTable, text: bytes) -> list[list[Value]]:
+    """The inverse of `texts_of` for one segment. Raises ValueError."""
+    columns = table.columns
+    return [
+        [value_of(column, each) for column, each in zip(columns, row.split(FIELD_END), strict=True)]
+        for row in text.decode().split(ROW_END)[:-1]
+    ]
 
 
 def rows_with_interval(table: DemoTable, rows: Iterable[Sequence[str]]) -> Iterator[tuple[Interval, Sequence[str]]]:

@@ -11,7 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from palisade.catalog.demo.flights import find_data, read_rows
-from palisade.catalog.demo.segments import contents_of, records_of
+from palisade.catalog.demo.segment_files import segment_files
+from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.catalog.segment import SegmentRecord
 from palisade.cli.scenarios.actor import Actor
@@ -23,6 +24,7 @@ from palisade.cli.scenarios.story import Report, Scenario
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
 from palisade.segments.segment_store import file_of
+from palisade.segments.verification import REMEMBERED
 
 MONTH = "flights/2013-01"
 LATE = frozenset(str(day) for day in range(1, 11))
@@ -131,7 +133,7 @@ async def used(cluster: Members) -> list[SegmentRecord]:
 
 
 def wanted_files(rows: Rows, records: Iterable[SegmentRecord]) -> dict[str, bytes]:
-    contents = contents_of(FLIGHTS, rows)
+    contents = segment_files(FLIGHTS, rows)
     return {file_of(str(record.segment)): contents[record.segment.id.interval] for record in records}
 
 
@@ -142,7 +144,7 @@ def folder_of(node: Actor) -> Path:
 def files_of(node: Actor) -> dict[str, bytes]:
     """The files of a node that may be moving them; a file that is renamed before it is read is omitted."""
     folder, found = folder_of(node), dict[str, bytes]()
-    for file in folder.iterdir() if folder.exists() else ():
+    for file in segments_in(folder):
         with suppress(FileNotFoundError):
             found[file.name] = file.read_bytes()
     return found
@@ -150,7 +152,13 @@ def files_of(node: Actor) -> dict[str, bytes]:
 
 def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
     """Changes with every change of a file."""
-    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder_of(node).iterdir()}
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in segments_in(folder_of(node))}
+
+
+def segments_in(folder: Path) -> list[Path]:
+    """Without the file that remembers which of them are verified."""
+    files = folder.iterdir() if folder.exists() else ()
+    return [file for file in files if file.is_file() and not file.name.endswith(REMEMBERED)]
 
 
 SCENARIOS = (
