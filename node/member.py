@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from palisade.api.cluster_view import not_ready
+from palisade.api.cluster_view import group_not_ready
 from palisade.api.http.scenario_host import Playable, ScenarioHost
 from palisade.api.http.server import HttpServer
 from palisade.api.segment_service import OwnSegmentStore
@@ -45,7 +45,7 @@ from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
 from palisade.recovery.vault_storage import VaultHome
 from palisade.segments.coordinator import SegmentCoordinator
-from palisade.service.authorization.bootstrap import ensure_user, password_in
+from palisade.service.authorization.bootstrap import FirstUser, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
 from palisade.service.catalog_store import CatalogReleases
@@ -100,7 +100,8 @@ class Node:
         self.key_values = KeyValues(
             self.group, self.store, deadline_s=config.timing.request_deadline_s, metrics=self.metrics, strict=strict
         )
-        self._root_password = password_in(config.root_password_file) if config.root_password_file else None
+        password = password_in(config.root_password_file) if config.root_password_file else None
+        self._first_user = FirstUser(self.key_values, password)
         self.topology = self._make_topology()
         on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
         on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
@@ -188,6 +189,7 @@ class Node:
             fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
             fenced=part.reads,
             authorizer=authorizer_of(self.config, rows),
+            first_user=self._first_user if self.config.authorizes else None,
             broker=self.broker,
             trace=trace_of(self.config),
         )
@@ -228,7 +230,7 @@ class Node:
     async def _recover(self, state: ClusterState) -> int:
         """Joins the group first: the vault of a member follows its own replica."""
         await self._machine.enter(self.group)
-        while not_ready(self.key_values):  # noqa: ASYNC110
+        while group_not_ready(self.key_values):  # noqa: ASYNC110
             await asyncio.sleep(READY_POLL_S)
         self.topology.physical.settle()
         return await self.keeper.catch_up()
@@ -251,8 +253,7 @@ class Node:
             Part("http", ServerPart(self._http, config.http), ("group", "registrar", "releases")),
         ]
         if self.services.authorizer is not None:
-            user = Background(lambda: ensure_user(self.key_values, self._root_password))
-            parts.append(Part("first user", user, ("group",)))
+            parts.append(Part("first user", Background(self._first_user.run), ("group",)))
         join = config.join
         if join is not None:
             parts.append(

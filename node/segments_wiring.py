@@ -7,8 +7,9 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from palisade.base.errors import ConfigError
 from palisade.node.authorization import headers_of, proof_of
-from palisade.node.config import ConfigError, NodeConfig
+from palisade.node.config import NodeConfig
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.announcement_client import AnnouncementClient

@@ -30,7 +30,7 @@ def status_view(services: NodeServices, cluster: str) -> dict[str, Any]:
         "role": status.role.value,
         "leader": status.leader,
         "term": status.term,
-        "ready": not not_ready(service),
+        "ready": not not_ready(services),
         "authorization": "off" if services.authorizer is None else "on",
         "revision": store.revision,
         "minimal_revision": store.minimal_revision,
@@ -100,9 +100,15 @@ def alarms_view(service: KeyValues) -> list[dict[str, Any]]:
 CAUGHT_UP_ENTRIES = 1_000
 
 
-def not_ready(service: KeyValues) -> list[str]:
-    """Why this node should not get requests now; empty if it should. A refusal by one member alone is no reason: that
-    member may be of another generation and restarted by mistake."""
+def not_ready(services: NodeServices) -> list[str]:
+    """Why this node should not get requests now; empty if it should."""
+    first_user = services.first_user
+    return group_not_ready(services.key_values) + (first_user.not_ready() if first_user is not None else [])
+
+
+def group_not_ready(service: KeyValues) -> list[str]:
+    """Why the group cannot serve through this node now. A refusal by one member alone is no reason: that member may be
+    of another generation and restarted by mistake."""
     status = service.group.status()
     reasons = []
     if status.role is RaftRole.REMOVED:

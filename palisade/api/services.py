@@ -15,6 +15,7 @@ from palisade.metastore.snapshot import StoreSnapshotReader
 from palisade.recovery.status import RecoveryFace
 from palisade.segments.broker import SegmentBroker
 from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.bootstrap import FirstUser
 from palisade.service.catalog import Catalog
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.key_values import KeyValues
@@ -30,7 +31,8 @@ class NodeServices:
     initialization of the cluster. `vault`: None for a node without one. `topology`: None without a cluster. `catalog`:
     of a member of the Raft group. `fencing_view`, `fencing_families`: the fencing state of the node as JSON and as
     metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
-    `broker`: None for a node without a vault. `trace`: the middleware that traces HTTP requests, if any."""
+    `first_user`: None where requests need no user. `broker`: None for a node without a vault. `trace`: the middleware
+    that traces HTTP requests, if any."""
 
     key_values: KeyValues
     open_snapshot: OpenSnapshot | None = None
@@ -42,5 +44,6 @@ class NodeServices:
     fencing_families: Callable[[], Iterable[Any]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
     authorizer: Authorizer | None = None
+    first_user: FirstUser | None = None
     broker: SegmentBroker | None = None
     trace: Callable[..., Any] | None = None

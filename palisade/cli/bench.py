@@ -103,7 +103,8 @@ def stream(session: CliSession, clients: int, total: int, value_bytes: int, keys
 
 def measure(session: CliSession, plan: BenchPlan) -> None:
     async def run(client: Client) -> Figures:
-        await client.status()
+        async with session.notice_of(client):
+            await client.status()
         with progress_bar(f"bench {plan.what}") as show:
             return await run_plan(session, plan, client, show)
 

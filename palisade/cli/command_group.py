@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 import click
 
 from palisade.cli.old_spellings import modern
+from palisade.cli.process_age import process_age_s
 from palisade.cli.session import INTERRUPTED, USAGE
 
 
 class RootGroup(click.Group):
-    """Ends the process with the exit codes of docs/cli.md."""
+    """Ends the process with the exit codes of docs/cli.md. The object of its context: how old the process is, None for
+    a command that is called by a program."""
 
     def main(
         self,
@@ -25,6 +27,8 @@ class RootGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
+        if args is None:
+            extra.setdefault("obj", process_age_s)
         words, notes = modern(sys.argv[1:] if args is None else args)
         as_json = wants_json(words)
         for note in () if as_json else notes:

@@ -15,7 +15,7 @@ from palisade.metastore.results import KeyValue
 def get_at(session: CliSession, at: str, key: bytes) -> dict[str, Any]:
     """Shape `FencedKey` of the API. A missing key ends the process with exit code 1."""
     path = f"/v1/fenced/{quote_from_bytes(key, safe='')}"
-    found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s))
+    found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s), at)
     return found
 
 
@@ -28,7 +28,7 @@ def range_at(session: CliSession, at: str, key: bytes, end: bytes, *, prefix: bo
         query["range_end_base64"] = base64.b64encode(end).decode()
     query |= {name: str(value).lower() for name, value in options.items() if value}
     path = f"/v1/fenced?{urlencode(query)}"
-    found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s))
+    found: dict[str, Any] = run_or_fail(session, ask(at, path, timeout_s=session.deadline_s), at)
     return found
 
 

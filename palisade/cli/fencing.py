@@ -23,7 +23,10 @@ def fencing(session: CliSession, at: str | None) -> None:
 
     With --at: the view of that node, of any kind.
     """
-    found = session.call(of_leader) if at is None else run_or_fail(session, ask(at, "/v1/fencing"))
+    if at is None:
+        found = session.call(of_leader)
+    else:
+        found = run_or_fail(session, ask(at, "/v1/fencing", timeout_s=session.deadline_s), at)
     if session.as_json:
         print_json(found)
         return

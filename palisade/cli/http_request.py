@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -56,10 +57,16 @@ async def ask(
     raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 
 
-def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any]) -> Any:
-    """The result of the coroutine. Every error except a bug ends the process with its exit code."""
+def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any], at: str = "") -> Any:
+    """The result of the coroutine. Every error except a bug ends the process with its exit code. `at`: the address that
+    is asked; stderr shows that the command waits for it. Without it the coroutine shows what it does."""
+
+    async def run() -> Any:
+        async with session.notice(lambda: f"no answer yet from {at}") if at else contextlib.nullcontext():
+            return await asking
+
     try:
-        return asyncio.run(asking)
+        return asyncio.run(run())
     except NoAnswer as error:
         hint = "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))

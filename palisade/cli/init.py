@@ -54,7 +54,8 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     """
     session = CliSession([], deadline_s, as_json)
     body = {"members": list(members), "cancel": cancel}
-    status, found = asyncio.run(initialize(at or default_address(), body, deadline_s))
+    address = at or default_address()
+    status, found = asyncio.run(run(session, address, body))
     if status == 200:
         if as_json:
             print_json(found)
@@ -63,6 +64,12 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
         return
     refused = 400 <= status < 500
     session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], found["detail"], not refused))
+
+
+async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """As `initialize`; stderr shows that the command waits."""
+    async with session.notice(lambda: f"the nodes {', '.join(body['members'])} are not one cluster yet, asking {at}"):
+        return await initialize(at, body, session.deadline_s)
 
 
 def default_address() -> str:

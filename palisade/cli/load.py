@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.network_reason import reason_of
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
 from palisade.cli.session import REFUSED, CliSession, Failure
@@ -44,9 +45,11 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         catalog = read_demo(data) if what == DEMO else None
         entries = read_entries(lines_of(what)) if catalog is None else []
     except (DataSetError, LineError, OSError) as error:
-        session.fail(Failure(REFUSED, "bad-input", f"{what}: {error}; nothing was written", False))
+        session.fail(Failure(REFUSED, "bad-input", f"{what}: {reason_of(error)}; nothing was written", False))
 
     async def run(client: Any) -> LoadReport:
+        async with session.notice_of(client):
+            await client.status()
         with progress_bar(what) as show:
             if catalog is not None:
                 return await load_catalog(client, catalog, show)

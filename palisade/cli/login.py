@@ -47,7 +47,7 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
-    found: dict[str, Any] = run_or_fail(session, sign_in(addresses, body))
+    found: dict[str, Any] = run_or_fail(session, sign_in(addresses, body), ", ".join(addresses))
     if token_file is None:
         session.answer(found, found["token"])
         return

@@ -54,7 +54,7 @@ def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int
 
 def change(session: CliSession, at: str, difference: int) -> None:
     body = {"revisions": difference}
-    found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body))
+    found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body), at)
     now, before = found["catch_up_difference"], found["before"]
     session.answer(found, f"the catch-up difference is {now} revisions until the next start; it was {before}")
 
@@ -63,16 +63,17 @@ def show(session: CliSession, at: str, watch: bool) -> None:
     from palisade.cli.recovery_watch import follow, screen_for
 
     if session.as_json and not watch:
-        report(session, run_or_fail(session, recoveries(at)))
+        report(session, run_or_fail(session, recoveries(session, at)))
         return
     with screen_for(session) as screen:
-        last = run_or_fail(session, follow(lambda: recoveries(at), screen, watch))
+        last = run_or_fail(session, follow(lambda: recoveries(session, at), screen, watch))
     report(session, last)
 
 
-async def recoveries(at: str) -> dict[str, Any]:
+async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
     """Raises NoAnswer, RequestRefused."""
-    found: dict[str, Any] = await ask(at, PATH)
+    async with session.notice(lambda: f"no answer yet from {at}"):
+        found: dict[str, Any] = await ask(at, PATH)
     if not {"recoveries", "begun", "under_way"} <= found.keys():
         raise NoAnswer(at, "the response has no report of recoveries: not a node of this version")
     return found

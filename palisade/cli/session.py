@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import click
+
 from palisade.base.recurring_line import RecurringLine
 from palisade.cli.printing import print_csv, print_json, print_rows
 from palisade.wire.credentials import StoredToken
@@ -28,7 +30,9 @@ T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 NOTICE_S = 1.0
-"""How long a command waits in silence."""
+"""How long a command is silent, from the start of its process."""
+NOTICE_S_MIN = 0.2
+"""How long it waits in silence, however long its process took to start."""
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
@@ -86,13 +90,21 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     return None
 
 
+def silence_s() -> float:
+    """How long the running command may still be silent."""
+    context = click.get_current_context(silent=True)
+    age_s = context.find_root().obj if context is not None else None
+    return max(NOTICE_S - (age_s() if age_s is not None else 0.0), min(NOTICE_S_MIN, NOTICE_S))
+
+
 @contextlib.asynccontextmanager
 async def waiting(why: Callable[[], str]) -> AsyncIterator[None]:
     """Inside of it, stderr shows after a second what the command waits for, and again at growing intervals."""
+    first_s = silence_s()
 
     async def show() -> None:
         line, began = RecurringLine(first_s=2.0), time.monotonic()
-        await asyncio.sleep(NOTICE_S)
+        await asyncio.sleep(first_s)
         while True:
             text = line.holds(f"waiting: {why()}", time.monotonic() - began)
             if text is not None:
@@ -144,13 +156,21 @@ class CliSession:
             endpoints = await self.checked_endpoints()
             client = Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown, wait_for_nodes=not notice)
             async with client:
-                if not notice or self.as_json:
+                if not notice:
                     return await action(client)
-                at = ", ".join(endpoints)
-                async with waiting(lambda: client.trouble or f"no answer yet from the nodes at {at}"):
+                async with self.notice_of(client):
                     return await action(client)
 
         return self.run(run())
+
+    def notice(self, why: Callable[[], str]) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `waiting`; silent with --json, where stderr is for one object."""
+        return contextlib.nullcontext() if self.as_json else waiting(why)
+
+    def notice_of(self, client: Client) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `notice`: what the client waits for."""
+        at = ", ".join(self.endpoints)
+        return self.notice(lambda: client.trouble or f"no answer yet from the nodes at {at}")
 
     def run(self, asking: Coroutine[Any, Any, T]) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

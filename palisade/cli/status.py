@@ -35,7 +35,7 @@ def status(session: CliSession, at: str | None) -> None:
     """
     from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
-    rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at))]
+    rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at, session.deadline_s), at)]
     if not any(row["role"] for row in rows):
         session.unreachable()
     if sys.stdout.isatty() and not (session.as_json or session.as_csv):
@@ -55,25 +55,39 @@ def status(session: CliSession, at: str | None) -> None:
 
 async def rows_from(session: CliSession) -> list[dict[str, Any]]:
     """Raises AuthorizationError, OtherCluster, OSError."""
-    return await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s))
+    silent = dict.fromkeys(session.endpoints)
+    async with session.notice(lambda: f"no answer yet from {', '.join(silent)}"):
+        return await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent)
 
 
-async def ask_all(endpoints: Sequence[str], timeout_s: float) -> list[dict[str, Any]]:
-    """A row per node: the addressed nodes, and the other members that they know."""
-    answers = dict(zip(endpoints, await asyncio.gather(*(ask(each, timeout_s) for each in endpoints)), strict=True))
-    more = sorted(streams_of(answers.values()).keys() - answers.keys())
-    answers.update(zip(more, await asyncio.gather(*(ask(each, timeout_s) for each in more)), strict=True))
+async def ask_all(
+    endpoints: Sequence[str], timeout_s: float, silent: dict[str, None] | None = None
+) -> list[dict[str, Any]]:
+    """A row per node: the addressed nodes, and the other members that they know. `silent` loses each address that has
+    answered."""
+
+    async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
+        return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))
+
+    async def ask_one(address: str) -> Mapping[str, Any] | None:
+        answer = await ask(address, timeout_s)
+        if silent is not None and answer is not None:
+            silent.pop(address, None)
+        return answer
+
+    answers = await ask_each(endpoints)
+    answers.update(await ask_each(sorted(streams_of(answers.values()).keys() - answers.keys())))
     up = next((endpoint for endpoint, answer in answers.items() if answer is not None), None)
     known = await followers_known_at(up, timeout_s) if up is not None else {}
     followers = await asyncio.gather(*(follower_row(name, http, timeout_s) for name, http in known.items()))
     return [*rows_of(answers), *followers]
 
 
-async def row_at(at: str) -> dict[str, Any]:
+async def row_at(at: str, timeout_s: float) -> dict[str, Any]:
     """Raises NoAnswer, RequestRefused, OtherCluster."""
     from palisade.service.status import row_of
 
-    return row_of(await ask_http(at, "/v1/status"), f"http://{at}")
+    return row_of(await ask_http(at, "/v1/status", timeout_s=timeout_s), f"http://{at}")
 
 
 def own_client(endpoint: str) -> Client:

@@ -27,7 +27,10 @@ def topology(session: CliSession, at: str | None) -> None:
     async def over_stream(client: Any) -> Any:
         return await client.topology()
 
-    found = session.call(over_stream) if at is None else run_or_fail(session, ask(at, "/v1/topology"))
+    if at is None:
+        found = session.call(over_stream)
+    else:
+        found = run_or_fail(session, ask(at, "/v1/topology", timeout_s=session.deadline_s), at)
     session.rows(found, HEADER, node_rows(found))
     note = None if session.as_json else copy_note(found)
     if note is not None:

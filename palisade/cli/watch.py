@@ -40,7 +40,8 @@ def watch(
     range_end = end_of_range(end, prefix)
 
     async def follow(client: Any) -> None:
-        await client.status()  # a watch waits without limit: fail in time if there is no cluster
+        async with session.notice_of(client):
+            await client.status()  # a watch waits without limit: fail in time if there is no cluster
         seen = 0
         watching = client.watch(key, range_end, prefix=prefix, start_revision=start_revision, prev_kv=prev_kv)
         async with watching as changes:

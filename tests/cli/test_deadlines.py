@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from palisade.cli.main import main
+from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
@@ -74,3 +81,61 @@ async def test_command_shows_after_a_while_what_it_waits_for(
     async with session_module.waiting(lambda: "n1 does not\nanswer"):
         await asyncio.sleep(0.2)
     assert capsys.readouterr().err == "palisade: waiting: n1 does not answer\n"
+
+
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """The address of a port whose process accepts nothing: connections open, and stay silent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+AT = ["status", "topology", "fencing", "get /k", "range /k"]
+
+
+@pytest.mark.parametrize("command", [f"{each} --at ADDRESS --timeout 0.3" for each in (*AT, "init n1")])
+def test_command_that_asks_one_frozen_node_shows_that_it_waits(
+    command: str, frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were silent for 5 s (issue 16), whatever --timeout they had."""
+    shows_what_it_waits_for(command.replace("ADDRESS", frozen), frozen, monkeypatch)
+
+
+@pytest.mark.parametrize("command", ["status", "watch /k", "bench put", "load -", "put /k v", "login --user u"])
+def test_command_whose_nodes_are_frozen_shows_that_it_waits(
+    command: str, frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALISADE_PASSWORD", "a long password")
+    shows_what_it_waits_for(f"{command} --timeout 0.3 --endpoints {frozen}", frozen, monkeypatch)
+
+
+def shows_what_it_waits_for(command: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "NOTICE_S", 0.05)
+    began = time.monotonic()
+    done = CliRunner().invoke(main, command.split())
+    assert time.monotonic() - began < 3
+    notice, *_ = [line for line in done.stderr.splitlines() if line.startswith("palisade: waiting: ")]
+    assert address in notice
+    assert done.exit_code in (3, 4)
+
+
+def test_silence_of_a_command_counts_from_the_start_of_its_process() -> None:
+    """On a busy machine a command needed 3 s until its first sign: 2 s to start, and a second in silence."""
+    for age_s, silence_s in ((0.3, 0.7), (30.0, session_module.NOTICE_S_MIN)):
+        with click.Context(main, obj=lambda age_s=age_s: age_s):
+            assert session_module.silence_s() == pytest.approx(silence_s)
+    with click.Context(main):
+        assert session_module.silence_s() == session_module.NOTICE_S
+
+
+def test_age_of_a_process_is_its_own() -> None:
+    program = "from palisade.cli.process_age import process_age_s; print(process_age_s())"
+    began = time.monotonic()
+    of_child = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert 0 < float(of_child.stdout) <= time.monotonic() - began + 0.02
+    assert process_age_s() > float(of_child.stdout)
+
+
+def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
+    assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"

@@ -47,7 +47,7 @@ class Exposition(Collector):
         yield gauges("palisade_role", "1 for the role of the node.", "role", roles)
         yield gauge("palisade_term", "Raft term.", status.term)
         yield gauge("palisade_has_leader", "Whether a leader is known.", status.leader is not None)
-        yield gauge("palisade_ready", "Whether the node should get requests.", not not_ready(self._service))
+        yield gauge("palisade_ready", "Whether the node should get requests.", not not_ready(self._services))
         yield gauge("palisade_commit_index", "Index of the last committed entry.", status.commit_index)
         yield gauge("palisade_applied_index", "Index of the last applied entry.", status.applied_index)
         yield gauge("palisade_synced_index", "Index of the last entry that is on disk.", status.synced_index)

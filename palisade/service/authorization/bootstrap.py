@@ -27,7 +27,7 @@ from palisade.wire.fencing_errors import ReleaseError
 log = logging.getLogger(__name__)
 
 ROOT = "root"
-RETRY_S = 1.0
+RETRY_S = 0.25
 NO_USER = (
     "authorization is on, but there is no user: only /livez and /readyz are served. Start a node with "
     "--root-password-file, or with --authorization=off on loopback to create users"
@@ -51,25 +51,45 @@ def first_user(credential: dict[str, object]) -> Txn:
     return Txn((no_user,), (Put(root.key, root.to_bytes()), Put(keys.at(keys.CREDENTIALS, ROOT), to_bytes(credential))))
 
 
-async def ensure_user(service: KeyValues, password: str | None) -> None:
-    """Runs until a user exists: creates it if `password` is given, else logs a warning that says what to do."""
-    warned = False
-    while True:
-        try:
-            found = await service.range(
-                Range(keys.USERS, prefix_end(keys.USERS), limit=1, keys_only=True), caller=THIS_NODE
-            )
-            if found.kvs:
-                break
-            if password is not None:
-                credential = await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
-                if (await write_own(service, first_user(credential))).succeeded:
-                    log.warning("created the first user %s with the password of --root-password-file", ROOT)
-                continue
-            if not warned:
-                log.warning(NO_USER)
-                warned = True
-        except (RaftError, MetastoreError, ReleaseError) as error:
-            log.debug("cannot read yet whether a user exists: %s", error)
-        await asyncio.sleep(RETRY_S)
-    await asyncio.get_running_loop().create_future()
+class FirstUser:
+    """Run once per node. `password` None: a missing user is only reported."""
+
+    def __init__(self, service: KeyValues, password: str | None) -> None:
+        self._service, self._password = service, password
+        self._exists = False
+
+    def not_ready(self) -> list[str]:
+        """Why this node should not get requests yet. Until the user exists, its sign-in would be refused as a wrong
+        password; a client that waits for a ready node is admitted."""
+        waits = self._password is not None and not self._exists
+        return [f"the first user {ROOT} is not created yet"] if waits else []
+
+    async def run(self) -> None:
+        """Creates the user if there is none, or logs a warning that says what to do; then waits for ever."""
+        warned = False
+        while not self._exists:
+            try:
+                self._exists = await self._find()
+                if not self._exists and self._password is not None:
+                    self._exists = await self._create(self._password)
+                    continue
+                if not self._exists and not warned:
+                    log.warning(NO_USER)
+                    warned = True
+            except (RaftError, MetastoreError, ReleaseError) as error:
+                log.debug("cannot read yet whether a user exists: %s", error)
+            if not self._exists:
+                await asyncio.sleep(RETRY_S)
+        await asyncio.get_running_loop().create_future()
+
+    async def _find(self) -> bool:
+        users = Range(keys.USERS, prefix_end(keys.USERS), limit=1, keys_only=True)
+        return bool((await self._service.range(users, caller=THIS_NODE)).kvs)
+
+    async def _create(self, password: str) -> bool:
+        """False: another node was faster."""
+        credential = await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
+        created = bool((await write_own(self._service, first_user(credential))).succeeded)
+        if created:
+            log.warning("created the first user %s with the password of --root-password-file", ROOT)
+        return created

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from palisade.api.cluster_view import not_ready
+from palisade.api.services import NodeServices
 from palisade.base.errors import ConfigError
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.metastore.requests import Range
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.bootstrap import NO_USER, ensure_user, first_user, password_in
+from palisade.service.authorization.bootstrap import NO_USER, FirstUser, first_user, password_in
 from palisade.service.authorization.login import Login, write_own
 from palisade.service.authorization.needs import EVERYTHING
 from palisade.service.authorization.rows import StoreRows
@@ -23,7 +25,7 @@ from tests.support.waiting import until
 
 
 async def test_root_may_do_everything_with_the_password_of_the_file(service: KeyValues) -> None:
-    running = asyncio.create_task(ensure_user(service, "roots password"))
+    running = asyncio.create_task(FirstUser(service, "roots password").run())
     authorizer = Authorizer(StoreRows(service), PROOF)
     try:
         await until(lambda: service.store.revision > 1)
@@ -42,6 +44,27 @@ async def test_first_user_is_created_by_one_of_several_nodes(service: KeyValues)
     assert (first.succeeded, second.succeeded) == (True, False)
 
 
+async def test_node_is_not_ready_before_its_first_user_can_sign_in(service: KeyValues) -> None:
+    """`scripts/bench/run authorization` waited for ready nodes, then signed in, and was refused as with a wrong
+    password (issue 16)."""
+    user = FirstUser(service, "roots password")
+    services = NodeServices(service, first_user=user)
+    waits = "the first user root is not created yet"
+    assert waits in not_ready(services)
+    authorizer = Authorizer(StoreRows(service), PROOF)
+    running = asyncio.create_task(user.run())
+    try:
+        await until(lambda: waits not in not_ready(services))
+        assert (await authorizer.identify(Password("root", "roots password"), "here")).user == "root"
+    finally:
+        running.cancel()
+        authorizer.close()
+
+
+async def test_node_without_password_file_is_ready_without_users(service: KeyValues) -> None:
+    assert FirstUser(service, None).not_ready() == []
+
+
 async def test_cluster_with_users_gets_no_first_user(service: KeyValues) -> None:
     await Users(service).make("alice")
     before = service.store.revision
@@ -52,7 +75,7 @@ async def test_cluster_with_users_gets_no_first_user(service: KeyValues) -> None
 async def test_log_warns_without_users_and_without_password_file(
     service: KeyValues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running = asyncio.create_task(ensure_user(service, None))
+    running = asyncio.create_task(FirstUser(service, None).run())
     await until(lambda: NO_USER in caplog.text)
     running.cancel()
     assert not service.store.range(Range(b"palisade/", b"palisade0")).kvs
