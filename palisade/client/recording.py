@@ -9,6 +9,7 @@ Recording never delays or fails a request: if the disk is slower than the client
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from palisade.wire.recorded_effects import Effects, digest_of, effects_of, possi
 from palisade.wire.recorded_history import Note, Outcome, Promise, pack
 from palisade.wire.stream_frames import FrameKind
 
+_log = logging.getLogger(__name__)
 FLUSH_S = 1.0
 CHUNK_BYTES = 128 * 1024
 UNWRITTEN_BYTES_MAX = 8 * 1024 * 1024
@@ -78,6 +80,12 @@ class Recorder:
         if len(self._chunk) >= CHUNK_BYTES:
             self.flush()
 
+    def failed(self) -> None:
+        """An operation cannot be recorded, which must not fail it: it counts as dropped. Call it while handling the
+        error."""
+        _log.exception("an operation could not be recorded")
+        self.dropped += 1
+
     def flush(self) -> None:
         if self._chunk:
             self._files.write(bytes(self._chunk))
@@ -114,7 +122,23 @@ class RecordedSlot:
 
     def set_result(self, wire: Any, /) -> None:
         self._ended = True
-        completed_ns = self._recorder.clock_ns()
+        try:
+            self._add_outcome(self._recorder.clock_ns(), wire)
+        except Exception:
+            self._recorder.failed()
+        if not self._slot.done():
+            self._slot.set_result(wire)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self._ended = True
+        try:
+            self._add_error(self._recorder.clock_ns(), exception)
+        except Exception:
+            self._recorder.failed()
+        if not self._slot.done():
+            self._slot.set_exception(exception)
+
+    def _add_outcome(self, completed_ns: int, wire: Any) -> None:
         if type(self._content) is tuple and self._kind is FrameKind.WRITES and wire[0] == PUT:
             _, key, value = self._content
             effects: Any = (((key, b"", False, digest_of(value)),), (), ())
@@ -123,14 +147,6 @@ class RecordedSlot:
             self._add(completed_ns, ("range", _LINEARIZABLE), _OK, wire[1], "", _got(self._content[1], wire[2]))
         else:
             self._add_result(completed_ns, wire)
-        if not self._slot.done():
-            self._slot.set_result(wire)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        self._ended = True
-        self._add_error(self._recorder.clock_ns(), exception)
-        if not self._slot.done():
-            self._slot.set_exception(exception)
 
     def _add(
         self, completed_ns: int, what: tuple[str, str], outcome: str, revision: int, error: str, effects: Any

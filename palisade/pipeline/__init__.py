@@ -5,6 +5,7 @@
 Planning, decoding and offsets are pure and import no pyspark; `spark_*.py` connect them to Spark.
 """
 
+from palisade.pipeline.job import Report
 from palisade.pipeline.running import run
 
-__all__ = ["run"]
+__all__ = ["Report", "run"]

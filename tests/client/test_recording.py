@@ -219,3 +219,11 @@ async def test_failing_disk_ends_the_recording_and_not_the_client(
 def test_recording_refuses_sizes_below_one() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Recording("x", files_max=0)
+
+
+async def test_result_that_cannot_be_recorded_reaches_its_caller(recorder: Recorder, held: Held) -> None:
+    slot, future = slot_of(recorder, (None, b"k", b"1"))
+    slot.set_result([255])
+    assert await future == [255]
+    recorder.close()
+    assert held.entries()[0] == Note(dropped=1)

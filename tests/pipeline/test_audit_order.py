@@ -22,7 +22,7 @@ def row(
     kind = "put" if writes else "range"
     return OperationRow(
         f"c#{began_ms}", "c", kind, "linearizable", outcome, "", began_ms * MS, end, 1_000_000 + began_ms, revision,
-        writes, writes and ok, ok and revision > 0, ok,
+        writes, writes and ok, ok and revision > 0, ok, False,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from palisade.client.call_kinds import CALL_KINDS
 from palisade.metastore.requests import FROM_KEY
 from palisade.pipeline.audit.key_history import ABSENT, COMMITTED, MAYBE, NEVER, SAW, WROTE, Act
 from palisade.wire.recorded_effects import Covered, Wrote
-from palisade.wire.recorded_history import Commit, Header, Outcome, Promise, Recorded
+from palisade.wire.recorded_history import Commit, Header, Note, Outcome, Promise, Recorded
 
 EXPANDED_MAX = 10_000
 """Known keys that one range is compared with; the others are not decided."""
@@ -127,6 +127,20 @@ class OperationRow(NamedTuple):
     made: bool
     ordered: bool
     ok: bool
+    ranges: bool
+    """It concerns keys that it does not name."""
+
+
+DROPPED, FEED, CLOSED = "dropped", "feed", "closed"
+NOTES = (DROPPED, FEED, CLOSED)
+"""The kinds of rows about a file."""
+
+
+def row_of_note(path: str, note: Note) -> OperationRow:
+    """`invoked_ns`: the number of dropped operations, or the first revision of the feed; `completed_ns`: its last."""
+    kind = FEED if note.feed[0] else DROPPED if note.dropped else CLOSED
+    first, last = note.feed if note.feed[0] else (note.dropped, 0)
+    return OperationRow(path, path, kind, "", "", "", first, last, 0, 0, False, False, False, False, False)
 
 
 def row_of(header: Header, recorded: Recorded, axis: Axis) -> OperationRow:
@@ -137,4 +151,5 @@ def row_of(header: Header, recorded: Recorded, axis: Axis) -> OperationRow:
         recorded.kind not in READS, made_revision(recorded),
         ok and recorded.revision > 0 and recorded.kind in OF_THE_STORE and recorded.promise == Promise.LINEARIZABLE,
         ok,
+        has_ranges(recorded),
     )  # fmt: skip

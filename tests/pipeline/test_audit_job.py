@@ -1,0 +1,59 @@
+"""The job `audit` in Spark: histories of recording clients against the change feed of their node (issue 18)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from palisade import pipeline
+from palisade.client.sync_client import SyncClient
+from palisade.metastore.requests import Put, Range
+from palisade.metastore.results import KeyValue, PutResult, RangeResult
+from palisade.wire.recorded_effects import effects_of
+from palisade.wire.recorded_history import Header, Recorded, entries_of, packed_file
+from tests.support.threaded_node import ThreadedNode
+
+pytestmark = pytest.mark.e2e
+
+
+def test_audit_of_a_recorded_history_finds_what_was_planted(spark: Any, threaded: ThreadedNode, tmp_path: Path) -> None:
+    """Without it, nothing is found; the planted acts are a write that the store lost, and a read of an old version."""
+    histories, report = tmp_path / "histories", tmp_path / "report"
+    for name in ("one", "two"):
+        with SyncClient(threaded.address, client_id=name, record=histories) as client:
+            for number in range(40):
+                client.put(f"k/{number % 5}", f"{name} {number}")
+                client.get(f"k/{number % 7}")
+            client.range("k/", prefix=True)
+            client.delete("k/0")
+            client.range("k/", prefix=True)
+
+    def audited() -> pipeline.Report:
+        return pipeline.run("audit", threaded.address, spark=spark, to=str(report), histories=str(histories))
+
+    good = audited()
+    assert (good.ok, good.fields["findings"], good.fields["operations"]) == (True, 0, "166"), good.text
+    with (histories / "two-000001.history").open("rb") as file:
+        header, *recorded = entries_of(file, "two")
+    assert isinstance(header, Header)
+    puts = [each for each in recorded if isinstance(each, Recorded) and each.kind == "put"]
+    last = recorded[-2]
+    assert isinstance(last, Recorded)
+    assert last.completed_ns is not None
+    lost = last._replace(
+        number=900, kind="put", wrote=tuple(effects_of(Put(b"k/9"), PutResult(3)).wrote), covered=(), saw=()
+    )
+    old = RangeResult(last.revision, (KeyValue(b"k/1", b"two 1", 2, puts[1].revision, 9, 0),), False, 1)
+    stale = lost._replace(number=901, kind="range", wrote=(), saw=tuple(effects_of(Range(b"k/1"), old).saw))
+    stale = stale._replace(invoked_ns=last.completed_ns + 1, completed_ns=last.completed_ns + 2)
+    planted = b"".join(packed_file(Header("planted", header.clock, header.clock_ns, header.wall_ns), [lost, stale]))
+    (histories / "planted-000001.history").write_bytes(planted)
+    bad = audited()
+    assert not bad.ok
+    assert {"lost-write", "stale-read"} <= bad.fields["by_kind"].keys()
+    table = pq.read_table(report / "findings.parquet").to_pylist()
+    assert {"planted#900", "planted#901"} <= {each["operation"] for each in table}
+    assert "<svg" in (report / "report.html").read_text(encoding="utf-8")
