@@ -152,3 +152,7 @@ async def _write(
 
 def unchanged(manifest: Manifest, revision: int) -> Compare:
     return Compare(manifest.key, CompareTarget.MOD, CompareResult.EQUAL, revision)
+
+
+def unchanged_record(record: SegmentRecord, revision: int) -> Compare:
+    return Compare(record.segment.key, CompareTarget.MOD, CompareResult.EQUAL, revision)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from palisade.catalog.errors import BadField
 from palisade.catalog.segment import REPLICAS_MAX, Segment, SegmentRecord
-from palisade.client.publishing import PublishingStore, in_slices, read_records
+from palisade.client.publishing import PublishingStore, in_slices, read_records, unchanged_record
 from palisade.client.record_choice import Choice, everything
-from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
+from palisade.metastore.requests import Put
 from palisade.wire.segment_errors import NoSuchDataSource, PublicationOvertaken
 
 RECORDS_MAX = 300
@@ -55,10 +55,7 @@ async def change_records(store: PublishingStore, data_source: str, choice: Choic
         overtaken = False
         for start in range(0, len(left), RECORDS_MAX):
             some = left[start : start + RECORDS_MAX]
-            compares = [
-                Compare(record.segment.key, CompareTarget.MOD, CompareResult.EQUAL, revision)
-                for record, revision in some
-            ]
+            compares = [unchanged_record(record, revision) for record, revision in some]
             puts = [Put(record.segment.key, record.to_bytes()) for record, _ in some]
             if (await store.segments_txn(compares, puts)).succeeded:
                 done += [record.segment for record, _ in some]

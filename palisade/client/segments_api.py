@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
 from palisade.catalog.segment import SegmentRecord, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
@@ -105,10 +106,11 @@ class SegmentsApi(ABC):
         same already are left out. Returns what was published. Every transaction compares `condition`."""
         return await replace_intervals(self, data_source, records, condition=condition, same=same)
 
-    async def segments_records(self, data_source: str) -> dict[SegmentRecord, int]:
-        """All records of a data source with their revisions: also those that are unused or not visible yet."""
-        _, _, records = await read_records(self, data_source, everything)
-        return dict(records)
+    async def segments_records(self, data_source: str) -> tuple[Manifest, dict[SegmentRecord, int]]:
+        """The manifest of a data source, and all records with their revisions: also those that are unused, or that the
+        manifest shows as not visible yet."""
+        manifest, _, records = await read_records(self, data_source, everything)
+        return manifest, dict(records)
 
     async def segments_mark_unused(
         self, data_source: str, *, segments: Sequence[str] = (), start: str = "", end: str = ""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,11 @@ from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.key_history import Scope
 from palisade.pipeline.audit.order import Gap, Times, gap_findings, gaps, out_of_order
 from palisade.pipeline.audit.timeline import Interval, timeline
+from palisade.pipeline.audit_options import AuditOptions
 from palisade.pipeline.cluster_evidence import Evidence, gather
 from palisade.pipeline.job import Progress, Report, source_options
 from palisade.pipeline.options import Access
 from palisade.wire.recorded_history import Header
-
-if TYPE_CHECKING:
-    from palisade.pipeline.jobs.audit import AuditOptions
 
 FINDINGS_MAX = 100_000
 """Kept in the report."""

@@ -128,3 +128,9 @@ def choose(
 
 def oldest_first(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (end_ms(name), name)))
+
+
+def still_expired(name: str, before: Rules, now: Rules, wall: WallClock, clocks: tuple[float, float]) -> bool:
+    """Whether a segment that had expired by the rules `before` is to be removed. `now`: as read through the fence
+    directly before the removal. `clocks`: wall time and boot clock in seconds."""
+    return now.of(name) == before.of(name) and wall.still(*clocks) and now.expires(name, clocks[0])

@@ -26,7 +26,7 @@ from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.fenced_rules import RuleReader, unfenced_rules
 from palisade.segments.holder import SegmentHolder
-from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose
+from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose, still_expired
 from palisade.vault.errors import VaultError
 from palisade.vault.fence_file import clock_ns
 from palisade.vault.vault import Vault
@@ -188,9 +188,7 @@ class RetentionWorker(Component):
     def _still(self, name: str, rules: Rules) -> bool:
         """Whether the segment still has to be removed. Called in the acting thread, directly before the system call.
         Raises RulesUnknown."""
-        again = self._require_reader().look_now()
-        wall_s, boot_s = self._clocks()
-        return again.of(name) == rules.of(name) and self.wall.still(wall_s, boot_s) and again.expires(name, wall_s)
+        return still_expired(name, rules, self._require_reader().look_now(), self.wall, self._clocks())
 
     def _require_reader(self) -> RuleReader:
         if self._reader is None:

@@ -16,9 +16,10 @@ from palisade.pipeline.audit.html_report import ROWS_MAX, Content, page, plots
 from palisade.pipeline.audit.key_history import NEVER
 from palisade.pipeline.audit.order import Gap, times_of
 from palisade.pipeline.audit.timeline import INTERVALS_MAX, timeline
+from palisade.pipeline.audit_options import AuditOptions, copies_in, files_in
 from palisade.pipeline.audit_run import report_of, write
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.jobs.audit import JOB, AuditOptions, copies_in, files_in
+from palisade.pipeline.jobs.audit import JOB
 
 MS = 1_000_000
 

@@ -9,6 +9,7 @@ import csv
 import importlib.metadata
 import importlib.util
 import io
+import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,6 +74,19 @@ def read_rows(folder: Path, table: DemoTable) -> Iterator[list[str]]:
             raise DataSetError(f"{plain} is missing; install {PACKAGE} again, or give its data folder")
     except (OSError, KeyError, zipfile.BadZipFile, UnicodeDecodeError, csv.Error) as error:
         raise DataSetError(f"{table.name} can't be read from {folder}: {error}; install {PACKAGE} again") from error
+
+
+def copy_csv(folder: Path, table: DemoTable, target: Path) -> None:
+    """Writes the text of <table>.csv or <table>.csv.zip to `target`. Raises DataSetError."""
+    plain, zipped = folder / f"{table.name}.csv", folder / f"{table.name}.csv.zip"
+    try:
+        if plain.exists():
+            shutil.copyfile(plain, target)
+            return
+        with zipfile.ZipFile(zipped) as archive, archive.open(plain.name) as text, target.open("wb") as file:
+            shutil.copyfileobj(text, file)
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise DataSetError(f"{table.name} can't be copied from {folder} to {target}: {error}") from error
 
 
 def checked_rows(path: Path, table: DemoTable, text: TextIO) -> Iterator[list[str]]:

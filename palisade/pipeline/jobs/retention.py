@@ -1,0 +1,100 @@
+"""Deletes segments past their TTL, with their files (issue 18, P6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.segment import SegmentRecord
+from palisade.client.sync_client import SyncClient
+from palisade.pipeline.cluster import connect, credentials_of
+from palisade.pipeline.errors import BadOption, JobFailed
+from palisade.pipeline.expiry import ExpiryPlan, Removal, RemovalOutcome, expiry_plan
+from palisade.pipeline.job import Job, Progress, Report, option
+from palisade.pipeline.node_rules import read_rules
+from palisade.pipeline.options import Access
+from palisade.pipeline.segment_removal import remove_all
+from palisade.segments.retention import RulesUnknown
+from palisade.segments.retention_worker import system_clocks
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    data_source: str = option("Only this data source.", "")
+    nodes: str = option("HTTP addresses of the nodes that are asked for the rules: HOST:PORT,... Default: all.", "")
+    dry_run: bool = option("Only list the segments that would be removed.", False)
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        if any(":" not in each for each in self.addresses()):
+            raise BadOption(f"option nodes={self.nodes!r} is not HOST:PORT,...")
+
+    def addresses(self) -> list[str]:
+        return [each.strip() for each in self.nodes.split(",") if each.strip()]
+
+
+def run(spark: Any, access: Access, options: RetentionOptions, progress: Progress) -> Report:
+    progress("read the rules")
+    with connect(access) as client:
+        nodes = options.addresses() or http_addresses(client)
+        try:
+            rules = read_rules(nodes, credentials_of(access))
+        except RulesUnknown as error:
+            raise JobFailed(f"{error}; nothing was removed: run the job again") from None
+        records, manifests = all_records(client, options.data_source)
+    plan = expiry_plan(records, manifests, rules, system_clocks())
+    if options.dry_run or not plan.targets:
+        return report_of(plan, ())
+    progress(f"remove {len(plan.targets)} segments")
+    context = spark.sparkContext
+    slices = min(len(plan.targets), context.defaultParallelism)
+    tasks = context.parallelize(plan.targets, slices)
+    return report_of(plan, tasks.mapPartitions(partial(remove_all, access, nodes)).collect())
+
+
+def http_addresses(client: SyncClient) -> list[str]:
+    """Of the nodes in the logical topology."""
+    return [str(row["addresses"]["http"]) for row in client.topology()["logical"] if row["addresses"].get("http")]
+
+
+def all_records(client: SyncClient, data_source: str) -> tuple[dict[SegmentRecord, int], dict[str, Manifest]]:
+    """With their revisions; and the manifests by data source."""
+    found = client.range(MANIFESTS, prefix=True)
+    names = [Manifest.from_bytes(kv.key, kv.value).data_source for kv in found.kvs]
+    records: dict[SegmentRecord, int] = {}
+    manifests: dict[str, Manifest] = {}
+    for name in names:
+        if data_source in ("", name):
+            manifests[name], some = client.segments_records(name)
+            records |= some
+    if data_source and data_source not in manifests:
+        raise BadOption(f"option data_source={data_source!r}: no such data source; there are {', '.join(names)}")
+    return records, manifests
+
+
+def report_of(plan: ExpiryPlan, removals: Sequence[Removal]) -> Report:
+    counts = Counter(each.outcome for each in removals)
+    shown = [{"segment": each.name, "outcome": each.outcome.value, "reason": each.reason} for each in removals]
+    fields: dict[str, Any] = {outcome.name.lower(): counts[outcome] for outcome in RemovalOutcome}
+    fields |= {"expired": len(plan.targets) + plan.left, "left": plan.left}
+    fields["segments"] = shown or [{"segment": each.name, "outcome": "", "reason": ""} for each in plan.targets]
+    head = f"{fields['expired']} segments have expired: {fields['removed']} removed with their files, "
+    head += f"{fields['marked']} without a file marked unused, {fields['kept']} kept, {fields['skipped']} skipped, "
+    lines = [f"{head}{plan.left} left for later runs"]
+    lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in removals if each.reason]
+    return Report(fields, "\n".join(lines), ok=not counts[RemovalOutcome.SKIPPED])
+
+
+JOB = Job(
+    "retention",
+    "Delete segments past their TTL, with their files.\n\nThe rule is that of `palisade catalog set-ttl` for "
+    "demo.SOURCE, else for demo. Each task reads it through the fence of a node directly before it deletes a file; "
+    "while no node can answer, the segment is skipped. One run removes at most a tenth of the segments, the oldest "
+    "first.",
+    RetentionOptions,
+    run,
+)
