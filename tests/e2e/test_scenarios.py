@@ -52,6 +52,8 @@ async def test_scenario_holds_and_its_report_names_the_right_case(
         ("join", "always_snapshot", {"case", "nothing-moved"}),
         ("paused-past-compaction", "difference_untold", {"none-skipped"}),
         ("crash-in-eviction", "half_left", {"as-undisturbed"}),
+        ("segment-server-dies", "missing_in_silence", {"exact-list"}),
+        ("activation-older-primary", "older_serves", {"older-waits", "nothing-lost"}),
     ],
 )
 async def test_planted_fault_is_seen(

@@ -1,6 +1,6 @@
 """`python -m tests.support.planted_node FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its recovery.
 
-It proves that the checks of the scenarios find the faults that they are for.
+It proves that the checks of the scenarios find the faults that they are for. MODULE may also run a copy of a journal.
 """
 
 from __future__ import annotations
@@ -8,11 +8,16 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import palisade.journal.role
 import palisade.recovery.recovery
+from palisade.catalog.activation import ActivationRecord, Claim, Decision, Follow, LocalSequence
+from palisade.catalog.timeline import Interval
 from palisade.recovery.decision import Case, Join, Snapshot, SnapshotReason
 from palisade.recovery.recovery import Recovery
+from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer
 from palisade.segments.disk import FolderDisk
 from palisade.segments.segment_store import INCOMING
 
@@ -55,8 +60,30 @@ def half_left() -> None:
     FolderDisk.remove = unless_incoming  # type: ignore[method-assign]
 
 
+def missing_in_silence() -> None:
+    """What seed 003 is about: a broker leaves out segments without a server."""
+    lookup = BrokerView.lookup
+
+    def partial(self: BrokerView, data_source: str, interval: Interval, on_missing: OnMissing) -> SegmentAnswer:
+        return replace(lookup(self, data_source, interval, OnMissing.ALLOW), missing=())
+
+    BrokerView.lookup = partial  # type: ignore[method-assign, assignment]
+
+
+def older_serves() -> None:
+    """What seed 004 is about: the lock alone decides which copy becomes active."""
+    decide = palisade.journal.role.decide
+
+    def planted(record: ActivationRecord | None, local: LocalSequence | None, **known: Any) -> Decision:
+        found = decide(record, local, **known)
+        return Claim() if isinstance(found, Follow) and local is not None else found
+
+    palisade.journal.role.decide = planted  # type: ignore[assignment]
+
+
 FAULTS: dict[str, Callable[[], None]] = {
-    fault.__name__: fault for fault in (always_join, always_snapshot, difference_untold, half_left)
+    fault.__name__: fault
+    for fault in (always_join, always_snapshot, difference_untold, half_left, missing_in_silence, older_serves)
 }
 
 if __name__ == "__main__":

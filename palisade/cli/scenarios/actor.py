@@ -36,12 +36,18 @@ class Actor:
         self._requests = requests
         self._child: Child | None = None
 
+    def program(self) -> list[str]:
+        """The arguments of the interpreter before the options; empty for a plain `palisade node`."""
+        if not self.plan:
+            return []
+        return ["-P", "-m", "palisade.cli.scenarios.staged_node", json.dumps(self.plan), "node"]
+
     async def start(self) -> None:
         if self.runs:
             raise RuntimeError(f"{self.name} runs already")
         self._child = child = Child(InitialMember(self.name, *_ANYWHERE), self.folder, self.arguments)
-        if self.plan:
-            child.program = ["-P", "-m", "palisade.cli.scenarios.staged_node", json.dumps(self.plan), "node"]
+        if program := self.program():
+            child.program = program
         (self.folder / "node.log").unlink(missing_ok=True)
         await child.start()
 
@@ -129,6 +135,13 @@ class Actor:
             return {"revision": vault.revision, "chain": vault.chain.hex(), "buckets": vault.packed_sums().hex()}
         finally:
             vault.close()
+
+
+class JournalCopy(Actor):
+    """A process of `palisade journal serve`, which listens at `http`."""
+
+    def program(self) -> list[str]:
+        return ["-P", "-m", "palisade.cli.scenarios.staged_copy"]
 
 
 _ANYWHERE: tuple[Any] = (None,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palisade.cli.scenarios import alone, catching_up, local_data, racing, refusing
+from palisade.cli.scenarios import activating, alone, catching_up, local_data, racing, refusing, serving_segments
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Scenario
 
@@ -12,5 +12,7 @@ SCENARIOS: tuple[Scenario[Stage], ...] = (
     *refusing.SCENARIOS,
     *alone.SCENARIOS,
     *local_data.SCENARIOS,
+    *serving_segments.SCENARIOS,
+    *activating.SCENARIOS,
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -64,7 +64,7 @@ class Counts:
     async def during(self, work: Awaitable[Any], at_once: int = 1, pause_s: float = 0.0) -> int:
         """Counts, with this pause between two of them, until `work` has ended, and once after it.
 
-        Returns how many were made meanwhile.
+        Returns how many were made meanwhile. Raises as `one` and `work`.
         """
         before = self.done
         task = asyncio.ensure_future(work)
@@ -78,6 +78,8 @@ class Counts:
             async with asyncio.TaskGroup() as group:
                 for _ in range(at_once):
                     group.create_task(counts())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
         finally:
             task.cancel()
         meanwhile = self.done - before

@@ -21,7 +21,7 @@ from typing import Any
 from palisade.base.code_root import CODE_ROOT
 from palisade.base.http_request import HttpRequests
 from palisade.catalog.demo.entries import CatalogEntry
-from palisade.cli.scenarios.actor import ANSWER_S, Actor
+from palisade.cli.scenarios.actor import ANSWER_S, Actor, JournalCopy
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent
 
@@ -90,7 +90,13 @@ class Stage:
                 return f"127.0.0.1:{port}"
 
     def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor:
-        actor = Actor(name, self.folder / group / name, http, swim, arguments, self._requests)
+        return self.added(Actor(name, self.folder / group / name, http, swim, arguments, self._requests))
+
+    def journal_copy(self, name: str, address: str, arguments: list[str]) -> Actor:
+        """A process of `palisade journal serve`."""
+        return self.added(JournalCopy(name, self.folder / "journal" / name, address, "", arguments, self._requests))
+
+    def added(self, actor: Actor) -> Actor:
         self._actors.append(actor)
         return actor
 

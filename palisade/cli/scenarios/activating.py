@@ -1,0 +1,148 @@
+"""Seed 004: of two copies of a journal, only the newest becomes active."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+from palisade.cli.scenarios.members import Members
+from palisade.cli.scenarios.stage import Stage
+from palisade.cli.scenarios.story import Report, Scenario
+from palisade.journal.client import JournalClient
+from palisade.journal.errors import NotActive
+
+ROLE = "orders"
+BEFORE, ALONE = 20, 10
+WAITS_S = 3.0
+"""Three times the lease of the lock."""
+
+
+class Pair:
+    """Two copies, a the configured primary. Use `journal` as a client of both."""
+
+    def __init__(self, stage: Stage, cluster: Members, *options: str) -> None:
+        self._stage = stage
+        addresses = stage.address(), stage.address()
+        self.a, self.b = (
+            stage.journal_copy(name, address, [
+                f"--role={ROLE}", f"--name={name}", f"--listen={address}", f"--{kind}",
+                f"--endpoints={','.join(cluster.streams)}", *options,
+            ])
+            for name, kind, address in zip("ab", ("primary", "backup"), addresses, strict=True)
+        )  # fmt: skip
+        self.addresses = list(addresses)
+        self.journal = JournalClient(ROLE, self.addresses, timeout_s=20.0)
+        self.expected: list[bytes] = []
+
+    async def close(self) -> None:
+        self.journal.close()
+
+    async def start(self) -> None:
+        await self.a.start()
+        await self.b.start()
+        await self.reach("active", "in sync")
+
+    async def states(self) -> tuple[str, str]:
+        a, b = await self.journal.status()
+        return str(a.get("state")), str(b.get("state"))
+
+    async def reach(self, a: str = "", b: str = "") -> None:
+        """Waits for these states of the copies that are given."""
+
+        async def holds() -> bool:
+            found = await self.states()
+            return all(wanted in ("", state) for wanted, state in zip((a, b), found, strict=True))
+
+        named = ", ".join(f"{name} {state}" for name, state in (("a", a), ("b", b)) if state)
+        await self._stage.until(holds, f"copies: {named}")
+
+    async def append(self, number: int) -> None:
+        for _ in range(number):
+            content = b"order %d" % (len(self.expected) + 1)
+            await self.journal.append(content)
+            self.expected.append(content)
+
+    async def check_waits(self, name: str) -> None:
+        """Checks that no copy serves, though the lease of the lock has ended several times over."""
+        async with JournalClient(ROLE, self.addresses, timeout_s=WAITS_S) as journal:
+            with contextlib.suppress(NotActive):
+                number = await journal.append(b"too early")
+                self._stage.check(name, False, f"entry {number} was acknowledged")
+                return
+        (one,) = [each for each in await self.journal.status() if each["state"] != "unreachable"]
+        seen = f"{one['name']} is {one['state']} with sequence {one['sequence']}, the agreed one is {one['agreed_sequence']}"
+        self._stage.check(name, one["state"] == "waiting" and one["sequence"] < one["agreed_sequence"], seen)
+
+    async def check_entries(self, name: str) -> None:
+        """Checks that the journal has exactly the acknowledged entries."""
+        found = [content async for _, content in self.journal.entries()]
+        self._stage.check(name, found == self.expected, f"{len(found)} entries")
+
+
+async def a_pair(stage: Stage, *options: str) -> Pair:
+    cluster = await stage.cluster(1)
+    pair = Pair(stage, cluster, *options)
+    stage.at_end(pair.close)
+    await pair.start()
+    await pair.append(BEFORE)
+    stage.say(f"a is active, b is in sync; {BEFORE} orders are acknowledged")
+    return pair
+
+
+async def older_primary(stage: Stage) -> Report | None:
+    pair = await a_pair(stage, "--allow-failback")
+    await pair.a.stop()
+    await pair.reach(b="active")
+    await pair.append(ALONE)
+    stage.say(f"a is stopped, b fails over and serves {ALONE} orders alone")
+    await pair.b.stop()
+    await pair.a.start()
+    await pair.reach(a="waiting")
+    stage.say("b is stopped, and the primary a is started: its copy is the older one")
+    await pair.check_waits("older-waits")
+    await pair.b.start()
+    await pair.reach("active", "in sync")
+    stage.say("b is started: it serves, a receives what it lacks and gets the role back (--allow-failback)")
+    await pair.check_entries("nothing-lost")
+    return None
+
+
+async def lonely_primary(stage: Stage) -> Report | None:
+    pair = await a_pair(stage)
+    pair.b.send(signal.SIGSTOP)
+    await pair.append(ALONE)
+    stage.say(f"b hangs (SIGSTOP); a raises the sequence and serves {ALONE} orders alone")
+    await pair.a.kill()
+    pair.b.send(signal.SIGCONT)
+    await pair.reach(b="waiting")
+    stage.say("a is killed, and b goes on: its copy is the older one")
+    await pair.check_waits("older-waits")
+    await pair.a.start()
+    await pair.reach("active", "in sync")
+    stage.say("a is started again and serves; b receives what it lacks")
+    await pair.check_entries("nothing-lost")
+    return None
+
+
+SCENARIOS = (
+    Scenario(
+        "activation-older-primary",
+        "the primary returns after the backup served alone, and does not become active with its older journal",
+        "seed 004, scenario 1, and failback; A1, A2",
+        older_primary,
+        {
+            "older-waits": "the primary alone does not become active, although no other copy runs",
+            "nothing-lost": "with both copies up, the primary is active again, with every acknowledged order",
+        },
+    ),
+    Scenario(
+        "activation-older-backup",
+        "the primary served alone while the backup hung; after its death the backup does not become active",
+        "seed 004, scenario 2; A1, A2",
+        lonely_primary,
+        {
+            "older-waits": "the backup alone does not become active, although it gets the chance",
+            "nothing-lost": "with the primary back, the journal has every acknowledged order",
+        },
+    ),
+)
