@@ -70,8 +70,9 @@ class Pair:
                 self._stage.check(name, False, f"entry {number} was acknowledged")
                 return
         (one,) = [each for each in await self.journal.status() if each["state"] != "unreachable"]
-        seen = f"{one['name']} is {one['state']} with sequence {one['sequence']}, the agreed one is {one['agreed_sequence']}"
-        self._stage.check(name, one["state"] == "waiting" and one["sequence"] < one["agreed_sequence"], seen)
+        own, agreed = one["sequence"], one["agreed_sequence"]
+        seen = f"{one['name']} is {one['state']} with sequence {own}, the agreed one is {agreed}"
+        self._stage.check(name, one["state"] == "waiting" and own < agreed, seen)
 
     async def check_entries(self, name: str) -> None:
         """Checks that the journal has exactly the acknowledged entries."""
