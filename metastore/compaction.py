@@ -8,7 +8,8 @@ Removed are blocks with only events below MM, and the tombstones that they wrote
 a watch may start at MM; each keeps the row that it replaced, which a read at MM may need.
 
 A pin holds MM back for a bounded time of the replicated clock. A compaction limited by a pin goes as far as the pin
-allows; the rest is stored and proposed again by the leader.
+allows; the rest is stored and proposed again by the leader. Watermarks of archives (`watermarks.py`) hold back what the
+leader proposes by itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import PIN_END, PIN_PREFIX, POINTER, unpack_row
 from palisade.metastore.state import StoreState
+from palisade.metastore.watermarks import HOLD_PERCENT, held, lowest_watermark
 
 PIN = Struct(">QQQ")
 NEVER_MS = 1 << 63
@@ -115,9 +117,18 @@ class Compactor:
     def due(self, clock_ms: int, retention: Retention) -> int | None:
         """The target to which the leader should move MM now; None if it is not worthwhile or pins prevent it."""
         state = self._state
-        target = max(state.wanted, self._retention_target(clock_ms, retention))
+        target = max(state.wanted, self._held_target(self._retention_target(clock_ms, retention), retention))
         target = min([target, *(pinned for pinned, _, _ in self._live_pins(clock_ms).values())])
         return target if target > state.minimal_revision else None
+
+    def _held_target(self, target: int, retention: Retention) -> int:
+        """What watermarks leave of the target of retention."""
+        state, oldest = self._state, self._state.minimal_revision
+        if target <= oldest or state.size * 100 >= self._limits.quota_bytes * HOLD_PERCENT:
+            return target
+        floor = state.revision - retention.history_revisions - retention.hold_revisions
+        watermark = lowest_watermark(self._tables, state.lineage)
+        return held(target, oldest, floor, retention.compaction_step_revisions, watermark)
 
     def _retention_target(self, clock_ms: int, retention: Retention) -> int:
         state, step = self._state, retention.compaction_step_revisions

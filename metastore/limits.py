@@ -47,6 +47,8 @@ class Retention:
 
     history_age_ms: int = 3_600_000
     history_revisions: int = 100_000
+    hold_revisions: int = 1_000_000
+    """How many further revisions a watermark may hold back (`watermarks.py`)."""
     compaction_step_revisions: int = 1_000
     """Retention moves MM in steps of this size, or when the excess is a tenth of the age."""
     client_idle_ms: int = 3_600_000

@@ -140,16 +140,19 @@ class PeerConnections:
 class RetentionConfig:
     """How much history stays readable: the bound that is reached first compacts.
 
-    `log_entries` of the Raft log are kept for absent nodes; a node that was absent for longer gets a snapshot.
+    Watermarks of archives hold back up to `hold_revisions` more. `log_entries` of the Raft log are kept for absent
+    nodes; a node that was absent for longer gets a snapshot.
     """
 
     seconds: int = 3600
     revisions: int = 100_000
+    hold_revisions: int = 1_000_000
     log_entries: int = 10_000
 
     def __post_init__(self) -> None:
         _between("retention-s", self.seconds, 1, 10 * 366 * 86_400)
         _between("retention-revisions", self.revisions, 1, 10**12)
+        _between("retention-hold-revisions", self.hold_revisions, 0, 10**12)
         _between("log-retention-entries", self.log_entries, 1, 10**9)
 
 

@@ -329,4 +329,7 @@ def _limits(config: NodeConfig) -> Limits:
 
 
 def _retention(config: NodeConfig) -> Retention:
-    return Retention(history_age_ms=config.retention.seconds * 1000, history_revisions=config.retention.revisions)
+    kept = config.retention
+    return Retention(
+        history_age_ms=kept.seconds * 1000, history_revisions=kept.revisions, hold_revisions=kept.hold_revisions
+    )

@@ -197,6 +197,13 @@ OPTIONS = (
     Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", RetentionConfig),
     Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", RetentionConfig),
     Option(
+        "retention-hold-revisions",
+        "hold_revisions",
+        read_int,
+        "Further revisions that archives (`palisade pipeline run history`) may hold back.",
+        RetentionConfig,
+    ),
+    Option(
         "log-retention-entries", "log_entries", read_int, "Entries of the log kept for absent nodes.", RetentionConfig
     ),
     Option("limit-key-bytes", "key_bytes", read_bytes, "Longest key.", StoreLimits),
