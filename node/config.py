@@ -136,7 +136,7 @@ class PeerConnections:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionConfig:
     """How much history stays readable: the bound that is reached first compacts.
 

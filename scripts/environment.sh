@@ -46,11 +46,11 @@ make_venv() {
 prepare_environment() {
     local extra=$1 wanted stamp
     [ -x .venv/bin/python ] && .venv/bin/python -c 'import pip' 2>/dev/null || make_venv || return 1
-    wanted="$(cat setup.cfg pyproject.toml | cksum) $PWD"
+    wanted="$(cat setup.cfg pyproject.toml scripts/constraints.txt | cksum) $PWD"
     stamp=.venv/installed-$extra
     [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
     say "installing palisade[$extra] in .venv (the first time, about a minute)"
-    .venv/bin/python -m pip install --quiet --use-pep517 --editable ".[$extra]" </dev/null >&2 || {
+    .venv/bin/python -m pip install --quiet --use-pep517 --constraint scripts/constraints.txt --editable ".[$extra]" </dev/null >&2 || {
         say "pip could not install; the lines above say why (no network?)"
         return 1
     }

@@ -79,7 +79,7 @@ def test_machine_whose_node_is_down_may_lose_its_power_too() -> None:
 
 def test_member_that_is_left_behind_dies_when_a_snapshot_has_become_its_store() -> None:
     """Its next start makes the log fit (`raftgroup.journal_identity.realigned`)."""
-    settings = Settings(retention=RetentionConfig(3600, 100_000, 5))
+    settings = Settings(retention=RetentionConfig(log_entries=5))
     outcome = run_seed(3, "calm", (Fault(5.0, Kind.LEFT_BEHIND, "n2", "n1", 9.0),), settings)
     assert not outcome.violation, outcome.violation
     assert outcome.coverage["fault: left-behind"]
@@ -269,7 +269,7 @@ def is_voter(at: Host) -> Callable[[Host], bool]:
 @pytest.mark.parametrize("amount", [0.376, 0.42])
 def test_membership_changes_in_the_middle_of_a_snapshot(amount: float) -> None:
     """The receiver is removed between two pieces, and joins again with a new disk (issue 16)."""
-    settings = Settings(retention=RetentionConfig(3600, 100_000, 5))
+    settings = Settings(retention=RetentionConfig(log_entries=5))
     outcome = run_seed(3, "calm", (Fault(6.0, Kind.WIPE_AND_MORE, "n2", "n1", 1.0, amount),), settings)
     assert outcome.coverage["snapshot trouble: membership"] == 1
     assert not outcome.violation

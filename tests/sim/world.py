@@ -50,7 +50,7 @@ class Settings:
     drift: float = 0.009
     catch_up_difference: int = 100
     timing: TimingConfig = field(default_factory=lambda: TimingConfig(heartbeat_ms=200))
-    retention: RetentionConfig = field(default_factory=lambda: RetentionConfig(3600, 100_000, 10_000))
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     fences: FenceTimes = field(default_factory=FenceTimes)
     fences_differ: bool = False
     """Each start of a node has its own times."""
@@ -76,7 +76,7 @@ class Settings:
             followers=chance.choice((0, 1, 1, 1, 2)),
             catch_up_difference=chance.choice((100, 3, 3)),
             retention=RetentionConfig(
-                3600, chance.choice((100_000, 100_000, 60, 15)), chance.choice((10_000, 200, 20, 20))
+                revisions=chance.choice((100_000, 100_000, 60, 15)), log_entries=chance.choice((10_000, 200, 20, 20))
             ),
             fences=chance.choice(FENCES),
             fences_differ=chance.random() < 0.2,

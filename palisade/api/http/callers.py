@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AUTHORIZATION = b"\r\nAuthorization: "
 PLAIN_VALUE = re.compile(rb"[ -~\t]*")
-_CALLER = "palisade.caller"
+_CALLER: web.RequestKey[Caller] = web.RequestKey("caller")
 
 
 def caller_of(request: web.Request) -> Caller:

@@ -119,7 +119,7 @@ LEFT_BEHIND_BY_A_CHANGE = Stage(
         Fault(12.0, Kind.CRASH, "n2", "n1", 0.3),
         Fault(14.0, Kind.CRASH, "n2", "n1", 0.3),
     ),
-    Settings(members=5, followers=0, retention=RetentionConfig(3600, 100_000, 10)),
+    Settings(members=5, followers=0, retention=RetentionConfig(log_entries=10)),
 )
 """A member is added anew while another one is away, which gets a snapshot, and dies when that is its state."""
 

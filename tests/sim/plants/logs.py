@@ -27,7 +27,7 @@ from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import LEADERS_CUT_OFF, STORMS, Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
 
-SHORT_LOG = RetentionConfig(3600, 100_000, 20)
+SHORT_LOG = RetentionConfig(log_entries=20)
 """A node that returns with an empty disk gets a snapshot."""
 Screened = StaleTerm | Missing | Matched | Extend
 
