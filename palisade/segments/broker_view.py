@@ -44,7 +44,8 @@ class SegmentPart(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
     """As of `revision`. `parts`: what is served, in order of time. `missing`: queryable, but without a server.
-    `unserved`: with replication factor 0. The answer is complete if nothing is missing."""
+    `unserved`: with replication factor 0. The answer is complete if nothing is missing. A segment that answers for
+    several parts of the interval is in `parts` once for each of them, and in the other lists once."""
 
     revision: int
     parts: tuple[SegmentPart, ...]
@@ -199,9 +200,10 @@ class BrokerView:
                     parts.append(entry.part)
                 else:
                     parts.append(entry.part._replace(start_ms=start_ms, end_ms=end_ms))
-        if missing and on_missing is OnMissing.FAIL:
-            raise SegmentsUnavailable([str(segment) for segment in missing])
-        return SegmentAnswer(self.settled, tuple(parts), tuple(missing), tuple(unserved))
+        without_server = tuple(dict.fromkeys(missing))
+        if without_server and on_missing is OnMissing.FAIL:
+            raise SegmentsUnavailable([str(segment) for segment in without_server])
+        return SegmentAnswer(self.settled, tuple(parts), without_server, tuple(dict.fromkeys(unserved)))
 
     def data_sources(self) -> list[str]:
         """Those of which a segment was published."""

@@ -158,6 +158,20 @@ def test_policies_return_what_is_left_and_the_exact_list_of_what_is_missing() ->
     assert view.lookup("flights", Interval(4, 6)).missing == ()
 
 
+def test_segment_that_a_newer_version_cuts_in_two_is_missing_once() -> None:
+    whole, inner = segment(0, 8), segment(2, 4, version=2)
+    view = view_after(
+        record(replace(LOADED, segment=whole)), record(replace(LOADED, segment=inner)), announced("a", inner)
+    )
+    with pytest.raises(SegmentsUnavailable, match="1 segments have no server") as caught:
+        view.lookup("flights", ALWAYS)
+    assert caught.value.missing == (str(whole),)
+    assert view.lookup("flights", ALWAYS, OnMissing.ALLOW).missing == (whole,)
+    view.put_record(5, replace(LOADED, segment=whole).with_replicas(0))
+    view.settle(5)
+    assert view.lookup("flights", ALWAYS).unserved == (whole,)
+
+
 def test_newer_version_that_lost_its_servers_does_not_bring_the_older_back() -> None:
     newer = segment(version=2)
     view = view_after(

@@ -24,6 +24,7 @@ from aiohttp import web_app
 
 from palisade.api.stream import server
 from palisade.base.metrics import Metrics
+from palisade.catalog import publication
 from palisade.client import session
 from palisade.metastore import snapshot
 from palisade.node.fencing import fencing_component as part
@@ -51,6 +52,8 @@ WALL_S = WALL_MS // 1000
 PRODUCTION_PACES_EVERY = 17
 SMALL_PIECES_EVERY = 3
 """Snapshots of many pieces, so that faults occur between two of them."""
+STAGED_EVERY = 2
+"""Publications of segments in several transactions."""
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper case for a node that has missed few revisions, as it is for many."""
@@ -121,6 +124,8 @@ def ambient(
         places += SMALL_APPENDS
     if seed % SMALL_PIECES_EVERY == 0:
         places.append((snapshot, "PIECE_BYTES", 1000))
+    if seed % STAGED_EVERY == 0:
+        places.append((publication, "OPERATIONS_MAX", 2))
     if seed % PRODUCTION_PACES_EVERY:
         places += PACES
     kept = [(owner, name, vars(owner)[name]) for owner, name, _ in places]

@@ -13,21 +13,21 @@ from palisade.api.segment_service import OwnSegmentStore
 from palisade.base.errors import PalisadeError
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
-from palisade.client.publishing import publish
+from palisade.client.publishing import publish, replace_intervals
 from palisade.client.record_choice import named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import DeleteRange, Put
-from palisade.segments.broker_view import OnMissing
+from palisade.segments.broker_view import OnMissing, SegmentAnswer
 from palisade.service.callers import THIS_NODE
 from palisade.wire.segment_errors import NoSuchDataSource
-from tests.sim.checkers.segment_lookups import ALWAYS, SOURCE, SegmentLookups
+from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
+from tests.support.segment_writer import ALWAYS, DAY_MS, DAYS, NODES, SOURCE
 
-SERVERS = ("a", "b")
-DAYS = 3
-DAY_MS = 4
+KNOWN_MAX = 6
+"""Older segments that are still announced and changed."""
 LOOKUPS = 4
 """After each change."""
 
@@ -37,6 +37,7 @@ class Segmenter:
         self._client, self._going = client, going
         self._world = client.world
         self._digests = 0
+        self._known: list[Segment] = []
 
     async def run(self) -> None:
         while self._going():
@@ -54,19 +55,14 @@ class Segmenter:
             self._world.count("segments: refused")
 
     async def _change(self, node: Any) -> None:
-        chance = self._world.chance
-        which = chance.randrange(DAYS)
-        store = OwnSegmentStore(node.key_values)
-        interval = Interval(which * DAY_MS, (which + 1) * DAY_MS)
-        chosen = Segment(SOURCE, SegmentId(interval, chance.randrange(1, 3), 0))
+        chance, store = self._world.chance, OwnSegmentStore(node.key_values)
         lot = chance.random()
-        if lot < 0.15:
-            self._digests += chance.randrange(2)
-            digest = f"sha256:{self._digests:064}"
-            first = Segment(SOURCE, SegmentId(interval, 1, 0))
-            await publish(store, SOURCE, [SegmentRecord(first, 1, 10, 100, digest, 1)])
-        elif lot < 0.85:
-            key = chosen.announcement_key(chance.choice(SERVERS))
+        if lot < 0.1 or not self._known:
+            await self._publish(store)
+            return
+        chosen = chance.choice(self._known)
+        if lot < 0.8:
+            key = chosen.announcement_key(chance.choice(NODES))
             request = Put(key) if chance.random() < 0.6 else DeleteRange(key)
             await node.key_values.write(request, caller=THIS_NODE)
         elif lot < 0.9:
@@ -76,14 +72,37 @@ class Segmenter:
         else:
             await reset_loaded(store, SOURCE)
 
+    async def _publish(self, store: OwnSegmentStore) -> None:
+        """Replace what some adjacent days have, in one interval or one for each; or append a partition."""
+        chance = self._world.chance
+        first = chance.randrange(DAYS)
+        days = range(first, min(DAYS, first + chance.randrange(1, DAYS + 1)))
+        intervals = [Interval(day * DAY_MS, (day + 1) * DAY_MS) for day in days]
+        if chance.random() < 0.3:
+            intervals = [Interval(intervals[0].start_ms, intervals[-1].end_ms)]
+        core = chance.randrange(1, 3)
+        self._digests += 1
+        records = [self._record(SegmentId(each, 1, number), core) for each in intervals for number in range(core)]
+        published = await replace_intervals(store, SOURCE, records)
+        self._known = [each.segment for each in published] + self._known[:KNOWN_MAX]
+        if chance.random() < 0.3:
+            chunk = published[0].segment.id._replace(partition=core)
+            await publish(store, SOURCE, [self._record(chunk, core)])
+            self._known.append(Segment(SOURCE, chunk))
+
+    def _record(self, which: SegmentId, core: int) -> SegmentRecord:
+        return SegmentRecord(Segment(SOURCE, which), core, 10, 100, f"sha256:{self._digests:064}", 1)
+
     async def _look_up(self, host: Host, node: Any) -> None:
         """Judged where the node answers, before the answer is sent."""
         epoch = self._world.epoch
         checker = next(each for each in self._world.checkers if isinstance(each, SegmentLookups))
         since = checker.released
+        answer: SegmentAnswer | None = None
         try:
             answer = await node.broker.lookup(SOURCE, ALWAYS, OnMissing.ALLOW)
+            revision = answer.revision
         except NoSuchDataSource:
-            return
+            revision = node.broker.revision
         if self._world.epoch == epoch:
-            checker.looked_up(host, since, answer)
+            checker.looked_up(host, since, answer, revision)

@@ -1,25 +1,25 @@
 """What a broker calls complete is complete as of its revision, and was so between the call and the return (issue 17).
 
-The truth is what was committed: the rows of segments at each revision, in a view of their own. A segment becomes
-loaded, so that queries count on it, only while a data node announces it.
+The truth is computed from the committed rows by an oracle that shares no code with the product
+(`support/segment_oracle.py`). Beside it: a segment becomes loaded, so that queries count on it, only while a data node
+announces it; and once a publication is visible, no record is added to it, so its segments appear together.
 """
 
 from __future__ import annotations
 
-from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by
-from palisade.catalog.timeline import Interval
-from palisade.metastore.results import RevisionEvents
-from palisade.segments.broker import ViewFeed
-from palisade.segments.broker_view import OnMissing, SegmentAnswer
-from palisade.vault.change import Item
-from palisade.wire.segment_errors import NoSuchDataSource
+import json
+
+from palisade.metastore.results import Event, RevisionEvents
+from palisade.segments.broker_view import SegmentAnswer
 from tests.sim.backups import Base
 from tests.sim.checkers.catalog_answers import released_at
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
+from tests.support.segment_oracle import Expected, as_answered, expected, name_in, servers
+from tests.support.segment_writer import ALWAYS, SOURCE
 
-SOURCE = "flights"
-ALWAYS = Interval(0, 1_000)
+ROOT = b"palisade/segments/"
+RECORDS = ROOT + b"records/"
 
 
 class SegmentLookups(Checker):
@@ -27,8 +27,10 @@ class SegmentLookups(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._states: list[tuple[int, dict[bytes, Item]]] = [(0, {})]
+        self._states: list[tuple[int, dict[bytes, bytes]]] = [(0, {})]
         """The rows of segments from each revision on that has changed them."""
+        self._computed: dict[int, Expected | None] = {}
+        """What is to be answered, by the number of the state."""
         self.released = 0
 
     def turned(self, host: Host) -> None:
@@ -42,50 +44,63 @@ class SegmentLookups(Checker):
         for event in changed:
             rows.pop(event.kv.key, None)
             if not event.delete:
-                rows[event.kv.key] = Item(*event.kv)
+                rows[event.kv.key] = event.kv.value
         self._states.append((events.revision, rows))
         for event in changed:
             if event.kv.key.startswith(RECORDS) and not event.delete:
-                self._check_mark(events.revision, event.kv.key, event.kv.value)
+                self._check_mark(events.revision, event)
+                self._check_generation(events.revision, event)
 
-    def _check_mark(self, revision: int, key: bytes, value: bytes) -> None:
+    def _check_mark(self, revision: int, event: Event) -> None:
         """A record becomes loaded only while a data node announces the segment."""
-        record, before = SegmentRecord.from_bytes(key, value), self._states[-2][1].get(key)
-        was_loaded = before is not None and SegmentRecord.from_bytes(key, before.value).loaded
-        if record.loaded and not was_loaded:
-            rows = self._states[-1][1]
-            if not any(each.startswith(ANNOUNCED) and announced_by(each)[1] == record.segment for each in rows):
-                self.fail(f"segment {record.segment} is marked as loaded at {revision}, and no node announces it")
-            self.world.count("segments: marked as loaded")
+        before = self._states[-2][1].get(event.kv.key)
+        if not json.loads(event.kv.value)["loaded"] or (before is not None and json.loads(before)["loaded"]):
+            return
+        name = name_in(event.kv.key, RECORDS.decode())
+        assert name is not None
+        if not servers(self._states[-1][1], name):
+            self.fail(f"segment {name} is marked as loaded at {revision}, and no node announces it")
+        self.world.count("segments: marked as loaded")
+
+    def _check_generation(self, revision: int, event: Event) -> None:
+        """A record is added to a publication in the transaction that makes it visible, or before."""
+        before = self._states[-2][1]
+        name = name_in(event.kv.key, RECORDS.decode())
+        manifest = before.get(ROOT + f"manifests/{name.data_source}".encode()) if name else None
+        if event.kv.key in before or manifest is None:
+            return
+        generation, found = json.loads(event.kv.value)["generation"], json.loads(manifest)
+        if generation <= found["last"] and generation not in found["pending"]:
+            self.fail(f"segment {name} is added at {revision} to publication {generation}, which was visible before")
 
     def restored(self, base: Base) -> None:
         for events in base.past:
             self.committed(events)
         self.released = base.revision
 
-    def looked_up(self, host: Host, since: int, answer: SegmentAnswer) -> None:
-        """`since`: released when the lookup began."""
-        found = content(answer)
-        if found != self._content(answer.revision):
+    def looked_up(self, host: Host, since: int, answer: SegmentAnswer | None, revision: int) -> None:
+        """`since`: released when the lookup began. `answer` None, as of `revision`: no segment was published."""
+        found = None if answer is None else as_answered(answer)
+        if found != self._as_of(revision):
             self.fail(
-                f"{host.id} answers a lookup as of revision {answer.revision} with {found}, but the segments were "
-                f"{self._content(answer.revision)}"
+                f"{host.id} answers a lookup as of revision {revision} with {found}, but the segments were "
+                f"{self._as_of(revision)}"
             )
-        later = [revision for revision, _ in self._states if since < revision]
-        if all(found != self._content(revision) for revision in (since, *later)):
+        later = [each for each, _ in self._states if since < each]
+        if all(found != self._as_of(each) for each in (since, *later)):
             self.fail(f"{host.id} answers a lookup with {found}, which was overtaken: {since} was released before")
-        self.world.count(f"segments: {'missing' if answer.missing else 'complete' if answer.parts else 'empty'}")
+        if found is None:
+            self.world.count("lookup of segments: unknown")
+            return
+        what = "missing" if found.missing else "unserved" if found.unserved else "complete" if found.parts else "empty"
+        self.world.count(f"lookup of segments: {what}")
+        if any(part.name.version > 1 for part in found.parts):
+            self.world.count("lookup of segments: replaced")
+        if any(part.name.partition for part in found.parts):
+            self.world.count("lookup of segments: partitioned")
 
-    def _content(self, revision: int) -> object:
-        rows = next(rows for since, rows in reversed(self._states) if since <= revision)
-        feed = ViewFeed()
-        for _ in feed.rows(rows.values(), revision):
-            pass
-        try:
-            return content(feed.view.lookup(SOURCE, ALWAYS, OnMissing.ALLOW))
-        except NoSuchDataSource:
-            return ((), (), ())
-
-
-def content(answer: SegmentAnswer) -> object:
-    return answer.parts, answer.missing, answer.unserved
+    def _as_of(self, revision: int) -> Expected | None:
+        number = next(place for place in reversed(range(len(self._states))) if self._states[place][0] <= revision)
+        if number not in self._computed:
+            self._computed[number] = expected(self._states[number][1], SOURCE, *ALWAYS)
+        return self._computed[number]

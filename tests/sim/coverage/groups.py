@@ -319,6 +319,11 @@ GROUPS = (
         "procedure done", lambda: list(palisade.catalog.kinds.all.KINDS), "have the client of the catalog ask for it"
     ),
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
+    Group(
+        "lookup of segments",
+        lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned"],
+        "publish, announce and drop segments, and look them up",
+    ),
     Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),
     Group("compare", _compares, "have clients compare with earlier results"),
     Group("compare is of", lambda: ["a key", "a range"], "have clients compare ranges"),

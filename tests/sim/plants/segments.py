@@ -1,4 +1,4 @@
-"""Faults of brokers: what they check before they call an answer complete."""
+"""Faults of brokers and publishers: what they check before they call an answer complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import ANNOUNCED
+from palisade.catalog.timeline import Interval, Timeline, TimelineChunk
+from palisade.catalog.timeline import _Members as Members
 from palisade.client.publishing import PublishingStore
 from palisade.metastore.requests import Compare
 from palisade.metastore.results import TxnResult
@@ -42,6 +45,34 @@ def marks_without_an_announcement(patch: Patch) -> None:
             self._store = store
 
     patch.setattr(SegmentCoordinator, "_txn", only_records)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def overshadowing_without_core_partitions(patch: Patch) -> None:
+    """A version replaces the older ones as soon as any of its partitions is loaded."""
+
+    def any_settled(members: Members, key: tuple[Interval, int]) -> TimelineChunk | None:
+        settled = tuple(each for _, each in sorted(members.segments.items()) if each.settled)
+        return TimelineChunk(*key, settled) if settled else None
+
+    patch.setattr(Members, "as_chunk", any_settled)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def replacements_of_half_an_interval(patch: Patch) -> None:
+    redraw = Timeline._redraw
+
+    def half(timeline: Timeline, interval: Interval) -> None:
+        redraw(timeline, Interval(interval.start_ms, (interval.start_ms + interval.end_ms) // 2))
+
+    patch.setattr(Timeline, "_redraw", half)
+
+
+@caught_by("segment lookups", on=Stage("segments", 2), says="which was visible before")
+def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
+    """Half of a publication is visible before the rest is written."""
+    patch.setattr(Manifest, "with_pending", Manifest.with_visible)
+    patch.setattr(Manifest, "without_pending", lambda self, generation: self)
 
 
 class _WithoutAnnouncements:
