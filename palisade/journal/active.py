@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from palisade.base.errors import PalisadeError
@@ -21,7 +21,7 @@ from palisade.journal.agreed import Agreed, RoleRecord
 from palisade.journal.blocks import BLOCK_BYTES_MAX, check_entry, make_block
 from palisade.journal.channel import Channel
 from palisade.journal.copy_state import CopyState
-from palisade.journal.errors import AppendUnknown, EntryRefused, NotActive
+from palisade.journal.errors import AppendUnknown, EntryRefused, JournalError, NotActive
 from palisade.journal.replica_session import ReplicaSession
 
 TICK_S = 0.05
@@ -34,6 +34,7 @@ REQUEST_BYTES = 256
 """What a request takes beside its entries."""
 Appended = tuple[int, int]
 """The numbers of the first and the last entry."""
+Answer = Callable[[Appended | JournalError], object]
 
 
 class Active:
@@ -47,13 +48,11 @@ class Active:
         self.agreed = agreed
         self._reserve_s = reserve_s(record.ttl_s)
         self.progress = Acknowledgement(self._log.end.last)
-        self._queue: deque[tuple[Sequence[bytes], int, asyncio.Future[Appended]]] = deque()
-        self._waiting: deque[tuple[Appended, int, asyncio.Future[Appended]]] = deque()
+        self._queue: deque[tuple[Sequence[bytes], int, Answer]] = deque()
+        self._waiting: deque[tuple[Appended, int, Answer]] = deque()
         self._held_bytes = 0
         self._work = asyncio.Event()
         self._lost = asyncio.Event()
-        self.written = asyncio.Event()
-        """Set when a block was written; the session of the replica clears it."""
         self._closing = False
         self._replica: ReplicaSession | None = None
 
@@ -70,8 +69,10 @@ class Active:
     def replica_name(self) -> str | None:
         return self._replica.name if self._replica else None
 
-    def append(self, contents: Sequence[bytes]) -> asyncio.Future[Appended]:
-        """The numbers, once acknowledged. Raises EntryRefused, NotActive; the future AppendUnknown."""
+    def append(self, contents: Sequence[bytes], answer: Answer) -> None:
+        """`answer` is called with the numbers once they are acknowledged, or with AppendUnknown or NotActive.
+
+        Raises EntryRefused, NotActive; then it is not called."""
         size = sum(map(len, contents)) + 4 * len(contents)
         for content in contents:
             check_entry(content)
@@ -82,10 +83,8 @@ class Active:
         if self._held_bytes + size + REQUEST_BYTES > HELD_BYTES_MAX:
             raise NotActive(f"{self._held_bytes} bytes wait for the disks; nothing was appended; retry later")
         self._held_bytes += size + REQUEST_BYTES
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._queue.append((contents, size, future))
+        self._queue.append((contents, size, answer))
         self._work.set()
-        return future
 
     async def read(self, first: int, size: int) -> tuple[list[tuple[int, bytes]], int]:
         """Acknowledged entries from `first` on, about `size` bytes, and the last acknowledged number."""
@@ -108,15 +107,14 @@ class Active:
     def end(self) -> None:
         """Every request ends: what was written may survive, the rest was not appended."""
         self._closing = True
-        for _, _, future in self._waiting:
-            if not future.done():
-                future.set_exception(AppendUnknown("the active copy lost its role before it acknowledged"))
-        for _, _, future in self._queue:
-            if not future.done():
-                future.set_exception(NotActive("the active copy lost its role; nothing was appended"))
+        waiting, queued = list(self._waiting), list(self._queue)
         self._waiting.clear()
         self._queue.clear()
         self._held_bytes = 0
+        for _, _, answer in waiting:
+            answer(AppendUnknown("the active copy lost its role before it acknowledged"))
+        for _, _, answer in queued:
+            answer(NotActive("the active copy lost its role; nothing was appended"))
         if self._replica is not None:
             self._replica.close()
 
@@ -131,8 +129,8 @@ class Active:
             block = make_block(self._log.end, self.sequence, contents)
             self._log.append(block)
             self.progress.appended = block.last
-            self.written.set()
-            await asyncio.sleep(0)  # the replica gets the block before this copy syncs it
+            if self._replica is not None:
+                self._replica.written(block)  # it syncs the block beside this copy
             await self._log.sync()
             self.progress.synced = block.last
             self.advance()
@@ -142,10 +140,10 @@ class Active:
         taken: list[bytes] = []
         total, number = 0, self._log.end.last
         while self._queue and total + self._queue[0][1] <= BLOCK_BYTES_MAX:
-            contents, size, future = self._queue.popleft()
+            contents, size, answer = self._queue.popleft()
             taken += contents
             total += size
-            self._waiting.append(((number + 1, number + len(contents)), size, future))
+            self._waiting.append(((number + 1, number + len(contents)), size, answer))
             number += len(contents)
         if not self._queue:
             self._work.clear()
@@ -158,10 +156,9 @@ class Active:
             return
         last = self.progress.advance(in_time=self.in_time)
         while self._waiting and self._waiting[0][0][1] <= last:
-            numbers, size, future = self._waiting.popleft()
+            numbers, size, answer = self._waiting.popleft()
             self._held_bytes -= size + REQUEST_BYTES
-            if not future.done():
-                future.set_result(numbers)
+            answer(numbers)
 
     async def _advance_regularly(self) -> None:
         """A renewal of the lease may allow what was not in time before."""

@@ -82,6 +82,8 @@ class Block:
 
 def check_entry(content: bytes) -> None:
     """Raises EntryRefused."""
+    if type(content) is not bytes:
+        raise EntryRefused(f"an entry of type {type(content).__name__}: entries are bytes")
     if len(content) > ENTRY_BYTES_MAX:
         raise EntryRefused(f"an entry of {len(content)} bytes; the limit is {ENTRY_BYTES_MAX}: split it")
 

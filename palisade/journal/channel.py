@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
 
 from palisade.base.address import Address
 from palisade.base.frames import Encoder, FrameError, FrameParser
 
-READ_BYTES = 256 << 10
+WAITING_BYTES_MAX = 1 << 20
+"""Of messages that wait to be received; beyond it, the connection is not read."""
 DIAL_S = 1.0
+
+
+AtOnce = Callable[[int, Any], bool]
+"""Gets a message in the turn in which it arrives; True if that was all, False if `receive` has to return it."""
 
 
 class Channel(Protocol):
@@ -24,10 +28,68 @@ class Channel(Protocol):
     async def drain(self) -> None:
         """Wait while too much is queued."""
 
-    async def receive(self) -> tuple[int, Any] | None:
-        """The next message; None once the connection has ended."""
+    async def receive(self, at_once: AtOnce | None = None) -> tuple[int, Any] | None:
+        """The next message that `at_once` does not take; None once the connection has ended. Raises what `at_once`
+        raises."""
 
     def close(self) -> None: ...
+
+
+class Inbox:
+    """What has arrived on a channel. A message that is taken at once costs no switch of tasks."""
+
+    __slots__ = ("_arrived", "_at_once", "_ended", "_waiter")
+
+    def __init__(self) -> None:
+        self._arrived: deque[tuple[int, Any]] = deque()
+        self._ended = False
+        self._at_once: AtOnce | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """Messages that wait to be received."""
+        return len(self._arrived)
+
+    def put(self, messages: Iterable[tuple[int, Any]]) -> None:
+        for message in messages:
+            if self._at_once is not None:
+                try:
+                    if self._at_once(*message):
+                        continue
+                except Exception as error:
+                    self._wake(error)
+                    continue
+            self._arrived.append(message)
+            self._wake()
+
+    def end(self) -> None:
+        """Nothing else will arrive."""
+        self._ended = True
+        self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        self._at_once = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if error is not None:
+            self._waiter.set_exception(error)
+        else:
+            self._waiter.set_result(None)
+
+    async def receive(self, at_once: AtOnce | None = None) -> tuple[int, Any] | None:
+        while True:
+            while self._arrived:
+                message = self._arrived.popleft()
+                if at_once is None or not at_once(*message):
+                    return message
+            if self._ended:
+                return None
+            self._at_once = at_once
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._at_once = self._waiter = None
 
 
 class Network(Protocol):
@@ -57,41 +119,74 @@ class Silence:
         self._channel.close()
 
 
-class TcpChannel:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+class TcpChannel(asyncio.Protocol):
+    """`connected` is called with it once the connection is there."""
+
+    def __init__(self, connected: Callable[[TcpChannel], object] = lambda _channel: None) -> None:
+        self._connected = connected
         self._encode = Encoder().encode
         self._parser = FrameParser()
-        self._arrived: deque[tuple[int, Any]] = deque()
+        self._inbox = Inbox()
+        self._transport: asyncio.Transport | None = None
+        self._ended = False
+        self._waiting_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is no subclass
+        self._connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._inbox.put(self._parser.feed(data))
+        except FrameError:
+            self.close()
+            return
+        if self._inbox:
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes > WAITING_BYTES_MAX and self._transport is not None:
+                self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        self._writable.set()
+        self._inbox.end()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # Called by its user.
 
     def send(self, kind: int, body: Any) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(self._encode(kind, body))
+        if not self._ended and self._transport is not None:
+            self._transport.write(self._encode(kind, body))
 
     async def drain(self) -> None:
-        with contextlib.suppress(OSError):
-            await self._writer.drain()
+        await self._writable.wait()
 
-    async def receive(self) -> tuple[int, Any] | None:
-        while not self._arrived:
-            try:
-                data = await self._reader.read(READ_BYTES)
-                self._arrived.extend(self._parser.feed(data))
-            except (OSError, FrameError):
-                data = b""
-            if not data:
-                self.close()
-                return None
-        return self._arrived.popleft()
+    async def receive(self, at_once: AtOnce | None = None) -> tuple[int, Any] | None:
+        if self._waiting_bytes and len(self._inbox) <= 1 and not self._ended and self._transport is not None:
+            self._waiting_bytes = 0
+            self._transport.resume_reading()
+        return await self._inbox.receive(at_once)
 
     def close(self) -> None:
-        self._writer.close()
+        """What is queued is still sent."""
+        if self._transport is not None and not self._ended:
+            self._ended = True
+            self._transport.close()
+            self._inbox.end()
 
 
 class TcpNetwork:
     async def dial(self, address: str) -> TcpChannel:
         at = Address.parse(address)
         async with asyncio.timeout(DIAL_S):
-            reader, writer = await asyncio.open_connection(at.host, at.port)
-        return TcpChannel(reader, writer)
+            _, channel = await asyncio.get_running_loop().create_connection(TcpChannel, at.host, at.port)
+        return channel

@@ -211,17 +211,18 @@ class _Connection:
             self.close()
 
     async def _receive(self) -> None:
-        with contextlib.suppress(TypeError, ValueError):
-            while (message := await self._channel.receive()) is not None:
-                kind, body = message
-                answer = self._waiting.get(body[0])
-                if answer is None or answer.done():
-                    continue
-                if kind == Kind.REFUSED:
-                    answer.set_exception(_with_hint(Refusal(*body)))
-                else:
-                    answer.set_result(body)
+        with contextlib.suppress(TypeError, ValueError, LookupError):
+            await self._channel.receive(self._take)
         self._end()
+
+    def _take(self, kind: int, body: Any) -> bool:
+        answer = self._waiting.get(body[0])
+        if answer is not None and not answer.done():
+            if kind == Kind.REFUSED:
+                answer.set_exception(_with_hint(Refusal(*body)))
+            else:
+                answer.set_result(body)
+        return True
 
     def _end(self) -> None:
         self.ended = True

@@ -25,6 +25,7 @@ class FollowerSession:
         self._silence = Silence(channel, copy.options.replica_timeout_s)
         self._dirty = asyncio.Event()
         self._synced = 0
+        self._matched = False
         self._adopt: tuple[LocalSequence, int] | None = None
         self.in_sync = False
 
@@ -49,12 +50,25 @@ class FollowerSession:
 
     async def _next(self) -> tuple[int, Any] | None:
         """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
-        while (message := await self._channel.receive()) is not None and message[0] == Kind.HEARD:
-            self._silence.heard()
+        message = await self._channel.receive(self._take_at_once)
         self._silence.heard()
         if message is not None and message[0] == Kind.REFUSED:
             raise Refusal(*message[1]).error()
         return message
+
+    def _take_at_once(self, kind: int, body: Any) -> bool:
+        """A block for which the log has room; else `_take` makes room first."""
+        if kind == Kind.BLOCKS and self._matched and self._has_room(len(body[0])):
+            for block in read_blocks(body[0], self._log.end):
+                self._log.append(block)
+            self._dirty.set()
+        elif kind != Kind.HEARD:
+            return False
+        self._silence.heard()
+        return True
+
+    def _has_room(self, size: int) -> bool:
+        return self._log.has_room and self._log.unsynced_bytes + size <= UNSYNCED_BYTES_MAX
 
     async def _expect(self, kind: Kind) -> Any:
         message = await self._next()
@@ -76,7 +90,7 @@ class FollowerSession:
         common = Position(last, chain) if await self._log.chain_at(last) == chain else Position()
         await self._copy.begin_filling(common, sequence)
         await self._copy.settle()  # the last session may have ended between a write and its sync
-        self._synced = common.last
+        self._synced, self._matched = common.last, True
         self._channel.send(Kind.MATCHED, [common.last])
 
     async def _take(self, kind: int, body: list[Any]) -> None:

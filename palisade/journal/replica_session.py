@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from palisade.catalog.activation import ReplicaEvent
 from palisade.journal.acknowledgement import Acknowledgement
+from palisade.journal.blocks import Block
 from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
@@ -25,7 +26,6 @@ class Serving(Protocol):
 
     agreed: Agreed
     progress: Acknowledgement
-    written: asyncio.Event
 
     def advance(self) -> None: ...
 
@@ -41,6 +41,11 @@ class ReplicaSession:
         self._sent: list[tuple[int, int]] = []
         """(last entry, bytes) of what is not synced there."""
         self._outstanding = 0
+        self._position: int | None = None
+        """Everything up to this entry was sent; None while the common part is not known."""
+        self._at_end = False
+        """Whether the next block can be sent as soon as it is written."""
+        self._behind = asyncio.Event()
         self._room = asyncio.Event()
         self._silence = Silence(channel, copy.options.replica_timeout_s)
 
@@ -52,10 +57,10 @@ class ReplicaSession:
         watching = asyncio.ensure_future(self._silence.watch(self._show_life))
         sending: asyncio.Future[None] | None = None
         try:
-            position = await self._match()
-            if position is None:
+            self._position = await self._match()
+            if self._position is None:
                 return
-            sending = asyncio.ensure_future(self._send(position))
+            sending = asyncio.ensure_future(self._fill())
             while await self._receive():
                 if sending.done():
                     sending.result()
@@ -89,36 +94,50 @@ class ReplicaSession:
         self._silence.heard()
         return message
 
-    async def _send(self, position: int) -> None:
-        active, log = self._active, self._copy.log
-        while True:
-            active.written.clear()
-            blocks = await log.blocks_from(position + 1)
-            if not blocks:
-                await active.written.wait()
-                continue
-            data = b"".join(block.data for block in blocks)
-            position = blocks[-1].last
-            self._sent.append((position, len(data)))
-            self._outstanding += len(data)
-            self._channel.send(Kind.BLOCKS, [data])
-            await self._channel.drain()
-            while self._outstanding > WINDOW_BYTES:
-                self._room.clear()
-                await self._room.wait()
+    def written(self, block: Block) -> None:
+        """The active copy has written the next block."""
+        if self._at_end and self._outstanding <= WINDOW_BYTES:
+            self._send(block.last, block.data)
+        else:
+            self._at_end = False
+            self._behind.set()
+
+    def _send(self, last: int, data: bytes) -> None:
+        self._position = last
+        self._sent.append((last, len(data)))
+        self._outstanding += len(data)
+        self._channel.send(Kind.BLOCKS, [data])
+
+    async def _fill(self) -> None:
+        """Send what the log has, until the end is reached; then `written` sends each new block."""
+        log = self._copy.log
+        while self._position is not None:
+            self._behind.clear()
+            if blocks := await log.blocks_from(self._position + 1):
+                self._send(blocks[-1].last, b"".join(block.data for block in blocks))
+                await self._channel.drain()
+                while self._outstanding > WINDOW_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+            else:
+                self._at_end = True
+                await self._behind.wait()
 
     async def _receive(self) -> bool:
-        message = await self._next()
+        message = await self._channel.receive(self._take_synced)
+        self._silence.heard()
         if message is None:
             return False
-        kind, body = message
-        progress = self._active.progress
-        if kind == Kind.SYNCED:
-            self._synced(int(body[0]))
-        elif kind == Kind.ADOPTED:
-            progress.adopted = True
-        else:
-            raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
+        if message[0] != Kind.ADOPTED:
+            raise ReplicaRefused(f"replica {self.name} sent message {message[0]}; it is attached again")
+        self._active.progress.adopted = True
+        return True
+
+    def _take_synced(self, kind: int, body: Any) -> bool:
+        if kind != Kind.SYNCED:
+            return False
+        self._silence.heard()
+        self._synced(int(body[0]))
         return True
 
     def _synced(self, last: int) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from palisade.journal.active import Appended
-from palisade.journal.channel import Channel
+from palisade.journal.channel import AtOnce, Channel
 from palisade.journal.errors import JournalError, ReplicaRefused
 from palisade.journal.messages import FORMAT, Kind, check_hello, refusal_of
 from palisade.journal.role import RoleRunner
@@ -21,25 +19,27 @@ class JournalService:
 
     async def serve(self, channel: Channel) -> None:
         """Until the connection ends. The first message must be HELLO: it names the format and the role."""
-        greeted = False
+        kind = 0
+        appends = self._appends(channel)
         try:
-            while (message := await channel.receive()) is not None:
+            message = await channel.receive()
+            if message is not None and message[0] != Kind.HELLO:
+                raise ReplicaRefused(f"message {message[0]} before HELLO: begin with HELLO")
+            while message is not None:
                 kind, body = message
-                if not greeted and kind != Kind.HELLO:
-                    self._refuse(channel, ReplicaRefused(f"message {kind} before HELLO: begin with HELLO"), body)
-                    await channel.drain()
-                    return
-                greeted = True
                 try:
                     await self._answer(channel, kind, body)
                 except JournalError as error:
-                    self._refuse(channel, error, body)
+                    self._refuse(channel, error, request_in(body))
                     if kind in (Kind.HELLO, Kind.ATTACH):
                         await channel.drain()
                         return
-                except (TypeError, ValueError, IndexError) as error:
-                    self._refuse(channel, ReplicaRefused(f"message {kind} is invalid: {error}"), [0])
-                    return
+                message = await channel.receive(appends)
+        except JournalError as error:
+            self._refuse(channel, error)
+            await channel.drain()
+        except (TypeError, ValueError, IndexError) as error:
+            self._refuse(channel, ReplicaRefused(f"a message is invalid (the last one of kind {kind}): {error}"))
         finally:
             channel.close()
 
@@ -48,9 +48,6 @@ class JournalService:
         if kind == Kind.HELLO:
             check_hello(body, runner.copy.options.role)
             channel.send(Kind.WELCOME, [FORMAT, runner.copy.options.role, runner.copy.options.own.name])
-        elif kind == Kind.APPEND:
-            number, contents = body
-            runner.serving().append(contents).add_done_callback(self._answer_append(channel, number))
         elif kind == Kind.READ:
             number, first, size = body
             found, last = await runner.serving().read(first, min(size, READ_BYTES_MAX))
@@ -63,19 +60,33 @@ class JournalService:
         else:
             raise ReplicaRefused(f"message {kind} is not expected here")
 
-    def _answer_append(self, channel: Channel, number: int) -> Callable[[asyncio.Future[Appended]], None]:
-        def answer(future: asyncio.Future[Appended]) -> None:
-            if future.cancelled():
-                return
-            error = future.exception()
-            if isinstance(error, JournalError):
-                self._refuse(channel, error, [number])
-            elif error is None:
-                channel.send(Kind.APPENDED, [number, *future.result()])
+    def _appends(self, channel: Channel) -> AtOnce:
+        """Handles appends in the turn in which they arrive."""
 
-        return answer
+        def append(kind: int, body: Any) -> bool:
+            if kind != Kind.APPEND:
+                return False
+            number, contents = body
 
-    def _refuse(self, channel: Channel, error: JournalError, body: list[Any]) -> None:
+            def answer(result: Appended | JournalError) -> None:
+                if isinstance(result, JournalError):
+                    self._refuse(channel, result, number)
+                else:
+                    channel.send(Kind.APPENDED, [number, *result])
+
+            try:
+                self._runner.serving().append(contents, answer)
+            except JournalError as error:
+                self._refuse(channel, error, number)
+            return True
+
+        return append
+
+    def _refuse(self, channel: Channel, error: JournalError, request: int = 0) -> None:
         holder = self._runner.holder
-        number = body[0] if isinstance(body, list) and body and type(body[0]) is int else 0
-        channel.send(Kind.REFUSED, refusal_of(error, number, holder.address if holder else "").body())
+        channel.send(Kind.REFUSED, refusal_of(error, request, holder.address if holder else "").body())
+
+
+def request_in(body: Any) -> int:
+    """The id of a request; 0 if it has none."""
+    return body[0] if isinstance(body, list) and body and type(body[0]) is int else 0

@@ -49,20 +49,19 @@ async def serve(store: RoleStore, options: CopyOptions, directory: Path) -> None
 async def _serve(runner: RoleRunner, at: Address) -> None:
     service, connections = JournalService(runner), set[asyncio.Task[None]]()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            connections.add(task)
-            task.add_done_callback(connections.discard)
-        await service.serve(TcpChannel(reader, writer))
+    loop = asyncio.get_running_loop()
+
+    def connected(channel: TcpChannel) -> None:
+        task = loop.create_task(service.serve(channel))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
 
     try:
-        server = await asyncio.start_server(connected, at.host, at.port)
+        server = await loop.create_server(lambda: TcpChannel(connected), at.host, at.port)
     except OSError as error:
         raise PortUnusable(f"{at} can't be listened on: {error.strerror}; free it, or give another --listen") from error
     running, stopped = asyncio.ensure_future(runner.run()), asyncio.Event()
     stopping = asyncio.ensure_future(stopped.wait())
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     log.warning("listening: role=%s name=%s address=%s", runner.copy.options.role, runner.copy.options.own.name, at)

@@ -5,7 +5,8 @@
 batches  One client, batches of 100 entries of 100 bytes, 16 in flight; both copies fsynced.
 one      One entry at a time, p50, against a bare relay (`harness/relay.py`: client -> A -> B, append and fdatasync on
          both, on the same disk).
-failover From kill -9 of the active copy to the next acknowledged entry.
+failover From kill -9 of the active copy to the next acknowledged entry; then the same with kill -9 of the leader of the
+         cluster in the same moment.
 
 Medians of the rounds count. Exit codes: 0 every threshold is met, 1 one is not, 2 it could not be measured.
 """
@@ -34,30 +35,35 @@ from harness.process import Process, ProcessEnded
 from harness.report import KEPT, ToolMissing, keep, need, show, surroundings
 from harness.system import NotReady, free_base_port
 from palisade.base.code_root import CODE_ROOT
+from palisade.fencing.timing import FenceTiming
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
+from palisade.node.config import TimingConfig
 
 ROLE = "bench"
 ENTRY = b"x" * relay.SIZE
 BATCH, IN_FLIGHT = 100, 16
 READY_S = 20.0
 ENTRIES, ONE_P50_MS, RELAY_P50_MS, FAILOVER_S = "entries_per_s", "one_p50_ms", "relay_p50_ms", "failover_s"
+WITH_LEADER_S = "failover_with_leader_s"
 ENTRIES_WANTED = Threshold(at_least=20_000)
 TIMES_RELAY = Threshold(at_most=1.5)
 FAILOVER_WANTED = Threshold(at_most=3.0)
+WITH_LEADER_WANTED = Threshold(at_most=FenceTiming().proceed_s() + TimingConfig().election_max_ms / 1000 + 2.0)
 
 
 class Pair:
     """Two copies, `a` the configured primary."""
 
-    def __init__(self, folder: Path, streams: list[str]) -> None:
+    def __init__(self, folder: Path, cluster: Palisade) -> None:
+        self.cluster = cluster
         base = free_base_port([0, 1])
         self.addresses = [f"127.0.0.1:{base}", f"127.0.0.1:{base + 1}"]
         self.processes = []
         for name, kind, address in zip("ab", ("primary", "backup"), self.addresses, strict=True):
             program = [
                 sys.executable, "-P", "-m", "palisade.cli", "journal", "serve", "--role", ROLE, "--name", name,
-                "--dir", str(folder / name), "--listen", address, f"--{kind}", "--endpoints", ",".join(streams),
+                "--dir", str(folder / name), "--listen", address, f"--{kind}", "--endpoints", ",".join(cluster.streams),
             ]  # fmt: skip
             environment = {"PYTHONPATH": str(CODE_ROOT)}
             self.processes.append(Process(f"copy {name}", program, folder / f"{name}.log", environment))
@@ -65,8 +71,11 @@ class Pair:
     async def start(self) -> None:
         for process in self.processes:
             await process.start()
+        await self.reach("active", "in sync")
+
+    async def reach(self, *states: str) -> None:
         async with JournalClient(ROLE, self.addresses) as client, asyncio.timeout(READY_S):
-            while [copy["state"] for copy in await client.status()] != ["active", "in sync"]:  # noqa: ASYNC110
+            while [copy["state"] for copy in await client.status()] != list(states):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def stop(self) -> None:
@@ -77,7 +86,7 @@ class Pair:
 @asynccontextmanager
 async def running_pair(folder: Path) -> AsyncIterator[Pair]:
     async with Palisade(folder / "palisade") as cluster:
-        pair = Pair(folder, cluster.streams)
+        pair = Pair(folder, cluster)
         try:
             await pair.start()
             yield pair
@@ -151,9 +160,23 @@ async def until_listening(port: int) -> None:
 
 
 async def failover(pair: Pair, client: JournalClient) -> float:
-    """Seconds from kill -9 of the active copy to the next acknowledged entry."""
+    """Seconds from kill -9 of copy a, which is active, to the next acknowledged entry."""
     began = time.perf_counter()
     await pair.processes[0].kill()
+    return await next_entry(client, began)
+
+
+async def failover_with_leader(pair: Pair, client: JournalClient) -> float:
+    """Seconds from kill -9 of copy b, which is active, and of the leader of the cluster, to the next entry."""
+    await pair.processes[0].start()
+    await pair.reach("in sync", "active")
+    leader = await pair.cluster.leader()
+    began = time.perf_counter()
+    await asyncio.gather(pair.cluster.kill([leader]), pair.processes[1].kill())
+    return await next_entry(client, began)
+
+
+async def next_entry(client: JournalClient, began: float) -> float:
     while True:
         with contextlib.suppress(AppendUnknown, NotActive):
             await client.append(ENTRY)
@@ -165,7 +188,10 @@ async def measure(folder: Path, seconds: float) -> dict[str, float]:
         entries = await batched(client, seconds)
         one = await one_at_a_time(client, seconds)
         bare = await relayed(folder, seconds)
-        return {ENTRIES: entries, ONE_P50_MS: one, RELAY_P50_MS: bare, FAILOVER_S: await failover(pair, client)}
+        return {
+            ENTRIES: entries, ONE_P50_MS: one, RELAY_P50_MS: bare, FAILOVER_S: await failover(pair, client),
+            WITH_LEADER_S: await failover_with_leader(pair, client),
+        }  # fmt: skip
 
 
 def judged(figures: dict[str, float]) -> list[Line]:
@@ -177,6 +203,7 @@ def judged(figures: dict[str, float]) -> list[Line]:
             "one at a time, relative to the relay", "ratio", figures[ONE_P50_MS] / figures[RELAY_P50_MS], TIMES_RELAY
         ),
         alone("failover after kill -9", "s", figures[FAILOVER_S], FAILOVER_WANTED),
+        alone("failover after kill -9 of copy and leader", "s", figures[WITH_LEADER_S], WITH_LEADER_WANTED),
     ]
 
 

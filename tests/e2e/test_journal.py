@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,15 @@ FAILOVER_S = 10.0
 
 @pytest.fixture
 async def pair(new_cluster: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator[Pair]:
-    cluster = new_cluster(1)
+    async with running_pair(new_cluster(1), tmp_path) as pair:
+        yield pair
+
+
+@asynccontextmanager
+async def running_pair(cluster: Cluster, folder: Path) -> AsyncIterator[Pair]:
     cluster.start()
     await cluster.ready()
-    pair = Pair(cluster, tmp_path, "--allow-failback")
+    pair = Pair(cluster, folder, "--allow-failback")
     pair.a.start()
     pair.b.start()
     await pair.reach("active", "in sync")
@@ -75,6 +81,26 @@ async def test_acknowledged_entries_survive_kill_9_of_the_active_copy(pair: Pair
     await load
     found = await entries_of(pair)
     assert {number: found.get(number) for number in acknowledged} == acknowledged
+
+
+async def test_acknowledged_entries_survive_kill_9_of_the_active_copy_and_the_leader_at_once(
+    new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """`scripts/bench/run journal` measures how long it takes."""
+    acknowledged: dict[int, bytes] = {}
+    stop, cluster = asyncio.Event(), new_cluster(3)
+    async with running_pair(cluster, tmp_path) as pair:
+        load = asyncio.ensure_future(append_until(stop, pair, acknowledged))
+        await more(acknowledged)
+        leader = await cluster.leader()
+        leader.kill()
+        pair.a.kill()
+        await more(acknowledged)
+        assert (await pair.status())[1]["state"] == "active"
+        stop.set()
+        await load
+        found = await entries_of(pair)
+        assert {number: found.get(number) for number in acknowledged} == acknowledged
 
 
 DOCUMENT = Path(__file__).parents[2].joinpath("docs/activation.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ async def test_reads_are_never_stale_under_link_faults(scenario: str, tmp_path: 
     report = await played(scenario, "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
     assert report["violations"] == [], shown(report)
-    assert report["reads"] > 1000, shown(report)
+    assert report["reads"] > 200, shown(report)  # how many depends on the machine
     assert scenario in WITHOUT_MIXED or report["watched"] > 50, shown(report)
 
 

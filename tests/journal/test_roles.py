@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from palisade.catalog.activation import record_key
 from palisade.journal import active as active_module
+from palisade.journal.active import Active, Appended
 from palisade.journal.blocks import ENTRY_BYTES_MAX
 from palisade.journal.client import JournalClient
-from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, NotActive, WrongRole
+from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, JournalError, NotActive, WrongRole
 from palisade.journal.messages import Kind
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import DeleteRange
@@ -23,6 +26,20 @@ def world() -> Iterator[JournalWorld]:
     yield world
     assert world.violations == []
     world.close()
+
+
+def appended(active: Active, content: bytes) -> asyncio.Future[Appended]:
+    """Raises EntryRefused, NotActive; the future AppendUnknown."""
+    future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+
+    def answer(result: Appended | JournalError) -> None:
+        if isinstance(result, JournalError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    active.append([content], answer)
+    return future
 
 
 def pair_in_sync(world: JournalWorld) -> None:
@@ -150,7 +167,7 @@ def test_entries_that_were_never_acknowledged_go_aside_with_a_report(world: Jour
 
     async def append() -> None:
         with pytest.raises(AppendUnknown):
-            await active.append([b"never acknowledged"])
+            await appended(active, b"never acknowledged")
 
     unanswered = process.start(append())
     world.until_active("b")
@@ -193,6 +210,15 @@ def test_client_of_another_role_is_refused(world: JournalWorld) -> None:
         world.simulation.run(process, client.append(b"x"))
 
 
+@pytest.mark.parametrize("content", ["text", 7, None, ["nested"]])
+def test_entry_that_is_not_bytes_is_refused_and_the_copy_stays_active(world: JournalWorld, content: Any) -> None:
+    pair_in_sync(world)
+    process, client = world.client()
+    with pytest.raises(JournalError):
+        world.simulation.run(process, client.append(content))
+    assert world.append(b"next") == 1
+
+
 def test_entry_above_the_limit_is_refused(world: JournalWorld) -> None:
     pair_in_sync(world)
     with pytest.raises(EntryRefused, match="split it"):
@@ -231,9 +257,9 @@ def test_appends_beyond_the_limit_are_refused_until_earlier_ones_are_answered(
 
     async def run() -> None:
         for _ in range(3):
-            first, second = (active.append([bytes(4000)]) for _ in range(2))
+            first, second = (appended(active, bytes(4000)) for _ in range(2))
             with pytest.raises(NotActive, match="nothing was appended"):
-                active.append([bytes(4000)])
+                appended(active, bytes(4000))
             await first
             await second
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from palisade.journal.active import Active
 from palisade.journal.agreed import Holder, RoleRecord
 from palisade.journal.aside import AsideReport
 from palisade.journal.blocks import read_file_header, scan
-from palisade.journal.channel import Channel
+from palisade.journal.channel import AtOnce, Channel, Inbox
 from palisade.journal.client import JournalClient
 from palisade.journal.copy_state import CopyOptions, CopyState
 from palisade.journal.errors import AppendUnknown, JournalError
@@ -46,8 +45,7 @@ class SimChannel:
         self.network = network
         self.process = process
         self.peer: SimChannel | None = None
-        self._arrived: deque[tuple[int, Any] | None] = deque()
-        self._some = asyncio.Event()
+        self._inbox = Inbox()
         self._closed = False
         self._encode = Encoder().encode
         self._parse = FrameParser().feed
@@ -71,8 +69,10 @@ class SimChannel:
         simulation.after(self._next_at - simulation.now, arrive)
 
     def arrive(self, data: bytes | None) -> None:
-        self._arrived.extend([None] if data is None else self._parse(data))
-        self._some.set()
+        if data is None:
+            self._inbox.end()
+        else:
+            self._inbox.put(self._parse(data))
 
     @property
     def ended(self) -> bool:
@@ -85,20 +85,13 @@ class SimChannel:
 
     async def drain(self) -> None: ...
 
-    async def receive(self) -> tuple[int, Any] | None:
-        while not self._arrived:
-            if self._closed:
-                return None
-            self._some.clear()
-            await self._some.wait()
-        if self._arrived[0] is None:
-            return None
-        return self._arrived.popleft()
+    async def receive(self, at_once: AtOnce | None = None) -> tuple[int, Any] | None:
+        return await self._inbox.receive(at_once)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._some.set()
+            self._inbox.end()
             self._deliver(None)
 
 
