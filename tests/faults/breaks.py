@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from palisade.client import Client, OutcomeUnknown, Unavailable
 from tests.faults import kernel
 from tests.faults.flipping import flip_bits
-from tests.faults.ground import SETTLED_S, Ground, GroundCluster
+from tests.faults.ground import SETTLED_S, Ground, GroundCluster, all_serve
 from tests.faults.network import CLIENT
 from tests.faults.rules import ANY, Rule, partition
 from tests.support.fencing_cluster import make_strict, now
@@ -43,11 +43,12 @@ NO_ROOM = (
 )
 """A node that cannot write reports it and exits. LMDB reports a partially written page as an I/O error."""
 NOT_AS_WRITTEN = (
-    r"ERROR (palisade\.node\.component_adapters: component {name} (could not start|failed)|"
+    r"ERROR (palisade\.node\.component_adapters: component ({name}|topology) (could not start|failed)|"
     r"palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): "
     r"[^\n]*(reset|folder|directory)[^\n]*"
 )
-"""A node that reads damaged data names the remedy and exits; damage that a start does not read may be found later."""
+"""A node that reads damaged data names the remedy and exits; damage that a start does not read may be found later. The
+topology component runs the recovery of the vault."""
 
 
 async def whole_again(ground: Ground, cluster: GroundCluster, load: Load) -> None:
@@ -239,9 +240,10 @@ async def damage(ground: Ground) -> None:
 
 
 async def comes_back(ground: Ground, cluster: GroundCluster, victim: NodeProcess) -> str:
-    """Returns what the node did; the node is ready then."""
+    """Returns what the node did; the node is ready then. A member is ready before its vault has recovered, and the
+    recovery may find the damage."""
     victim.start()
-    if await until(lambda: ready_or_ended(victim), f"{victim.id} being ready, or saying why not", SETTLED_S) == "ready":
+    if await until(lambda: serves_or_ended(victim), f"{victim.id} serving, or saying why not", SETTLED_S) == "serves":
         return CAME_BACK
     code, line = await victim.ended(), victim.log().strip().splitlines()[-1]
     assert code in (FAILED, REFUSED), f"{victim.id} ended with {code}: {victim.log()[-1500:]}"
@@ -251,10 +253,10 @@ async def comes_back(ground: Ground, cluster: GroundCluster, victim: NodeProcess
     return "refused at the start" if code == REFUSED else "stopped"
 
 
-async def ready_or_ended(node: NodeProcess) -> str | None:
+async def serves_or_ended(node: NodeProcess) -> str | None:
     if not node.running:
         return "ended"
-    return "ready" if await node.ready() else None
+    return "serves" if await all_serve([node]) else None
 
 
 async def comes_back_as_new(cluster: GroundCluster, victim: NodeProcess) -> None:
