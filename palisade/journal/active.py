@@ -35,6 +35,7 @@ REQUEST_BYTES = 256
 Appended = tuple[int, int]
 """The numbers of the first and the last entry."""
 Answer = Callable[[Appended | JournalError], object]
+"""Called once for each request, with the numbers of its entries or the reason for its refusal."""
 
 
 class Active:
@@ -73,9 +74,9 @@ class Active:
         """`answer` is called with the numbers once they are acknowledged, or with AppendUnknown or NotActive.
 
         Raises EntryRefused, NotActive; then it is not called."""
-        size = sum(map(len, contents)) + 4 * len(contents)
         for content in contents:
             check_entry(content)
+        size = sum(map(len, contents)) + 4 * len(contents)
         if not contents or size > BLOCK_BYTES_MAX:
             raise EntryRefused(f"{len(contents)} entries of {size} bytes: append 1 byte to {BLOCK_BYTES_MAX} at a time")
         if self._closing or not self.in_time:

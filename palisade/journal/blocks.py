@@ -83,7 +83,7 @@ class Block:
 def check_entry(content: bytes) -> None:
     """Raises EntryRefused."""
     if type(content) is not bytes:
-        raise EntryRefused(f"an entry of type {type(content).__name__}: entries are bytes")
+        raise EntryRefused(f"an entry is bytes, not {type(content).__name__}: encode it first, such as text.encode()")
     if len(content) > ENTRY_BYTES_MAX:
         raise EntryRefused(f"an entry of {len(content)} bytes; the limit is {ENTRY_BYTES_MAX}: split it")
 

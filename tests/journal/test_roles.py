@@ -214,7 +214,7 @@ def test_client_of_another_role_is_refused(world: JournalWorld) -> None:
 def test_entry_that_is_not_bytes_is_refused_and_the_copy_stays_active(world: JournalWorld, content: Any) -> None:
     pair_in_sync(world)
     process, client = world.client()
-    with pytest.raises(JournalError):
+    with pytest.raises(EntryRefused, match="an entry is bytes"):
         world.simulation.run(process, client.append(content))
     assert world.append(b"next") == 1
 
