@@ -360,7 +360,7 @@ class NodeConfig:
         own = next((member for member in self.initial_cluster if member.id == self.id), None)
         if own is not None and own.peer.port != self.peer.port:
             raise ConfigError(
-                f"initial-cluster: says that {self.id} has peer port {own.peer.port}, but peer is {self.peer}; "
+                f"initial-cluster gives {self.id} the peer port {own.peer.port}, but peer is {self.peer}; "
                 "make them the same"
             )
 

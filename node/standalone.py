@@ -1,7 +1,7 @@
 """A node without a network: serves reads of its vault, marked as such (R8).
 
 For maintenance: the cluster cannot be reached, or must not be, and the last state of this node has to be read. The node
-contacts no other node; it listens on HTTP only. Every response says that it comes from a vault without a cluster.
+contacts no other node; it listens on HTTP only. Every response is marked as coming from a vault without a cluster.
 Nothing is changed, the vault included: the same folder starts in its cluster afterwards as before.
 """
 

@@ -266,7 +266,7 @@ def judge_greeting(greeting: Greeting, own: Greeting, membership: Membership) ->
 
 
 def is_removal(reason: str, member: str) -> bool:
-    """Whether a refusal says that the member was removed."""
+    """Whether a refusal names the member as removed."""
     return reason.startswith(f"{member}{REMOVED}")
 
 

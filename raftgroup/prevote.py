@@ -96,6 +96,6 @@ class PreVote:
         return term == self._term and len(self._granted & voters) >= majority(len(voters))
 
     def end(self) -> None:
-        """The grants are used, or outdated: a leader was heard from."""
+        """The grants are used, or outdated: a message from a leader arrived."""
         if self._term:
             self._term, self._granted = 0, set()

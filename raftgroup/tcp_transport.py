@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 QUIET_S = 1.0
-"""How long a member has to be connected, both ways, before the log says that it is."""
+"""How long a member has to be connected, both ways, before that is logged."""
 
 
 class CannotListen(NodeFailed):

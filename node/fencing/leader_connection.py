@@ -228,7 +228,7 @@ class LeaderConnection(asyncio.Protocol):
 
     def _on_message(self, message: Any) -> None:
         if not isinstance(message, FROM_LEADER):
-            raise BadMessage("a leader does not say that")
+            raise BadMessage("not a message of a leader")
         if isinstance(message, Elsewhere):
             self.elsewhere, self.trouble = message.leader, "it does not lead"
             self.close()

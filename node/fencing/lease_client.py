@@ -153,7 +153,7 @@ class LeaseClient:
             self._send(promise)
 
     def remove(self) -> None:
-        """For good: the node was removed from the cluster. The page says so to readers."""
+        """For good: the node was removed from the cluster. Readers get this reason from the page."""
         self.removed = True
         self.stop("it was removed from the cluster")
         if self.vault.page is not None:

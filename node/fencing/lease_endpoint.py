@@ -45,7 +45,7 @@ class LeaseVisit:
         """Raises BadMessage."""
         message = unpack(body)
         if not isinstance(message, FROM_HOLDER):
-            raise BadMessage("a holder does not say that")
+            raise BadMessage("not a message of a lease holder")
         self._grantor.receive(self._connection, message)
 
     def lost(self) -> None:

@@ -145,7 +145,7 @@ class LeaseServer(StoreListener):
             connection.close()
         self.connections.clear()
 
-    # What holders say
+    # Messages of holders
 
     def receive(self, connection: HolderConnection, message: FromHolder) -> None:
         """From one connection, in order. Raises ValueError for an invalid message."""

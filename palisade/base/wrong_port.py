@@ -1,6 +1,6 @@
 """Recognizes, by the first bytes of a connection, a client that has dialled another port of a node than it meant.
 
-Pure. Each port answers in the protocol of the client and names the port to use; the log says it, too.
+Pure. Each port answers in the protocol of the client and names the port to use; the node logs the attempt.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ PLACE_CHARACTERS_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What one copy says of itself. `place`: its directory or address. `problem`: why it could not be read, or "".
+    """The state that one copy reports. `place`: its directory or address. `problem`: why it could not be read, or "".
 
     `filling`: its entries are being replaced, and are no complete copy."""
 
@@ -205,7 +205,7 @@ def _newer(chosen: CopyReport, others: Sequence[CopyReport], agreed: AgreedView 
 
 
 def _unknown(others: Sequence[CopyReport], agreed: AgreedView | None) -> tuple[str, ...]:
-    """What nobody can compare now."""
+    """Copies that cannot be compared now."""
     found = [
         f"{copy.place} was not compared ({copy.problem}): if it is newer, entries that only it has are lost"
         for copy in others

@@ -40,7 +40,7 @@ def procedure_view(procedure: Procedure, waiting_for: list[str], *, released: bo
 
 
 def waiting_view(procedure: Procedure, waiting_for: list[str]) -> dict[str, Any] | None:
-    """What it waits for now: the release of a revision, and the nodes that have not said yet that they have it."""
+    """What it waits for now: the release of a revision, and the nodes that have not acknowledged it."""
     if procedure.state is not ProcedureState.PREPARED:
         return None
     return {"revision": procedure.revision, "for": waiting_for}

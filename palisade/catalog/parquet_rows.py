@@ -188,7 +188,7 @@ def _batches(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
     except UNREADABLE as error:
         raise _unreadable(error) from error
     if found != rows:
-        raise BadRows(f"the file has {found} rows, its footer says {rows}: it is damaged; fetch it again")
+        raise BadRows(f"the file has {found} rows, but its footer has {rows}: it is damaged; fetch it again")
 
 
 def _unreadable(error: BaseException) -> BadRows:

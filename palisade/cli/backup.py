@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 ASK_PART = 0.25
-"""The part of the deadline in which the nodes say where the members are."""
+"""The part of the deadline for asking the nodes where the members are."""
 
 
 class BrokenOff(Exception):

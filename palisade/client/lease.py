@@ -89,7 +89,7 @@ class Lease:
             raise self._loss or self._expired()
 
     async def wait_lost(self) -> LeaseLost:
-        """Wait until the lease is lost; returns the error that says why."""
+        """Wait until the lease is lost; returns the error that ended it."""
         await self._lost.wait()
         return self._loss or self._expired()
 

@@ -5,7 +5,7 @@ change has the revision of its key; a change that arrives after a later one of t
 may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that everything up to
 a revision has arrived; what arrives later up to that revision is a repetition.
 
-A segment is queryable if it is used, its record says loaded, and one announcement of it was seen, in either order. A
+A segment is queryable if it is used, its record is marked as loaded, and one announcement of it was seen, in either order. A
 broker that starts later has not seen it; but a record is marked loaded only by a transaction that finds an
 announcement, so a settled record is proof enough. It stays queryable without any server: then it is missing.
 """
@@ -161,7 +161,7 @@ class BrokerView:
         self._change_announcement(revision, node, segment, announced=False)
 
     def settle(self, revision: int) -> None:
-        """Every change up to this revision has arrived, so records that say loaded count."""
+        """Every change up to this revision has arrived, so records marked as loaded count."""
         self.settled = max(self.settled, revision)
         for source in self._sources.values():
             if source.waiting:

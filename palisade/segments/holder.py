@@ -357,7 +357,7 @@ class SegmentHolder(Component):
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
         """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`.
 
-        The copy is withdrawn first, even if it is the last one: its rule says that it ends.
+        The copy is withdrawn first, even if it is the last one: its rule has ended it.
         """
         if not await self.announcements.withdraw(name, even_if_needed=True):
             raise NotRemoved(f"cannot withdraw the announcement of segment {name} now; retrying")

@@ -38,7 +38,7 @@ SCANS_MAX = 16
 
 
 class KeyValues:
-    """`deadline_s` is how long a request may take that does not say so itself. `strict`: holds answers about strict
+    """`deadline_s`: how long a request without a deadline may take. `strict`: holds answers about strict
     regions back until they are released; None without fencing."""
 
     def __init__(

@@ -56,7 +56,7 @@ class StrictLog:
         """The last revision of the entry that changed the key."""
         self._unreleased: deque[StrictBatch] = deque()
         self._former: list[tuple[int, Regions]] = []
-        """Earlier versions of regions whose change is not released: a key is strict if any version says so."""
+        """Earlier versions of regions whose change is not released: a key is strict if it is in any version."""
         self._union()
 
     def reset(self, revision: int) -> None:

@@ -1,4 +1,4 @@
-"""A member whose addresses the cluster does not know says where it is: one that was an embedded store before, or one
+"""A member whose addresses the cluster does not know announces them: one that was an embedded store before, or one
 that was started again with other ports.
 
 The membership is changed only for what is missing or differs in its port (or in its host, where --advertise-host names
@@ -23,7 +23,7 @@ RETRY_S = 0.5
 
 
 def current_addresses(known: Mapping[str, str], node: OwnNode) -> dict[str, str]:
-    """What the membership should say of this node, which says `known` now."""
+    """The addresses that the membership should have for this node; now it has `known`."""
     own = node.addresses
     return {**known, **{name: own[name] for name in own if _is_elsewhere(known.get(name), own[name], node)}}
 

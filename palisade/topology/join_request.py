@@ -27,7 +27,7 @@ CONFLICTS_MAX = 30
 
 
 class JoinRefused(PalisadeError):
-    """The cluster does not take this node; says why and what to do. The node stops."""
+    """The cluster refuses this node; the text has reason and remedy. The node stops."""
 
     code = "join-refused"
 
@@ -58,7 +58,7 @@ def _is_member(own: OwnNode, group: Group) -> bool:
 
 
 async def _ask(requests: HttpRequests, at: Address, own: OwnNode, group: Group) -> str | None:
-    """Returns what is in the way for now, if the cluster says so. Raises NoAnswer, JoinRefused."""
+    """Returns what delays the join, if the cluster names it. Raises NoAnswer, JoinRefused."""
     listed = await requests.json(str(at), "/v1/members")
     if listed.status == HTTPStatus.MISDIRECTED_REQUEST:
         raise JoinRefused(f"--join {at} names no member of {own.cluster}: {listed.detail}")

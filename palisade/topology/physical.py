@@ -89,7 +89,8 @@ class PhysicalTopology(Component):
         return self.swim.duplicate or self._wrong_cluster()
 
     def _wrong_cluster(self) -> str | None:
-        """Once all seeds have said so, or some of them and no node of this cluster was found in `FOREIGN_S`."""
+        """Not None once all seeds belong to another cluster, or some of them and `FOREIGN_S` has passed without a node
+        of this cluster."""
         foreign = {seed: self.socket.strangers[seed] for seed in self.swim.seeds if seed in self.socket.strangers}
         if not foreign or len(self.swim.live()) > 1:
             return None

@@ -113,7 +113,7 @@ def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
         ("initial_cluster", "n1:7501", "which is not id=host:peer-port"),
         ("initial_cluster", "n1=127.0.0.1:7501,n1=127.0.0.1:7502", "named twice"),
         ("initial_cluster", "n2=127.0.0.1:7502", "does not name this node"),
-        ("initial_cluster", "n1=127.0.0.1:7511", "has peer port 7511"),
+        ("initial_cluster", "n1=127.0.0.1:7511", "the peer port 7511"),
         ("insecure_listen", "maybe", "neither true nor false"),
     ],
 )

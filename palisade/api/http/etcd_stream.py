@@ -2,7 +2,7 @@
 
 Requests are JSON values one after the other in the body, answers are lines `{"result": ...}`. As in etcd's gateway both
 go on at the same time: a client may send further requests in chunks while it reads. A watch ends when the client
-hangs up.
+closes the connection.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Read = Callable[[Any, str], Any]
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The whole body. Raises TimeoutError; BadRequest if the body is not encoded as its header says;
+    """The whole body. Raises TimeoutError; BadRequest if the body's encoding differs from its header;
     HTTPRequestEntityTooLarge, for a declared size before the body is read."""
     limits, announced = request.app[HTTP_LIMITS], request.content_length
     if announced is not None and announced > limits.body_bytes_max:
@@ -36,7 +36,7 @@ async def read_body(request: web.Request) -> bytes:
 
 
 def not_as_said(error: web.RequestPayloadError) -> str:
-    return f"the body is not encoded as its header says: {' '.join(str(error).split())[:200]}"
+    return f"the body's encoding differs from its Content-Encoding header: {' '.join(str(error).split())[:200]}"
 
 
 async def read_json(request: web.Request) -> Any:

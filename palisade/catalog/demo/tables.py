@@ -72,7 +72,7 @@ class DemoTable:
 
 
 def _columns(**kinds: str) -> tuple[DemoColumn, ...]:
-    """`name=kind` in order; a '?' after the kind says that the value may be missing."""
+    """`name=kind` in order; a '?' after the kind: the value may be missing."""
     return tuple(DemoColumn(name, DemoType(kind.rstrip("?")), kind.endswith("?")) for name, kind in kinds.items())
 
 

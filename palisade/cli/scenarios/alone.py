@@ -106,7 +106,7 @@ SCENARIOS = (
         standalone,
         {
             "reads": "it serves the whole catalog as of LV",
-            "marked": "its answers say that they come from no cluster, and it is never ready",
+            "marked": "its responses are marked as standalone, and it is never ready",
             "read-only": "it refuses writes",
             "silent": "it listens for HTTP only",
             "comes-back": "the same folder joins its cluster afterwards, by case a",

@@ -12,7 +12,7 @@ from palisade.cli.scenarios.stage import DidNotHold, Stage
 from palisade.cli.scenarios.story import Report, Scenario
 
 REFUSED = 2
-STOPS = "the node stops with exit code 2, and its last line says what to do"
+STOPS = "the node stops with exit code 2, and its last line names the remedy"
 KEPT = "its vault is untouched: LV, chain digest and bucket digests are what they were"
 MUST = {"stops": STOPS, "kept": KEPT, "undisturbed": UNDISTURBED}
 

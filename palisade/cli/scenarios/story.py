@@ -1,6 +1,6 @@
 """A scenario as data, and the outcome of running one. Pure.
 
-A scenario says beforehand what must hold, each by a name; playing it has to check every one of them, so a check that
+A scenario lists beforehand what must hold, each by a name; playing it has to check every one of them, so a check that
 was never reached counts as one that did not hold. Which recovery case the node's own report has to name is part of the
 scenario as well, and is checked for all of them in one place (`runner.py`).
 """

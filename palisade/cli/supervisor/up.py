@@ -265,7 +265,7 @@ async def _signed_in(load: Callable[[], Coroutine[Any, Any, Any]], patience_s: f
 
 
 async def _load_demo(layout: Layout, screen: ClusterScreen, shown: Credentials | None) -> None:
-    """If the demo catalog cannot be loaded, a message says so, and the cluster runs without it."""
+    """If the demo catalog cannot be loaded, a message is printed, and the cluster runs without it."""
     try:
         endpoints = [str(member.stream) for member in layout.members()]
         await _signed_in(partial(ensure_demo, endpoints, screen.show, shown), FIRST_USER_S if shown else 0.0)

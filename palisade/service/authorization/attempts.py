@@ -1,7 +1,7 @@
 """Delays after wrong passwords. Pure; time is handed in.
 
 Counted per user and client address: two wrong passwords are free, then each further attempt waits twice as long, up to
-ten seconds; concurrent attempts are queued. Counting by address too prevents a stranger from locking a user out who
+ten seconds; concurrent attempts are queued. Counting by address too prevents a stranger from locking out a user who
 signs in from elsewhere. Memory is bounded: the source that has been idle longest is forgotten.
 """
 

@@ -128,7 +128,7 @@ class StoreRows:
 
 
 class FencedRows:
-    """Reads of this node's own vault while its lease holds; else of the cluster, as policy `deny` says. `asked`: used
+    """Reads of this node's own vault while its lease holds; else of the cluster, by policy `deny`. `asked`: used
     while the vault is not open."""
 
     def __init__(self, reads: FencedReads, asked: PermissionRows) -> None:

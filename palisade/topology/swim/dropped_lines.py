@@ -1,6 +1,6 @@
 """Log lines about datagrams that a node drops: the likely cause, and what to correct. Pure; times are handed in.
 
-One line per reason when the first such datagram arrives, then at growing intervals, however many arrive: anybody can
+One line per reason when the first such datagram arrives, then at growing intervals, however many arrive: any host can
 send datagrams.
 """
 
