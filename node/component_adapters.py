@@ -70,7 +70,7 @@ class Background(Component):
             await self._run()
 
 
-class ServerPort(Protocol):
+class ListeningServer(Protocol):
     async def start(self, host: str, port: int) -> None: ...
     def close(self) -> Awaitable[None]: ...
 
@@ -78,7 +78,7 @@ class ServerPort(Protocol):
 class ServerPart(Component):
     """Stopped before the parts that it serves from, so new requests are refused first."""
 
-    def __init__(self, server: ServerPort, address: Address) -> None:
+    def __init__(self, server: ListeningServer, address: Address) -> None:
         self._server = server
         self._address = address
 

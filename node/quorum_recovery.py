@@ -46,7 +46,8 @@ class QuorumRecovery:
 async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
     """Raises FolderError, DataDirectoryError, MembershipRefused, JournalCorrupt, StoreCorrupt, StoreFailed, VaultError.
 
-    Nothing was changed then, with one exception, which its error names: a vault that could not be moved aside (FolderError).
+    Nothing was changed then, with one exception, which its error names: a vault that could not be moved aside
+    (FolderError).
     """
     if not (data_dir / MARKER).is_file():
         raise FolderError(f"{data_dir} is no data folder of a node ({MARKER} is missing): give that of the survivor")

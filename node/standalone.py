@@ -24,7 +24,7 @@ from palisade.recovery.errors import SourceUnavailable
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.ports import NoResources
 from palisade.recovery.recovery import Recovery, Settings, World
-from palisade.recovery.report import Recorder
+from palisade.recovery.report import RecoveryRecorder
 from palisade.recovery.report_file import keep_report
 from palisade.recovery.vault_opening import opened
 from palisade.vault.change import Revision, VaultEvent
@@ -52,7 +52,7 @@ class StandaloneNode:
         bound."""
         config = self.config
         self._vault = vault = await opened(config.data_dir / "vault")
-        recorder = Recorder(config.id, self._clock.now)
+        recorder = RecoveryRecorder(config.id, self._clock.now)
         world = World(vault, NoNetwork(), NoListeners(), NoResources(), NoWaiting(), Difference())
         try:
             await Recovery(world, Settings(config.id, standalone=True), recorder).run()

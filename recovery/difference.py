@@ -21,7 +21,7 @@ from palisade.base.digest import bitmap_of, bucket_of, fingerprint_of, members_o
 from palisade.recovery.chunks import unpack_fingerprints, unpack_rows, unpack_spans
 from palisade.recovery.errors import DifferenceFailed
 from palisade.recovery.ports import Chunk, ClusterSource, ClusterSums, RecoveryTime
-from palisade.recovery.report import Counts, Recorder, RecoveryPhase
+from palisade.recovery.report import Counts, RecoveryPhase, RecoveryRecorder
 from palisade.vault.change import key_of
 from palisade.vault.incoming_difference import Incoming
 from palisade.vault.span_sums import last_in, surplus
@@ -45,7 +45,7 @@ class DifferenceFetch:
         vault: Vault,
         source: ClusterSource,
         clock: RecoveryTime,
-        recorder: Recorder,
+        recorder: RecoveryRecorder,
         hold: Callable[[], Awaitable[None]],
     ) -> None:
         self._vault, self._source, self._clock, self._recorder, self._hold = vault, source, clock, recorder, hold

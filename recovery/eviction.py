@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from palisade.recovery.errors import ResourceMissing
 from palisade.recovery.eviction_plan import EvictionAction, EvictionPlan, Step, pack_plan, unpack_plan
 from palisade.recovery.ports import Resources
-from palisade.recovery.report import Counts, Recorder, RecoveryPhase
+from palisade.recovery.report import Counts, RecoveryPhase, RecoveryRecorder
 from palisade.vault.vault import PLAN_DUE, Vault
 
 
@@ -28,7 +28,9 @@ def plan_eviction(
     return EvictionPlan(revision, len(kept), tuple(steps))
 
 
-async def evict(vault: Vault, resources: Resources, recorder: Recorder, hold: Callable[[], Awaitable[None]]) -> None:
+async def evict(
+    vault: Vault, resources: Resources, recorder: RecoveryRecorder, hold: Callable[[], Awaitable[None]]
+) -> None:
     """Create the plan for LV, or continue the stored one, and execute it. Every step may be executed twice.
 
     `hold` is awaited before each step: it keeps the pin, so that the node can continue from LV afterwards.

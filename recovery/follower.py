@@ -13,7 +13,7 @@ from palisade.recovery.errors import SourceCompacted
 from palisade.recovery.ports import RevisionSource
 from palisade.recovery.recovery import Recovery, Settings, World, cluster_state, vault_state
 from palisade.recovery.replay import notify_and_apply
-from palisade.recovery.report import Recorder, RecoveryProgress, RecoveryReport
+from palisade.recovery.report import RecoveryProgress, RecoveryRecorder, RecoveryReport
 from palisade.recovery.retrying_source import RetryingSource
 
 LOOK_S = 5.0
@@ -43,14 +43,14 @@ class Follower:
         self._world, self._settings = world, settings
         self._on_recovering, self._on_progress, self._on_report = on_recovering, on_progress, on_report
         self.reports: list[RecoveryReport] = []
-        self.under_way: Recorder | None = None
+        self.under_way: RecoveryRecorder | None = None
         self.begun = 0
-        self._source = RetryingSource(world.source, world.clock, Recorder(settings.node_id, world.clock.now))
+        self._source = RetryingSource(world.source, world.clock, RecoveryRecorder(settings.node_id, world.clock.now))
         self._changes: RevisionSource = world.applied or self._source
         self._look_at = world.clock.now() + LOOK_S
 
-    def _new_recorder(self) -> Recorder:
-        return Recorder(self._settings.node_id, self._world.clock.now, self._on_progress)
+    def _new_recorder(self) -> RecoveryRecorder:
+        return RecoveryRecorder(self._settings.node_id, self._world.clock.now, self._on_progress)
 
     async def recover(self, *, running: bool = False) -> RecoveryReport:
         """Raises the error that ends a recovery; its report is kept as well."""

@@ -46,7 +46,7 @@ from palisade.recovery.errors import RecoveryRefused, SourceCompacted
 from palisade.recovery.eviction import evict
 from palisade.recovery.ports import ClusterSource, ListenerPort, RecoveryTime, Resources, RevisionSource, SourceState
 from palisade.recovery.replay import notify_and_apply
-from palisade.recovery.report import Recorder, RecoveryOutcome, RecoveryPhase, RecoveryReport
+from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryRecorder, RecoveryReport
 from palisade.recovery.retrying_source import RetryingSource
 from palisade.vault.change import Revision
 from palisade.vault.position import VaultLineage
@@ -94,7 +94,7 @@ class World:
 class Recovery:
     """One recovery of one node. `running`: the components have started, and know the present vault."""
 
-    def __init__(self, world: World, settings: Settings, recorder: Recorder, *, running: bool = False) -> None:
+    def __init__(self, world: World, settings: Settings, recorder: RecoveryRecorder, *, running: bool = False) -> None:
         self._vault, self._listeners, self._resources = world.vault, world.listeners, world.resources
         self._clock, self._difference = world.clock, world.difference
         self._settings, self._recorder = settings, recorder

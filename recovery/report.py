@@ -1,6 +1,6 @@
 """The report of a recovery: shown on the command line, in the HTTP API and in the metrics (R12). Pure but for counting.
 
-`Recorder` collects while a recovery runs; `RecoveryReport` is the result; `as_dict` is its shape in the API.
+`RecoveryRecorder` collects while a recovery runs; `RecoveryReport` is the result; `as_dict` is its shape in the API.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RecoveryReport:
         }
 
 
-class Recorder:
+class RecoveryRecorder:
     """`now` in seconds; `on_progress` is called at every step, so it must be quick."""
 
     def __init__(

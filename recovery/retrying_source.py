@@ -12,7 +12,7 @@ from typing import TypeVar
 from palisade.recovery.chunks import is_whole
 from palisade.recovery.errors import ChunkDamaged, SourceUnavailable
 from palisade.recovery.ports import Chunk, ClusterSource, ClusterSums, RecoveryTime, SourceState
-from palisade.recovery.report import Recorder
+from palisade.recovery.report import RecoveryRecorder
 from palisade.vault.change import Revision
 
 WAIT_S_MIN, WAIT_S_MAX = 0.05, 2.0
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class RetryingSource:
     """A `ClusterSource` that never raises SourceUnavailable. Counts waits and bytes in the report."""
 
-    def __init__(self, source: ClusterSource, clock: RecoveryTime, recorder: Recorder) -> None:
+    def __init__(self, source: ClusterSource, clock: RecoveryTime, recorder: RecoveryRecorder) -> None:
         self._source, self._clock, self._recorder = source, clock, recorder
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:

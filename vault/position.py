@@ -41,7 +41,7 @@ class VaultPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class KnownSpan:
     """Keys before `until` (None: all that follow) are known as of `revision`, except those deleted since LV."""
 
     until: bytes | None
@@ -53,7 +53,7 @@ class Recovering:
     """The mark of an unfinished snapshot: the content is between LV and `target`, and must not be read."""
 
     target: int
-    coverage: tuple[Segment, ...]
+    coverage: tuple[KnownSpan, ...]
 
     @property
     def highest(self) -> int:
@@ -84,24 +84,24 @@ class Recovering:
                 before.append(segment)
             elif begins_behind:
                 rest.append(segment)
-        return Recovering(self.target, merged((*before, Segment(until, self.target), *rest)))
+        return Recovering(self.target, merged((*before, KnownSpan(until, self.target), *rest)))
 
 
-def merged(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+def merged(segments: tuple[KnownSpan, ...]) -> tuple[KnownSpan, ...]:
     """Merges neighbours of the same revision; at most `SEGMENTS_MAX`: two segments merge at the earlier revision."""
-    found: list[Segment] = []
+    found: list[KnownSpan] = []
     for segment in segments:
         if found and found[-1].revision == segment.revision:
             found.pop()
         found.append(segment)
     while len(found) > SEGMENTS_MAX:
         last, behind = found.pop(), found.pop()
-        found.append(Segment(last.until, min(last.revision, behind.revision)))
+        found.append(KnownSpan(last.until, min(last.revision, behind.revision)))
     return tuple(found)
 
 
 def begun(base: int, target: int) -> Recovering:
-    return Recovering(target, (Segment(None, base),))
+    return Recovering(target, (KnownSpan(None, base),))
 
 
 def pack_position(position: VaultPosition) -> bytes:
@@ -133,7 +133,7 @@ def unpack_recovering(packed: bytes | None) -> Recovering | None:
     if packed is None:
         return None
     target, coverage = msgpack.unpackb(packed)
-    return Recovering(target, tuple(Segment(until, revision) for until, revision in coverage))
+    return Recovering(target, tuple(KnownSpan(until, revision) for until, revision in coverage))
 
 
 def _pack(value: Any) -> bytes:

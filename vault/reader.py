@@ -36,7 +36,7 @@ from palisade.vault.fence_file import CLOCK
 from palisade.vault.fence_page import NO_FENCE, SEQUENCE_WORD, Fence
 from palisade.vault.read_drivers import Changed, run, run_async
 from palisade.vault.read_policies import Course, Unreachable, reach, read_one, read_range
-from palisade.vault.reader_source import MAP_BYTES, FileSource, OwnSource, ReaderSource, at_fork, copy_of_fence
+from palisade.vault.reader_source import MAP_BYTES, OwnSource, ReaderSource, VaultFiles, at_fork, copy_of_fence
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Region, Regions, prefix_end
 from palisade.vault.snapshot_reads import (
@@ -99,7 +99,7 @@ class VaultReader:
         self._changed: Changed | None = None
         self._clock_ns: Callable[[], int] = partial(time.clock_gettime_ns, CLOCK)
         self._sleep: Callable[[float], None] = time.sleep
-        self._use(FileSource(Path(path), map_bytes))
+        self._use(VaultFiles(Path(path), map_bytes))
 
     @classmethod
     def over(

@@ -58,7 +58,7 @@ class ReaderSource(Protocol):
     def close(self) -> None: ...
 
 
-class FileSource:
+class VaultFiles:
     """The vault in a folder. Raises VaultForeign (no vault), VaultUnusable, VaultNewer, VaultDamaged."""
 
     errors: tuple[type[Exception], ...] = (lmdb.Error,)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.node.fencing.lease_server import HolderConnection, LeaseServer
-from palisade.wire.fence_messages import FROM_HOLDER, BadMessage, Frames, FromLeader, unpack
+from palisade.wire.fence_messages import FROM_HOLDER, BadMessage, FenceFrames, FromLeader, unpack
 from palisade.wire.stream_frames import FrameKind
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -18,7 +18,7 @@ class LeaseEndpoint:
 
     def __init__(self, grantor: LeaseServer) -> None:
         self.grantor = grantor
-        self._frames = Frames(FrameKind.FENCE)
+        self._frames = FenceFrames(FrameKind.FENCE)
 
     def open(
         self,

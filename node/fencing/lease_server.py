@@ -281,7 +281,7 @@ class LeaseServer(StoreListener):
 
     def _stage_all(self) -> None:
         """Holders that lack the same changes get the same rows: read once, and encoded once
-        (`wire.fence_messages.Frames`)."""
+        (`wire.fence_messages.FenceFrames`)."""
         made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
         for connection in list(self.connections):
             session = connection.session

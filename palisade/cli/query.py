@@ -46,7 +46,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
 
     async def run(client: Any) -> Counted:
         async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
-            nodes = Nodes(client, requests)
+            nodes = DataNodes(client, requests)
 
             async def lookup() -> Any:
                 return await lookup_all(client, data_source, start, end)
@@ -65,7 +65,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     session.answer({**shape, "unserved": list(found.unserved)}, f"{found.rows:,}{unserved}")
 
 
-class Nodes:
+class DataNodes:
     """The data nodes over HTTP. Their addresses are looked up once, and again for a node that is not known."""
 
     def __init__(self, client: Any, requests: HttpRequests) -> None:

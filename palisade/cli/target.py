@@ -33,7 +33,7 @@ DEFAULT_HTTP = "127.0.0.1:7401"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ClusterTarget:
     """`endpoints`: 'host:port' of streams. `http`: an HTTP address if one is known without a request.
 
     `source`: where they come from, for error messages."""
@@ -43,22 +43,22 @@ class Target:
     http: str | None = None
 
 
-def find_target(given: tuple[str, ...] | None, environ: Mapping[str, str], folder: Path) -> Target:
+def find_target(given: tuple[str, ...] | None, environ: Mapping[str, str], folder: Path) -> ClusterTarget:
     """`given`: the option. `folder`: the working directory. Raises click.UsageError."""
     if given:
-        return Target(given, "--endpoints")
+        return ClusterTarget(given, "--endpoints")
     text = environ.get(VARIABLE)
     if text:
         try:
-            return Target(read_endpoints(text), VARIABLE)
+            return ClusterTarget(read_endpoints(text), VARIABLE)
         except click.BadParameter as error:
             raise click.UsageError(f"{VARIABLE}: {error.message}") from None
     local = local_layout(folder / LOCAL_FOLDER)
     if local is not None:
         members = local.members()
         streams = tuple(str(member.stream) for member in members)
-        return Target(streams, f"the cluster in {LOCAL_FOLDER}", str(members[0].http))
-    return Target(DEFAULT, "the default", DEFAULT_HTTP)
+        return ClusterTarget(streams, f"the cluster in {LOCAL_FOLDER}", str(members[0].http))
+    return ClusterTarget(DEFAULT, "the default", DEFAULT_HTTP)
 
 
 def local_layout(folder: Path) -> Layout | None:

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from palisade.client.recording import Recorder
-from palisade.wire.recorded_history import SUFFIX, Header
+from palisade.wire.recorded_history import SUFFIX, RecordingHeader
 
 CLOSE_S = 5.0
 """How long a closing client waits for its files."""
@@ -44,7 +44,7 @@ def open_recorder(recording: Recording, client: str) -> Recorder:
     from palisade.vault.directory import read_boot_id  # imports LMDB, which other clients do not need
 
     Path(recording.folder).mkdir(parents=True, exist_ok=True)
-    header = Header(client, read_boot_id(), _clock_ns(), time.time_ns())
+    header = RecordingHeader(client, read_boot_id(), _clock_ns(), time.time_ns())
     return Recorder(HistoryFiles(recording, header), _clock_ns, time.time_ns)
 
 
@@ -55,7 +55,7 @@ def _clock_ns() -> int:
 class HistoryFiles:
     """Chunks are written in their order, by a thread; each begins with a whole object."""
 
-    def __init__(self, recording: Recording, header: Header) -> None:
+    def __init__(self, recording: Recording, header: RecordingHeader) -> None:
         self._recording, self._header = recording, header
         self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._queued = self._written = 0

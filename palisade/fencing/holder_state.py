@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 
 from palisade.fencing.errors import check
-from palisade.fencing.lease import NEVER, GrantVerdict, Lease
+from palisade.fencing.lease import NEVER, FenceLease, GrantVerdict
 from palisade.fencing.messages import (
     UNKNOWN,
     Behind,
@@ -63,7 +63,7 @@ class Holder:
     def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         self._me = me
         self._timing = timing
-        self._lease = Lease(timing.fence_s, me.incarnation, now, term)
+        self._lease = FenceLease(timing.fence_s, me.incarnation, now, term)
         self._staging = StageChain(me.incarnation, now)
         self._state = HolderPhase.FENCED
         self._unreported = False

@@ -34,7 +34,7 @@ class GrantVerdict(enum.Enum):
     STOPPED = "rejected: the node is stopping"
 
 
-class Lease:
+class FenceLease:
     """At most one lease of `length_s`. `now`: grants requested up to then are rejected, because another process may
     have requested them."""
 

@@ -29,7 +29,7 @@ from palisade.pipeline.audit_options import AuditOptions
 from palisade.pipeline.cluster_evidence import Evidence, gather
 from palisade.pipeline.job import Progress, Report, source_options
 from palisade.pipeline.options import Access
-from palisade.wire.recorded_history import Header
+from palisade.wire.recorded_history import RecordingHeader
 
 FINDINGS_MAX = 100_000
 """Kept in the report."""
@@ -157,9 +157,9 @@ class AuditRun:
         return changes.mapInArrow(spark_audit.changes_as_acts, spark_audit.ddl(spark_audit.ACTS))
 
 
-def _header(path: str) -> Header:
+def _header(path: str) -> RecordingHeader:
     first = next(spark_audit.entries_at(path), None)
-    return first if isinstance(first, Header) else Header("", "", 0, 0)
+    return first if isinstance(first, RecordingHeader) else RecordingHeader("", "", 0, 0)
 
 
 # The cluster.

@@ -14,7 +14,7 @@ from palisade.pipeline.audit.acts import Axis, OperationRow, acts_of, acts_of_co
 from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.key_history import Act, Scope, check_key
 from palisade.wire.recorded_effects import digest_of
-from palisade.wire.recorded_history import Commit, Entry, Header, Note, Recorded, entries_of
+from palisade.wire.recorded_history import Commit, Entry, Note, Recorded, RecordingHeader, entries_of
 
 ROWS = 20_000
 """Of one Arrow batch."""
@@ -58,9 +58,9 @@ def _paths(batches: Batches) -> Iterator[str]:
 def reads_operations(axis: Axis) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Iterator[OperationRow]:
         for path in _paths(batches):
-            header: Header | None = None
+            header: RecordingHeader | None = None
             for entry in entries_at(path):
-                if isinstance(entry, Header):
+                if isinstance(entry, RecordingHeader):
                     header = entry
                 elif isinstance(entry, Recorded) and header is not None:
                     yield row_of(header, entry, axis)
@@ -73,9 +73,9 @@ def reads_operations(axis: Axis) -> Callable[[Batches], Batches]:
 def reads_acts(axis: Axis, keys: Sequence[bytes]) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Iterator[Act]:
         for path in _paths(batches):
-            header: Header | None = None
+            header: RecordingHeader | None = None
             for entry in entries_at(path):
-                if isinstance(entry, Header):
+                if isinstance(entry, RecordingHeader):
                     header = entry
                 elif isinstance(entry, Commit):
                     yield from acts_of_commit(entry)

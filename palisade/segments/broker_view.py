@@ -5,8 +5,8 @@ change has the revision of its key; a change that arrives after a later one of t
 may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that everything up to
 a revision has arrived; what arrives later up to that revision is a repetition.
 
-A segment is queryable if it is used, its record is marked as loaded, and one announcement of it was seen, in either order. A
-broker that starts later has not seen it; but a record is marked loaded only by a transaction that finds an
+A segment is queryable if it is used, its record is marked as loaded, and one announcement of it was seen, in either
+order. A broker that starts later has not seen it; but a record is marked loaded only by a transaction that finds an
 announcement, so a settled record is proof enough. It stays queryable without any server: then it is missing.
 """
 

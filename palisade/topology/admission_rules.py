@@ -39,7 +39,7 @@ class JoinRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteRecord:
     """Write this record."""
 
     record: NodeRecord
@@ -60,14 +60,14 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectJoin:
     """The request cannot succeed."""
 
     reason: Reason
     text: str
 
 
-Verdict = Write | Keep | Later | Reject
+Verdict = WriteRecord | Keep | Later | RejectJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def judge_join(
         return refused
     if known is not None and known.instance == request.instance:
         if request.attempt < known.attempt:
-            return Reject(
+            return RejectJoin(
                 Reason.SUPERSEDED,
                 f"join attempt {request.attempt} of {request.name} is superseded by attempt {known.attempt}",
             )
@@ -121,7 +121,7 @@ def judge_join(
             "could drop it again; gossip resolves this within seconds"
         )
     incarnation = known.incarnation + 1 if known is not None else 1
-    return Write(
+    return WriteRecord(
         NodeRecord(
             request.name, request.role, NodeStanding.VALIDATED, request.instance, request.attempt, incarnation,
             dict(request.addresses),
@@ -129,28 +129,28 @@ def judge_join(
     )  # fmt: skip
 
 
-def _refusal(request: JoinRequest, rules: ClusterRules, cluster_id: str, token_fits: TokenCheck) -> Reject | None:
+def _refusal(request: JoinRequest, rules: ClusterRules, cluster_id: str, token_fits: TokenCheck) -> RejectJoin | None:
     if request.cluster != rules.cluster:
-        return Reject(
+        return RejectJoin(
             Reason.WRONG_CLUSTER,
             f"this is cluster {rules.cluster}, but {request.name} wants to join {request.cluster}: correct --cluster "
             "or the address of the cluster",
         )
     if request.protocol != rules.protocol:
-        return Reject(
+        return RejectJoin(
             Reason.WRONG_VERSION,
             f"{request.name} uses version {request.protocol} of the join protocol, the cluster version "
             f"{rules.protocol}: run a matching release",
         )
     if not token_fits(request.token, rules.token):
         what = "a wrong join token" if request.token else "no join token"
-        return Reject(
+        return RejectJoin(
             Reason.NO_PERMISSION,
             f"{request.name} sent {what}: set the token that the cluster was initialized with, using "
             "PALISADE_JOIN_TOKEN or --join-token",
         )
     if request.cluster_id and request.cluster_id != cluster_id:
-        return Reject(
+        return RejectJoin(
             Reason.FOREIGN_CLUSTER,
             f"the data of {request.name} belong to the cluster with ID {request.cluster_id}; this cluster has the same "
             f"name, {rules.cluster}, but ID {cluster_id}: use an empty data folder, or join the original cluster",
@@ -161,22 +161,22 @@ def _refusal(request: JoinRequest, rules: ClusterRules, cluster_id: str, token_f
 def judge_recovered(name: str, instance: str, incarnation: int, revision: int, known: NodeRecord | None) -> Verdict:
     """RecoveryFinished: `revision` is LV of the node."""
     if known is None or known.instance != instance or known.incarnation != incarnation:
-        return Reject(Reason.SUPERSEDED, f"incarnation {incarnation} of {name} is not the current one: join again")
+        return RejectJoin(Reason.SUPERSEDED, f"incarnation {incarnation} of {name} is not the current one: join again")
     if known.standing is NodeStanding.GONE:
-        return Reject(
+        return RejectJoin(
             Reason.NOT_VALIDATED,
             f"{name} was dropped from the topology during its recovery ({known.reason}): join again",
         )
     if known.standing is NodeStanding.ACTIVE:
         return Keep(known)
-    return Write(replace(known, standing=NodeStanding.ACTIVE, recovered=revision))
+    return WriteRecord(replace(known, standing=NodeStanding.ACTIVE, recovered=revision))
 
 
 def judge_leave(name: str, instance: str, known: NodeRecord | None) -> Verdict:
     """A node announces that it leaves."""
     if known is None or known.instance != instance:
-        return Reject(Reason.SUPERSEDED, f"{name} has no record of this process: nothing to leave")
-    return Keep(known) if known.standing is NodeStanding.GONE else Write(gone(known, "it has left"))
+        return RejectJoin(Reason.SUPERSEDED, f"{name} has no record of this process: nothing to leave")
+    return Keep(known) if known.standing is NodeStanding.GONE else WriteRecord(gone(known, "it has left"))
 
 
 def gone(record: NodeRecord, reason: str) -> NodeRecord:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from palisade.topology.admission_rules import Reject
+from palisade.topology.admission_rules import RejectJoin
 from palisade.topology.records import NodeRecord, NodeStanding
 from palisade.wire.topology_errors import Reason
 
@@ -62,7 +62,7 @@ class Life:
     def is_active(self) -> Life:
         return replace(self, phase=JoinPhase.ACTIVE, waiting="")
 
-    def refused(self, verdict: Reject) -> Life:
+    def refused(self, verdict: RejectJoin) -> Life:
         if verdict.reason in MENDABLE:
             return replace(self, phase=JoinPhase.JOINING, attempt=self.attempt + 1, waiting=verdict.text)
         return replace(self, phase=JoinPhase.REJECTED, reason=verdict.text)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from palisade.base.network_reason import reason_of
 from palisade.raftgroup.errors import NodeFailed, RaftError
-from palisade.topology.admission_rules import JoinRequest, Reject
+from palisade.topology.admission_rules import JoinRequest, RejectJoin
 from palisade.topology.join_state import JoinPhase, Life
 from palisade.topology.records import PROTOCOL_VERSION, NodeRecord, NodeRole
 from palisade.topology.registrar import ClusterState
@@ -100,7 +100,7 @@ class TopologyMember:
             except JoinLater as later:
                 self.life = before.wait_for(str(later))
             except JoinRejected as rejected:
-                self.life = before.refused(Reject(rejected.reason, str(rejected)))
+                self.life = before.refused(RejectJoin(rejected.reason, str(rejected)))
             except NodeFailed:
                 raise
             except RaftError as error:

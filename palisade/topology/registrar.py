@@ -24,9 +24,9 @@ from palisade.topology.admission_rules import (
     Keep,
     Later,
     Physical,
-    Reject,
+    RejectJoin,
     Verdict,
-    Write,
+    WriteRecord,
     due_drops,
     judge_join,
     judge_leave,
@@ -149,7 +149,7 @@ class Registrar:
                 return verdict.record
             if isinstance(verdict, Later):
                 raise JoinLater(verdict.text)
-            if isinstance(verdict, Reject):
+            if isinstance(verdict, RejectJoin):
                 self.rejected += 1
                 log.warning("join rejected: node=%s reason=%s: %s", name, verdict.reason.value, verdict.text)
                 raise JoinRejected(verdict.reason, verdict.text)
@@ -167,7 +167,7 @@ class Registrar:
     def _versions(self, *names: str) -> tuple[tuple[str, int], ...]:
         return tuple((name, self._records.get(name).version) for name in names)
 
-    async def _write(self, seen: tuple[tuple[str, int], ...], writes: list[Write]) -> bool:
+    async def _write(self, seen: tuple[tuple[str, int], ...], writes: list[WriteRecord]) -> bool:
         """False if the records have changed since `seen`. Raises Unavailable, OutcomeUnknown."""
         request = SystemWrite(seen, tuple((each.record.key, each.record.to_bytes()) for each in writes))
         return await self._propose(request)
@@ -217,6 +217,6 @@ class Registrar:
         removed = self._service.group.members.removed
         for record in due_drops(nodes_of(self._records), self._physical(), unseen_long, removed):
             seen = self._versions(record.key)
-            if await self._write(seen, [Write(record)]):
+            if await self._write(seen, [WriteRecord(record)]):
                 self.drops += 1
                 log.warning("node dropped from the topology: node=%s reason=%s", record.name, record.reason)

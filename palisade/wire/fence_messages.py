@@ -164,7 +164,7 @@ def unpack(body: Any) -> Message:
         raise BadMessage(f"message {body[0]} of fencing makes no sense: {error}") from None
 
 
-class Frames:
+class FenceFrames:
     """Messages as frames of one kind. A message sent to several receivers in succession is encoded once."""
 
     def __init__(self, kind: int) -> None:

@@ -95,7 +95,7 @@ class Commit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class RecordingHeader:
     """`clock`: which clock the times are of. Times of different clocks are compared by the wall clock."""
 
     client: str
@@ -122,7 +122,7 @@ class Note:
         return pack({"closed": True} if self.closed else {"dropped": self.dropped})
 
 
-Entry = Header | Recorded | Commit | Note
+Entry = RecordingHeader | Recorded | Commit | Note
 
 
 def entries_of(file: BinaryIO, name: str) -> Iterator[Entry]:
@@ -141,14 +141,14 @@ def entries_of(file: BinaryIO, name: str) -> Iterator[Entry]:
         raise BadHistory(f"{name} is damaged ({type(error).__name__}: {error}): remove the file") from None
 
 
-def _header(value: Any, name: str) -> Header:
+def _header(value: Any, name: str) -> RecordingHeader:
     if type(value) is not dict or value.get("format") != FORMAT:
         raise BadHistory(f"{name} is not a recorded history: name a folder that holds only {SUFFIX} files of clients")
     if value["version"] != VERSION:
         raise BadHistory(
             f"{name} has version {value['version']} of the format, this program reads {VERSION}: use a newer one"
         )
-    return Header(value["client"], value["clock"], value["clock_ns"], value["wall_ns"])
+    return RecordingHeader(value["client"], value["clock"], value["clock_ns"], value["wall_ns"])
 
 
 def _entry(value: Any) -> Entry:
@@ -161,7 +161,7 @@ def _entry(value: Any) -> Entry:
     return Recorded._make((*fields, *effects))
 
 
-def packed_file(header: Header, entries: Iterable[Recorded | Commit | Note]) -> Iterator[bytes]:
+def packed_file(header: RecordingHeader, entries: Iterable[Recorded | Commit | Note]) -> Iterator[bytes]:
     """The content of a file, for histories that were recorded otherwise."""
     yield header.packed()
     for entry in entries:

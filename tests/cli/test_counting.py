@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palisade.cli.scenarios.counting import Counts, WrongCount, interrupted
+from palisade.cli.scenarios.counting import QueryCounts, WrongCount, interrupted
 
 DAY = "flights/2013-01-01T00:00:00.000Z/2013-01-02T00:00:00.000Z/0000000000000001/00000"
 PART = {"segment": DAY, "from": DAY.split("/")[1], "to": DAY.split("/")[2], "nodes": ["a"]}
@@ -32,27 +32,27 @@ async def ten(node: str, segment: str) -> int:
 
 
 @pytest.fixture
-def counts() -> Counts:
-    counts = Counts([], "flights", "2013-01-01", "2013-01-02", 10)
+def counts() -> QueryCounts:
+    counts = QueryCounts([], "flights", "2013-01-01", "2013-01-02", 10)
     counts._client = StubClient()  # type: ignore[assignment]
     counts.ask = ten  # type: ignore[method-assign, assignment]
     return counts
 
 
-async def test_count_with_another_number_of_rows_fails(counts: Counts) -> None:
+async def test_count_with_another_number_of_rows_fails(counts: QueryCounts) -> None:
     assert (await counts.one()).rows == 10
     counts.rows = 11
     with pytest.raises(WrongCount, match="10 rows instead of 11, at revision 7"):
         await counts.one()
 
 
-async def test_count_fails_at_the_first_answer_of_a_broker_with_a_missing_segment(counts: Counts) -> None:
+async def test_count_fails_at_the_first_answer_of_a_broker_with_a_missing_segment(counts: QueryCounts) -> None:
     counts._client.missing = [DAY]  # type: ignore[attr-defined]
     with pytest.raises(WrongCount, match=f"missing at revision 7: {DAY}"):
         await counts.one()
 
 
-async def test_counts_run_until_the_work_has_ended_and_once_after_it(counts: Counts) -> None:
+async def test_counts_run_until_the_work_has_ended_and_once_after_it(counts: QueryCounts) -> None:
     async def work() -> None:
         while counts.done < 5:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_counts_run_until_the_work_has_ended_and_once_after_it(counts: Cou
     assert counts.done == meanwhile + 1
 
 
-async def test_counts_report_the_failure_of_the_work(counts: Counts) -> None:
+async def test_counts_report_the_failure_of_the_work(counts: QueryCounts) -> None:
     async def work() -> None:
         raise ValueError("broken")
 

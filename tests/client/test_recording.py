@@ -21,7 +21,7 @@ from palisade.metastore.result_codec import PUT, RANGE
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.fencing_errors import ReleasePending
 from palisade.wire.recorded_effects import digest_of
-from palisade.wire.recorded_history import Entry, Header, Note, Recorded, entries_of
+from palisade.wire.recorded_history import Entry, Note, Recorded, RecordingHeader, entries_of
 from palisade.wire.stream_frames import FrameKind
 from tests.support.threaded_node import ThreadedNode
 
@@ -59,7 +59,7 @@ class Held:
         self.closed = True
 
     def entries(self) -> list[Entry]:
-        return list(entries_of(BytesIO(Header("c", "boot", 0, 0).packed() + self.content), "held"))[1:]
+        return list(entries_of(BytesIO(RecordingHeader("c", "boot", 0, 0).packed() + self.content), "held"))[1:]
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_client_records_each_operation_with_its_outcome(stream: StreamServ
     assert found[5].saw[0].before
     assert all(each.completed_ns is not None and each.invoked_ns <= each.completed_ns for each in found)
     header, *_, end = entries_in(tmp_path / "new")
-    assert isinstance(header, Header)
+    assert isinstance(header, RecordingHeader)
     assert header.client == "c/1"
     assert end == Note(closed=True)
 

@@ -13,7 +13,7 @@ from palisade.client.sync_client import SyncClient
 from palisade.metastore.requests import Put, Range
 from palisade.metastore.results import KeyValue, PutResult, RangeResult
 from palisade.wire.recorded_effects import effects_of
-from palisade.wire.recorded_history import Header, Recorded, entries_of, packed_file
+from palisade.wire.recorded_history import Recorded, RecordingHeader, entries_of, packed_file
 from tests.support.threaded_node import ThreadedNode
 
 pytestmark = pytest.mark.e2e
@@ -38,7 +38,7 @@ def test_audit_of_a_recorded_history_finds_what_was_planted(spark: Any, threaded
     assert (good.ok, good.fields["findings"], good.fields["operations"]) == (True, 0, "166"), good.text
     with (histories / "two-000001.history").open("rb") as file:
         header, *recorded = entries_of(file, "two")
-    assert isinstance(header, Header)
+    assert isinstance(header, RecordingHeader)
     puts = [each for each in recorded if isinstance(each, Recorded) and each.kind == "put"]
     last = recorded[-2]
     assert isinstance(last, Recorded)
@@ -49,7 +49,8 @@ def test_audit_of_a_recorded_history_finds_what_was_planted(spark: Any, threaded
     old = RangeResult(last.revision, (KeyValue(b"k/1", b"two 1", 2, puts[1].revision, 9, 0),), False, 1)
     stale = lost._replace(number=901, kind="range", wrote=(), saw=tuple(effects_of(Range(b"k/1"), old).saw))
     stale = stale._replace(invoked_ns=last.completed_ns + 1, completed_ns=last.completed_ns + 2)
-    planted = b"".join(packed_file(Header("planted", header.clock, header.clock_ns, header.wall_ns), [lost, stale]))
+    other = RecordingHeader("planted", header.clock, header.clock_ns, header.wall_ns)
+    planted = b"".join(packed_file(other, [lost, stale]))
     (histories / "planted-000001.history").write_bytes(planted)
     bad = audited()
     assert not bad.ok

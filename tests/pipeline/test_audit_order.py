@@ -9,7 +9,7 @@ from palisade.pipeline.audit.in_memory import Limits, audit
 from palisade.pipeline.audit.key_history import NEVER
 from palisade.pipeline.audit.order import gaps, out_of_order, times_of
 from palisade.wire.recorded_effects import effects_of
-from palisade.wire.recorded_history import Header, Note, Recorded
+from palisade.wire.recorded_history import Note, Recorded, RecordingHeader
 
 MS = 1_000_000
 
@@ -73,7 +73,7 @@ def put(number: int, began: int, ended: int, revision: int, value: bytes = b"1")
 
 
 def test_times_of_one_clock_are_exact_and_of_two_are_widened() -> None:
-    first, second = Header("a", "boot-1", 0, 5_000 * MS), Header("b", "boot-2", 100 * MS, 5_000 * MS)
+    first, second = RecordingHeader("a", "boot-1", 0, 5_000 * MS), RecordingHeader("b", "boot-2", 100 * MS, 5_000 * MS)
     one, two = put(1, 0, 10 * MS, 5), put(2, 111 * MS, 112 * MS, 4)
     assert axis_of([first, first], 100).times(first, one) == (0, 10 * MS)
     assert axis_of([first, second], 100).times(first, one) == (4_900 * MS, 5_110 * MS)
@@ -83,7 +83,7 @@ def test_times_of_one_clock_are_exact_and_of_two_are_widened() -> None:
 
 
 def test_dropped_operations_end_the_claim_that_every_writer_was_recorded() -> None:
-    header = Header("a", "boot", 0, 0)
+    header = RecordingHeader("a", "boot", 0, 0)
     nothing = effects_of(Range(b"a"), RangeResult(9, (), False, 0))
     gone = Recorded(2, 20, 30, 0, "range", "linearizable", "ok", 9, "", (), (), tuple(nothing.covered))
     limits = Limits(all_writers=True)
@@ -93,7 +93,7 @@ def test_dropped_operations_end_the_claim_that_every_writer_was_recorded() -> No
 
 
 def test_range_that_lacks_a_key_and_delete_of_a_range_are_acts_on_each_key() -> None:
-    header = Header("a", "boot", 0, 0)
+    header = RecordingHeader("a", "boot", 0, 0)
     empty = effects_of(Range(b"a", b"c"), RangeResult(6, (), False, 0))
     seen = Recorded(2, 20, 30, 0, "range", "linearizable", "ok", 6, "", (), (), tuple(empty.covered))
     assert {each.kind for each in audit([[header, put(1, 0, 10, 5), seen]], Limits(all_writers=True)).findings} == {

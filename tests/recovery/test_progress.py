@@ -10,7 +10,7 @@ import pytest
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.decision import Case
 from palisade.recovery.errors import SourceUnavailable
-from palisade.recovery.report import Counts, Recorder, RecoveryOutcome, RecoveryPhase, RecoveryProgress
+from palisade.recovery.report import Counts, RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryRecorder
 from palisade.vault.change import Revision
 from tests.support.recovery_world import Bench, Node
 
@@ -52,7 +52,7 @@ def test_progress_contains_speed_and_remaining_time() -> None:
 
 def test_report_in_progress_includes_the_present_phase() -> None:
     watch = Watch()
-    recorder = Recorder("n1", watch.now)
+    recorder = RecoveryRecorder("n1", watch.now)
     with recorder.phase(RecoveryPhase.ASK):
         watch.time += 1
     with recorder.phase(RecoveryPhase.REPLAY):

@@ -16,7 +16,16 @@ from typing import Any
 from palisade.metastore.requests import Range
 from palisade.pipeline.audit.key_history import NEVER
 from palisade.wire.recorded_effects import Effects, digest_of, effects_of, possible
-from palisade.wire.recorded_history import SUFFIX, Commit, Header, Note, Outcome, Promise, Recorded, packed_file
+from palisade.wire.recorded_history import (
+    SUFFIX,
+    Commit,
+    Note,
+    Outcome,
+    Promise,
+    Recorded,
+    RecordingHeader,
+    packed_file,
+)
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.checkers.linearizable import STRICT
 from tests.sim.history import History
@@ -34,7 +43,7 @@ def export(history: History, folder: Path, strict: tuple[bytes, ...] = STRICT) -
         by_client.setdefault(client, []).append(recorded)
     entries: dict[str, list[Any]] = {**by_client, "committed": [Note(feed=(1, NEVER)), *commits_of(history)]}
     for client, each in entries.items():
-        content = b"".join(packed_file(Header(client, CLOCK, 0, 0), [*each, Note(closed=True)]))
+        content = b"".join(packed_file(RecordingHeader(client, CLOCK, 0, 0), [*each, Note(closed=True)]))
         (folder / f"{client.replace('/', '_')}-000001{SUFFIX}").write_bytes(content)
 
 

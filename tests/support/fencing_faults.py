@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from palisade.fencing.grants import Holding, Registration
 from palisade.fencing.holder_state import Holder, Lacks
-from palisade.fencing.lease import GrantVerdict, Lease
+from palisade.fencing.lease import FenceLease, GrantVerdict
 from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, HolderPhase, Renew, StageMessage
 from palisade.fencing.registry import HolderStanding, Registry
 from palisade.fencing.release import NotGranted, Releases
@@ -24,14 +24,14 @@ from tests.support.fencing_parts import TIMING, Scope
 class LeaseHolder(Holder):
     """A holder with another kind of lease."""
 
-    kind: type[Lease] = Lease
+    kind: type[FenceLease] = FenceLease
 
     def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
         super().__init__(me, timing, now, term=term)
         self._lease = self.kind(timing.fence_s, me.incarnation, now, term)
 
 
-class FromReceipt(Lease):
+class FromReceipt(FenceLease):
     """lease_from_receipt: it runs from the arrival of the grant."""
 
     def offer(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
@@ -41,14 +41,14 @@ class FromReceipt(Lease):
         return verdict
 
 
-class Unrequired(Lease):
+class Unrequired(FenceLease):
     """ignore_required: it accepts grants that require more than it has staged."""
 
     def _judge(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
         return super()._judge(grant, now, grant.required)
 
 
-class AnyTerm(Lease):
+class AnyTerm(FenceLease):
     """stale_term: it accepts grants of leaders that it knows to be deposed."""
 
     def see_term(self, term: int) -> bool:
@@ -56,7 +56,7 @@ class AnyTerm(Lease):
         return True
 
 
-class AnyIncarnation(Lease):
+class AnyIncarnation(FenceLease):
     """other_incarnation: it accepts grants that the previous process requested, before and after a promise of its
     own."""
 

@@ -18,7 +18,7 @@ from typing import Any
 import palisade.fencing.registry
 import palisade.raftgroup.library
 from palisade.api.stream.watches import StreamWatch
-from palisade.fencing.lease import GrantVerdict, Lease
+from palisade.fencing.lease import FenceLease, GrantVerdict
 from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
 from palisade.node.fencing.lease_client import LeaseClient
@@ -83,7 +83,7 @@ def broken_file(data_dir: str) -> Path:
 
 def lease_from_receipt() -> None:
     """A lease runs from the arrival of its grant, not from the request."""
-    lease: Any = Lease
+    lease: Any = FenceLease
     offer = lease.offer
 
     def from_now(self: Any, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
@@ -123,7 +123,7 @@ def grant_without_quorum() -> None:
 
 def ignore_required() -> None:
     """A holder takes grants that require more than it has staged."""
-    lease: Any = Lease
+    lease: Any = FenceLease
     judge = lease._judge
     lease._judge = lambda self, grant, now, staged: judge(self, grant, now, grant.required)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.catalog.segment import ANNOUNCED, announced_by
-from palisade.cli.scenarios.counting import Counts
+from palisade.cli.scenarios.counting import QueryCounts
 from palisade.cli.scenarios.local_data import first_days, write_origin
 from palisade.client import Client
 from palisade.client.publishing import publish
@@ -67,8 +67,8 @@ class SegmentGround:
     def client(self) -> Client:
         return Client(self.cluster.endpoints, timeout_s=15.0)
 
-    def counts(self) -> Counts:
-        return Counts(self.cluster.endpoints, FLIGHTS.name, START, END, self.rows)
+    def counts(self) -> QueryCounts:
+        return QueryCounts(self.cluster.endpoints, FLIGHTS.name, START, END, self.rows)
 
     async def assign(self, client: Client, pair: tuple[str, str]) -> None:
         self.pair = pair

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from palisade.base.errors import PalisadeError
-from palisade.cli.scenarios.counting import Counts, WrongCount
+from palisade.cli.scenarios.counting import QueryCounts, WrongCount
 from tests.support.processes import until
 from tests.support.segment_ground import PAIRS, SegmentGround
 
@@ -32,7 +32,7 @@ class Run:
     def goes_on(self) -> bool:
         return len(self.times_s) + len(self.failures) < self.queries
 
-    async def count(self, counts: Counts) -> None:
+    async def count(self, counts: QueryCounts) -> None:
         while self.goes_on():
             began = time.monotonic()
             try:

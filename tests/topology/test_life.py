@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from palisade.topology.admission_rules import Reject
+from palisade.topology.admission_rules import RejectJoin
 from palisade.topology.join_state import MENDABLE, JoinPhase, Life
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.wire.topology_errors import Reason
@@ -28,7 +28,7 @@ def test_life_goes_through_its_phases_to_active() -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_rejection_leads_to_a_rejoin_only_if_a_rejoin_can_help(reason: Reason) -> None:
     for life in (Life().found(), Life().found().validated(RECORD), in_the_topology()):
-        refused = life.refused(Reject(reason, "why"))
+        refused = life.refused(RejectJoin(reason, "why"))
         if reason in MENDABLE:
             assert (refused.phase, refused.attempt) == (JoinPhase.JOINING, life.attempt + 1)
         else:

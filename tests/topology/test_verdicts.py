@@ -14,9 +14,9 @@ from palisade.topology.admission_rules import (
     Later,
     Presence,
     Reason,
-    Reject,
+    RejectJoin,
     Verdict,
-    Write,
+    WriteRecord,
     due_drops,
     gone,
     judge_join,
@@ -43,7 +43,7 @@ def judge(
 
 def admitted(known: NodeRecord | None = None, request: JoinRequest = REQUEST) -> NodeRecord:
     verdict = judge(request, known=known, presence=Presence(request.instance, True))
-    assert isinstance(verdict, Write)
+    assert isinstance(verdict, WriteRecord)
     return verdict.record
 
 
@@ -53,14 +53,14 @@ def test_dropped_node_rejoins_once_the_leader_is_seen() -> None:
     dropped = gone(active(admitted()), "it has left the physical topology")
     again = replace(REQUEST, attempt=2)
     assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=False), Later)
-    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=True), Write)
+    assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=True), WriteRecord)
     other, there = replace(REQUEST, instance="i2"), Presence("i2", True)
-    assert isinstance(judge_join(other, RULES, "id-1", dropped, there, token_fits, sees_leader=False), Write)
+    assert isinstance(judge_join(other, RULES, "id-1", dropped, there, token_fits, sees_leader=False), WriteRecord)
 
 
 def active(record: NodeRecord) -> NodeRecord:
     verdict = judge_recovered(record.name, record.instance, record.incarnation, 7, record)
-    assert isinstance(verdict, Write)
+    assert isinstance(verdict, WriteRecord)
     return verdict.record
 
 
@@ -85,7 +85,7 @@ def test_join_with_wrong_cluster_version_token_or_data_is_rejected_with_the_reme
     wrong: dict[str, object], reason: Reason, words: str
 ) -> None:
     verdict = judge(replace(REQUEST, **wrong))  # type: ignore[arg-type]
-    assert isinstance(verdict, Reject)
+    assert isinstance(verdict, RejectJoin)
     assert verdict.reason is reason
     assert words in verdict.text
 
@@ -99,7 +99,7 @@ def test_token_appears_in_no_error_and_no_record() -> None:
 def test_cluster_without_a_token_accepts_any_token_and_none() -> None:
     open_rules = replace(RULES, token=token_record(None, SALT))
     for token in (None, "any"):
-        assert isinstance(judge(replace(REQUEST, token=token), rules=open_rules), Write)
+        assert isinstance(judge(replace(REQUEST, token=token), rules=open_rules), WriteRecord)
 
 
 def test_join_verdict_is_later_before_initialization() -> None:
@@ -135,7 +135,7 @@ def test_rejoin_without_a_restart_gets_a_new_incarnation() -> None:
 def test_late_earlier_request_does_not_undo_a_later_one() -> None:
     later = active(admitted(None, replace(REQUEST, attempt=2)))
     verdict = judge(known=later)
-    assert isinstance(verdict, Reject)
+    assert isinstance(verdict, RejectJoin)
     assert verdict.reason is Reason.SUPERSEDED
 
 
@@ -145,7 +145,7 @@ def test_return_to_the_physical_topology_does_not_reactivate_a_node() -> None:
     assert dropped.standing is NodeStanding.GONE
     assert due_drops([dropped], {"n7": HERE}, True) == []
     verdict = judge_recovered("n7", "i1", 1, 9, dropped)
-    assert isinstance(verdict, Reject)
+    assert isinstance(verdict, RejectJoin)
     assert verdict.reason is Reason.NOT_VALIDATED
 
 
@@ -153,18 +153,18 @@ def test_recovery_finished_counts_only_for_the_admitted_incarnation() -> None:
     record = admitted()
     for instance, incarnation in (("i1", 2), ("i2", 1)):
         verdict = judge_recovered("n7", instance, incarnation, 7, record)
-        assert isinstance(verdict, Reject)
+        assert isinstance(verdict, RejectJoin)
         assert verdict.reason is Reason.SUPERSEDED
-    assert isinstance(judge_recovered("n8", "i1", 1, 7, None), Reject)
+    assert isinstance(judge_recovered("n8", "i1", 1, 7, None), RejectJoin)
     assert judge_recovered("n7", "i1", 1, 99, active(record)) == Keep(active(record))
 
 
 def test_node_that_leaves_before_recovery_is_gone() -> None:
     verdict = judge_leave("n7", "i1", admitted())
-    assert isinstance(verdict, Write)
+    assert isinstance(verdict, WriteRecord)
     assert verdict.record.standing is NodeStanding.GONE
     assert isinstance(judge_leave("n7", "i1", verdict.record), Keep)
-    assert isinstance(judge_leave("n7", "i2", admitted()), Reject)
+    assert isinstance(judge_leave("n7", "i2", admitted()), RejectJoin)
 
 
 def test_due_drops_have_active_members_that_the_raft_group_has_removed() -> None:

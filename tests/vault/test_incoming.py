@@ -15,7 +15,7 @@ from palisade.vault.change import Item, VaultEvent
 from palisade.vault.errors import VaultDiverged, VaultGap, VaultRecovering
 from palisade.vault.incoming_difference import Incoming
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.position import Recovering, Segment, begun, merged, pack_recovering, unpack_recovering
+from palisade.vault.position import KnownSpan, Recovering, begun, merged, pack_recovering, unpack_recovering
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import follow, full, items_of, state_of, write_some
@@ -57,7 +57,7 @@ def test_unfinished_snapshot_refuses_reads_and_keeps_lv() -> None:
     follow(vault, driver, 2)
     Incoming(vault, 3, notify=False)
     for again in (vault, Vault(backend)):
-        assert (again.revision, again.recovering) == (2, Recovering(3, (Segment(None, 2),)))
+        assert (again.revision, again.recovering) == (2, Recovering(3, (KnownSpan(None, 2),)))
         for read in (lambda: again.get(b"a"), lambda: list(again.range(b"")), lambda: follow(again, driver)):  # noqa: B023
             with pytest.raises(VaultRecovering, match="between revision 2 and 3"):
                 read()
@@ -144,28 +144,28 @@ def test_coverage_continues_where_it_stopped() -> None:
     mark = begun(base=10, target=50)
     assert mark.next_stretch() == (b"", None, 10)
     mark = mark.covered(b"", b"g")
-    assert mark.coverage == (Segment(b"g", 50), Segment(None, 10))
+    assert mark.coverage == (KnownSpan(b"g", 50), KnownSpan(None, 10))
     assert mark.next_stretch() == (b"g", None, 10)
     later = mark.towards(60)
     assert later.next_stretch() == (b"", b"g", 50)
     later = later.covered(b"", b"c")
-    assert later.coverage == (Segment(b"c", 60), Segment(b"g", 50), Segment(None, 10))
+    assert later.coverage == (KnownSpan(b"c", 60), KnownSpan(b"g", 50), KnownSpan(None, 10))
     later = later.covered(b"c", b"g")
-    assert later.coverage == (Segment(b"g", 60), Segment(None, 10))
+    assert later.coverage == (KnownSpan(b"g", 60), KnownSpan(None, 10))
     done = later.covered(b"g", None)
-    assert (done.coverage, done.next_stretch(), done.highest) == ((Segment(None, 60),), None, 60)
+    assert (done.coverage, done.next_stretch(), done.highest) == ((KnownSpan(None, 60),), None, 60)
 
 
 def test_coverage_is_bounded_and_never_claims_too_much() -> None:
-    segments = tuple(Segment(bytes([n]), 100 - n) for n in range(1, 40))
-    found = merged((*segments, Segment(None, 5)))
+    segments = tuple(KnownSpan(bytes([n]), 100 - n) for n in range(1, 40))
+    found = merged((*segments, KnownSpan(None, 5)))
     assert len(found) <= 16
-    assert found[-1] == Segment(None, 5)
+    assert found[-1] == KnownSpan(None, 5)
     for n in range(1, 40):
         claimed = next(s.revision for s in found if s.until is None or s.until >= bytes([n]))
         assert claimed <= 100 - n
 
 
 def test_recovery_marks_round_trip() -> None:
-    mark = Recovering(50, (Segment(b"g", 50), Segment(None, 10)))
+    mark = Recovering(50, (KnownSpan(b"g", 50), KnownSpan(None, 10)))
     assert unpack_recovering(pack_recovering(mark)) == mark

@@ -9,7 +9,7 @@ import pytest
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, SortOrder, Txn
 from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from palisade.wire.recorded_effects import Covered, Saw, Wrote, digest_of, effects_of, possible
-from palisade.wire.recorded_history import BadHistory, Commit, Header, Note, Recorded, entries_of, packed_file
+from palisade.wire.recorded_history import BadHistory, Commit, Note, Recorded, RecordingHeader, entries_of, packed_file
 
 ROW = KeyValue(b"b", b"1", 3, 4, 2, 0)
 D = digest_of(b"1")
@@ -66,19 +66,22 @@ ENTRIES = [RECORDED, Commit(4, ((b"k", False, D),)), Note(dropped=2), Note(feed=
 
 
 def test_history_file_is_read_as_written_and_a_torn_end_is_ignored() -> None:
-    header = Header("c", "boot", 1, 2)
+    header = RecordingHeader("c", "boot", 1, 2)
     content = b"".join(packed_file(header, ENTRIES))
     assert list(entries_of(BytesIO(content), "f")) == [header, *ENTRIES]
     assert list(entries_of(BytesIO(content[:-3]), "f")) == [header, *ENTRIES[:-1]]
     assert list(entries_of(BytesIO(b""), "f")) == []
 
 
+EMPTY_FILE = b"".join(packed_file(RecordingHeader("c", "b", 1, 2), []))
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"text file\n", "not a recorded history"),
-        (b"".join(packed_file(Header("c", "b", 1, 2), [])).replace(b"version\x01", b"version\x02"), "use a newer one"),
-        (b"".join(packed_file(Header("c", "b", 1, 2), [])) + b"\x07", "damaged"),
+        (EMPTY_FILE.replace(b"version\x01", b"version\x02"), "use a newer one"),
+        (EMPTY_FILE + b"\x07", "damaged"),
     ],
 )
 def test_file_of_another_kind_is_refused_by_name(content: bytes, reason: str) -> None:

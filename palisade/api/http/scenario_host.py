@@ -27,7 +27,7 @@ STOP_S = 10.0
 
 
 @dataclass(slots=True)
-class Run:
+class ScenarioRun:
     """The last run of one scenario. `state`: 'never', 'running', 'held', 'did-not-hold' or 'broken'."""
 
     scenario: str
@@ -92,7 +92,7 @@ class ScenarioHost:
     def __init__(self, scenarios: Sequence[Playable] = (), allowed: bool = False) -> None:
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
         self._allowed = allowed
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, ScenarioRun] = {}
         self._playing: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -109,8 +109,8 @@ class ScenarioHost:
             raise NoSuchScenario(f"there is no scenario {name[:64]!r}; known are {', '.join(self._scenarios)}")
         return found
 
-    def _run_of(self, scenario: Playable) -> Run:
-        return self._runs.get(scenario.name, Run(scenario.name))
+    def _run_of(self, scenario: Playable) -> ScenarioRun:
+        return self._runs.get(scenario.name, ScenarioRun(scenario.name))
 
     async def start(self, name: str) -> dict[str, Any]:
         """Returns when the process has started. Raises NoSuchScenario, ScenariosOff, ScenarioRuns, OSError."""
@@ -125,11 +125,11 @@ class ScenarioHost:
             raise ScenarioRuns(
                 f"scenario {running} is running: follow it with GET /v1/scenarios/{running}, retry when it has ended"
             )
-        run = self._runs[name] = Run(scenario.name, "running")
+        run = self._runs[name] = ScenarioRun(scenario.name, "running")
         self._playing = asyncio.create_task(self._execute(run), name=f"scenario {name}")
         return run.as_dict()
 
-    async def _execute(self, run: Run) -> None:
+    async def _execute(self, run: ScenarioRun) -> None:
         read_end, write_end = os.pipe()
         code = -1
         try:

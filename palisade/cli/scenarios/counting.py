@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from palisade.base.http_request import HttpRequests
-from palisade.cli.query import ATTEMPTS, TIMEOUT_S, Nodes
+from palisade.cli.query import ATTEMPTS, TIMEOUT_S, DataNodes
 from palisade.client import Client
 from palisade.client.segment_query import AskNode, Counted, count_rows, lookup_all
 
@@ -22,7 +22,7 @@ class WrongCount(AssertionError):
     """A count returned another number, or a broker reported a missing segment."""
 
 
-class Counts:
+class QueryCounts:
     """Use it with `async with`. `rows`: what each count must return."""
 
     def __init__(self, streams: list[str], data_source: str, start: str, end: str, rows: int) -> None:
@@ -33,9 +33,9 @@ class Counts:
         self._where = data_source, start, end
         self._requests = HttpRequests(timeout_s=TIMEOUT_S)
 
-    async def __aenter__(self) -> Counts:
+    async def __aenter__(self) -> QueryCounts:
         self._client = await Client(self.streams, timeout_s=15.0).__aenter__()
-        self.ask = Nodes(self._client, self._requests).rows
+        self.ask = DataNodes(self._client, self._requests).rows
         return self
 
     async def __aexit__(

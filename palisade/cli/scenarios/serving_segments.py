@@ -12,7 +12,7 @@ from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.catalog.segment import ANNOUNCED, announced_by
 from palisade.cli.scenarios.actor import Actor
-from palisade.cli.scenarios.counting import Counts, WrongCount
+from palisade.cli.scenarios.counting import QueryCounts, WrongCount
 from palisade.cli.scenarios.local_data import first_days, write_origin
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
@@ -79,8 +79,8 @@ class Flights:
         listed = await self.cluster.client.segments_list(FLIGHTS.name)
         return [each["segment"] for each in listed["segments"]]
 
-    def counts(self) -> Counts:
-        return Counts(self.cluster.streams, FLIGHTS.name, START, END, self.rows)
+    def counts(self) -> QueryCounts:
+        return QueryCounts(self.cluster.streams, FLIGHTS.name, START, END, self.rows)
 
     async def missing(self) -> list[str]:
         """Those for which a lookup fails; none if it succeeds."""

@@ -14,8 +14,8 @@ from palisade.wire.credentials import header_of, node_proof
 ASK_S = 2.0
 
 
-class Nodes:
-    """Sends requests to the members of a cluster. Use as `async with Nodes(members) as nodes`."""
+class LocalNodes:
+    """Sends requests to the members of a cluster. Use as `async with LocalNodes(members) as nodes`."""
 
     def __init__(self, members: tuple[InitialMember, ...]) -> None:
         self._addresses = {member.id: str(member.http) for member in members}
@@ -23,7 +23,7 @@ class Nodes:
         headers = header_of(node_proof(join_token) if join_token else None)
         self._requests = HttpRequests(headers, timeout_s=ASK_S)
 
-    async def __aenter__(self) -> Nodes:
+    async def __aenter__(self) -> LocalNodes:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -22,7 +22,7 @@ from palisade.cli.supervisor.demo import ensure_demo
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.first_user import check_first_user
 from palisade.cli.supervisor.screen import ClusterScreen
-from palisade.cli.supervisor.status import Nodes
+from palisade.cli.supervisor.status import LocalNodes
 from palisade.cli.target import LAYOUT_FILE, LOCAL_FOLDER, VARIABLE
 from palisade.metastore.errors import MetastoreError
 from palisade.node.data_dir_marker import FolderError, Marker
@@ -65,11 +65,11 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
     """Runs until a signal; returns the exit code. Raises UpRefused if the cluster cannot start."""
     with opened(request, screen) as (folder, layout):
         cluster = LocalCluster(layout, folder, screen.show, request.node_options)
-        stop = Stop(cluster, screen)
+        stop = StopRequest(cluster, screen)
         async with stop.on_signals():
             try:
                 cluster.start()
-                async with Nodes(layout.members()) as nodes:
+                async with LocalNodes(layout.members()) as nodes:
                     await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen))
             finally:
                 await cluster.stop()
@@ -148,7 +148,7 @@ def check_ports(layout: Layout, *, formatted: bool) -> None:
         check_free(address, f"SWIM of {node}", remedy, udp=True)
 
 
-class Stop:
+class StopRequest:
     """The first signal stops the nodes in order, the second one kills them."""
 
     def __init__(self, cluster: LocalCluster, screen: ClusterScreen) -> None:
@@ -178,7 +178,7 @@ class Stop:
         self._screen.show(SupervisorEvent("stopping", text, {"signal": number.name}))
 
 
-async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> None:
+async def _until_stopped(stop: StopRequest, serving: Coroutine[None, None, None]) -> None:
     """Runs `serving` until a signal. Raises what it raises."""
     task = asyncio.create_task(serving)
     asked = asyncio.create_task(stop.asked.wait())
@@ -193,7 +193,7 @@ async def _until_stopped(stop: Stop, serving: Coroutine[None, None, None]) -> No
 
 
 async def _serve(
-    request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen
+    request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen
 ) -> None:
     await _wait_ready(layout, cluster, nodes, screen)
     _show_ready(request.data_dir, layout, screen)
@@ -214,7 +214,7 @@ def reasons_of(refused: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in nodes.items())
 
 
-async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: Nodes, screen: ClusterScreen) -> None:
+async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen) -> None:
     """Waits until every node is ready. Raises UpRefused if one refuses to run."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}

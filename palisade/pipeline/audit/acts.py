@@ -11,7 +11,7 @@ from palisade.client.call_kinds import CALL_KINDS
 from palisade.metastore.requests import FROM_KEY
 from palisade.pipeline.audit.key_history import ABSENT, COMMITTED, MAYBE, NEVER, SAW, WROTE, Act
 from palisade.wire.recorded_effects import Covered, Wrote
-from palisade.wire.recorded_history import Commit, Header, Note, Outcome, Promise, Recorded
+from palisade.wire.recorded_history import Commit, Note, Outcome, Promise, Recorded, RecordingHeader
 
 EXPANDED_MAX = 10_000
 """Known keys that one range is compared with; the others are not decided."""
@@ -27,19 +27,19 @@ class Axis:
     clock: str
     error_ns: int
 
-    def times(self, header: Header, recorded: Recorded) -> tuple[int, int]:
+    def times(self, header: RecordingHeader, recorded: Recorded) -> tuple[int, int]:
         shift = 0 if header.clock == self.clock else header.wall_ns - header.clock_ns
         error = 0 if self.clock else self.error_ns
         completed = recorded.completed_ns
         return recorded.invoked_ns + shift - error, NEVER if completed is None else completed + shift + error
 
 
-def axis_of(headers: Sequence[Header], clock_error_ms: int) -> Axis:
+def axis_of(headers: Sequence[RecordingHeader], clock_error_ms: int) -> Axis:
     clocks = {header.clock for header in headers}
     return Axis(clocks.pop() if len(clocks) == 1 else "", clock_error_ms * NS_PER_MS)
 
 
-def name_of(header: Header, recorded: Recorded) -> str:
+def name_of(header: RecordingHeader, recorded: Recorded) -> str:
     return f"{header.client}#{recorded.number}"
 
 
@@ -51,7 +51,7 @@ def made_revision(recorded: Recorded) -> bool:
     return bool(recorded.wrote) and recorded.outcome == Outcome.OK and recorded.revision > 0
 
 
-def acts_of(header: Header, recorded: Recorded, axis: Axis, keys: Sequence[bytes] = ()) -> Iterator[Act]:
+def acts_of(header: RecordingHeader, recorded: Recorded, axis: Axis, keys: Sequence[bytes] = ()) -> Iterator[Act]:
     """`keys`: sorted, those with which ranges are compared."""
     if recorded.outcome == Outcome.FAILED:
         return
@@ -143,7 +143,7 @@ def row_of_note(path: str, note: Note) -> OperationRow:
     return OperationRow(path, path, kind, "", "", "", first, last, 0, 0, False, False, False, False, False)
 
 
-def row_of(header: Header, recorded: Recorded, axis: Axis) -> OperationRow:
+def row_of(header: RecordingHeader, recorded: Recorded, axis: Axis) -> OperationRow:
     ok = recorded.outcome == Outcome.OK
     return OperationRow(
         name_of(header, recorded), header.client, recorded.kind, recorded.promise, recorded.outcome, recorded.error,

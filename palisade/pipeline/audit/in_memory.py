@@ -9,7 +9,7 @@ from palisade.pipeline.audit.acts import OperationRow, acts_of, acts_of_commit, 
 from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.key_history import Act, Scope, check_key
 from palisade.pipeline.audit.order import Gap, gap_findings, gaps, out_of_order, times_of
-from palisade.wire.recorded_history import Commit, Entry, Header, Note, Recorded
+from palisade.wire.recorded_history import Commit, Entry, Note, Recorded, RecordingHeader
 
 
 class Limits(NamedTuple):
@@ -29,14 +29,14 @@ class Audited(NamedTuple):
 
 def audit(files: Iterable[Iterable[Entry]], limits: Limits) -> Audited:
     """`files`: the entries of each, the header first."""
-    recorded: list[tuple[Header, Recorded]] = []
+    recorded: list[tuple[RecordingHeader, Recorded]] = []
     commits: list[Commit] = []
     dropped, feed = 0, (0, 0)
     for entries in files:
-        header: Header | None = None
+        header: RecordingHeader | None = None
         for entry in entries:
             match entry:
-                case Header():
+                case RecordingHeader():
                     header = entry
                 case Note():
                     dropped += entry.dropped

@@ -16,7 +16,7 @@ from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
 from palisade.node.fencing.lease_server import ClusterView, HolderConnection, LeaseServer
 from palisade.service.strict_changes import StrictBatch
-from palisade.wire.fence_messages import Frames, FromLeader
+from palisade.wire.fence_messages import FenceFrames, FromLeader
 
 TIMING = FenceTiming()
 FENCE_S, PROCEED_S = TIMING.fence_s, TIMING.proceed_s()
@@ -29,7 +29,7 @@ class Leader:
     def __init__(self, holders: int) -> None:
         self.revision = 0
         self.sent: Counter[str] = Counter()
-        self._frames = Frames(1)
+        self._frames = FenceFrames(1)
         self.log = SimpleNamespace(latest=0, since=self._since)
         released: Any = SimpleNamespace(log=self.log, wake=lambda: None, release=lambda revision: None)
         self.grantor = LeaseServer(

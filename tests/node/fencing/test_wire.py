@@ -24,7 +24,7 @@ from palisade.fencing.messages import (
     StageMessage,
     WelcomeMessage,
 )
-from palisade.wire.fence_messages import BadMessage, Frames, Message, pack, unpack
+from palisade.wire.fence_messages import BadMessage, FenceFrames, Message, pack, unpack
 
 MESSAGES: list[Message] = [
     Hello(HolderId("n1", "v", 3), True, 3.0, HolderPhase.ACTIVE, 2, True, 17, 20, 3.31),
@@ -77,7 +77,7 @@ def test_message_with_a_wrong_or_missing_field_is_refused(message: Message) -> N
 
 
 def test_message_to_many_holders_is_encoded_once() -> None:
-    frames = Frames(18)
+    frames = FenceFrames(18)
     first = frames.of(MESSAGES[10])
     assert frames.of(MESSAGES[10]) is first
     assert frames.of(MESSAGES[11]) != first

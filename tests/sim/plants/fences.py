@@ -10,7 +10,7 @@ from typing import Any
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.fencing.grants import Holding
-from palisade.fencing.lease import Lease
+from palisade.fencing.lease import FenceLease
 from palisade.fencing.registry import Registry
 from palisade.fencing.release import Releases
 from palisade.fencing.timing import FenceTiming
@@ -283,6 +283,6 @@ def removed_members_that_serve_on(patch: Patch) -> None:
 )
 def removed_members_with_long_leases(patch: Patch) -> None:
     """They are cut off, so they do not learn of their removal: only the end of the lease ends their reads."""
-    deadline: Any = Lease.deadline
-    patch.setattr(Lease, "deadline", property(lambda self: deadline.fget(self) + 5.0))
+    deadline: Any = FenceLease.deadline
+    patch.setattr(FenceLease, "deadline", property(lambda self: deadline.fget(self) + 5.0))
     patch.setattr(LeaseClient, "recovering", lambda self, begins: setattr(self, "caught_up", True))
