@@ -58,7 +58,7 @@ CALL_KINDS: dict[str, CallKind] = {
     "region_set": CHANGE,
     "region_change": CHANGE,
     "region_delete": CHANGE,
-    "segments_txn": CHANGE,
+    "segments_txn": REPEATABLE_CHANGE,
     "segments_announce": REPEATABLE_CHANGE,
     "segments_lease": CHANGE,
 }

@@ -124,6 +124,14 @@ class Client(StoreApi):
             FrameKind.CALL, content, 0, None, repeatable=kind.repeatable, writes=kind.writes
         )
 
+    async def _call_once(self, name: str, request: Command) -> Any:
+        await self._session.admit()
+        rid = self._next_request_id()
+        command = encode_command(request, rid and RequestId(*rid))
+        return await self._session.send(
+            FrameKind.CALL, (name, [command]), len(command), None, repeatable=self._exactly_once, writes=True
+        )
+
     def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         return self._session.watch(request, progress_s)
 

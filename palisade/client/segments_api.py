@@ -16,7 +16,7 @@ from palisade.client.publishing import publish, read_records, replace_intervals
 from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.command_codec import encode_command
-from palisade.metastore.requests import Compare
+from palisade.metastore.requests import Command, Compare, RequestId, Txn
 from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.vault.errors import VaultError
@@ -32,18 +32,21 @@ class SegmentsApi(ABC):
     async def _call(self, name: str, *arguments: Any) -> Any:
         """Execute one of `api.stream.calls`."""
 
+    async def _call_once(self, name: str, request: Command) -> Any:
+        """Execute a call that takes a command. If it can be sent twice, it has a request id."""
+        return await self._call(name, encode_command(request))
+
     @abstractmethod
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
 
     async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
         """A transaction of rows below palisade/segments/, which `txn` refuses; each row is checked."""
-        packed = encode_command(plain_txn(compare, success, ()))
-        result: TxnResult = decode_result(await self._call("segments_txn", packed))
+        result: TxnResult = decode_result(await self._call_once("segments_txn", plain_txn(compare, success, ())))
         return result
 
-    async def segments_announce(self, compare: Iterable[Compare] = (), success: Iterable[Operation] = ()) -> TxnResult:
-        """A transaction of announcements; for data nodes."""
-        packed = encode_command(plain_txn(compare, success, ()))
+    async def segments_announce(self, request: Txn, request_id: RequestId) -> TxnResult:
+        """A transaction of announcements; for data nodes. It is executed once, however often it is sent."""
+        packed = encode_command(request, request_id)
         result: TxnResult = decode_result(await self._call("segments_announce", packed))
         return result
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 
-from palisade.client.client import Client
-from palisade.metastore.requests import Compare, DeleteRange, Put
+from palisade.client.client import CLIENT_ID_BYTES, Client
+from palisade.metastore.requests import Compare, DeleteRange, Put, RequestId, Txn
 from palisade.metastore.results import TxnResult
+from palisade.segments.settled_writes import SettledWrites
 from palisade.wire.credentials import Credentials
 from palisade.wire.segment_errors import NoMemberKnown
 
@@ -20,6 +22,7 @@ class AnnouncementClient:
         self._addresses, self._credentials = addresses, credentials
         self._client: Client | None = None
         self._known: list[str] = []
+        self._writes = SettledWrites(secrets.token_hex(CLIENT_ID_BYTES), self._send)
 
     async def _connected(self) -> Client:
         """Raises NoMemberKnown."""
@@ -36,7 +39,10 @@ class AnnouncementClient:
         return await (await self._connected()).segments_lease(lease, ttl_ms)
 
     async def announce(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult:
-        return await (await self._connected()).segments_announce(compare, writes)
+        return await self._writes.write(Txn(tuple(compare), tuple(writes)))
+
+    async def _send(self, request: Txn, request_id: RequestId) -> TxnResult:
+        return await (await self._connected()).segments_announce(request, request_id)
 
     async def close(self) -> None:
         client, self._client = self._client, None

@@ -5,6 +5,7 @@ Guarantees, and why they hold:
   copy is withdrawn when that is found.
 - A copy is announced again after its key was deleted, whatever deleted it. A key whose write or removal has an unknown
   outcome counts as not announced, and `announced` has only keys of the present lease.
+- No announcement commits after the withdrawal that follows it, however late an attempt arrives (`settled_writes.py`).
 - A copy is removed only after its withdrawal is released, and while queries may count on it only if every other
   assigned node announces it (`announcements.py`).
 - The announcements end with the lease of the node: after its death, or when it cannot reach the cluster. A node that
@@ -66,13 +67,17 @@ class Announcer(Component):
         self._notified = notification.revision
         own = ANNOUNCED + self.holder.node.encode() + b"/"
         for key, _, item, _ in notification.events:
-            if key.startswith(own) and (item is None or item.lease != self._lease):
+            if key.startswith(own) and (item is None or item.lease != self._lease or not self._is_local(key)):
                 self.changed()
             elif (name := name_in_key(key)) in self.holder.shelf.held:
                 if key.startswith(RECORDS):
                     self.changed()
                 if self.holder.is_spare(name):
                     self.holder.wake()
+
+    def _is_local(self, key: bytes) -> bool:
+        name = name_in_key(key)
+        return name in self.holder.shelf.held and name not in self._removing
 
     async def stop(self) -> None:
         await self._store.close()

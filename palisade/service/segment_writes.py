@@ -5,24 +5,24 @@ from __future__ import annotations
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.segment import ANNOUNCED
 from palisade.catalog.segment_writes import check_writes
-from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, Txn
+from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, RequestId, Txn
 from palisade.metastore.results import LeaseResult, TxnResult
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 
 
-async def write_segments(service: KeyValues, request: Txn) -> TxnResult:
+async def write_segments(service: KeyValues, request: Txn, request_id: RequestId | None = None) -> TxnResult:
     """The caller's rights must be checked before. Raises BadField, NotAllowed and the errors of a write."""
     check_writes(request)
-    result: TxnResult = await service.write(request, caller=THIS_NODE)
+    result: TxnResult = await service.write(request, request_id, caller=THIS_NODE)
     return result
 
 
-async def announce(service: KeyValues, request: Txn) -> TxnResult:
+async def announce(service: KeyValues, request: Txn, request_id: RequestId | None = None) -> TxnResult:
     """On behalf of a data node. Raises NotAllowed for other rows than announcements, and as `write_segments`."""
     if any(not operation.key.startswith(ANNOUNCED) for operation in request.success if not isinstance(operation, Txn)):
         raise NotAllowed("a data node writes announcements only")
-    return await write_segments(service, request)
+    return await write_segments(service, request, request_id)
 
 
 async def lease_of_announcements(service: KeyValues, lease: int, ttl_ms: int) -> int:

@@ -16,7 +16,7 @@ from palisade.segments.holder import Readers, SegmentHolder
 from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched
-from tests.support.announcing_world import DAYS, AnnouncingWorld, Violation, WorldStore
+from tests.support.announcing_world import DAYS, AnnouncingWorld, WorldStore, planted
 from tests.support.segment_names import segment
 
 SEEDS = range(30)
@@ -83,19 +83,6 @@ async def test_random_schedules_with_full_and_read_only_disks_lose_no_copy_and_e
             assigned = {name for name, node in world.nodes.items() if str(segment(day)) in node.holder.wanted}
             assert announcing(world, day) == assigned, (seed, day)
     assert troubles > 2
-
-
-async def planted(fault: str = "", *, with_expiry: bool = False, disk_trouble: bool = False) -> bool:
-    for seed in range(200):
-        world = AnnouncingWorld(seed, fault)
-        world.disk_trouble = disk_trouble
-        try:
-            await world.run(with_expiry=with_expiry)
-        except Violation:
-            return True
-        except ExceptionGroup as group:
-            return group.subgroup(Violation) is not None
-    return False
 
 
 async def test_planted_removal_before_the_withdrawal_is_released_is_seen() -> None:
@@ -402,6 +389,7 @@ async def test_only_changes_that_concern_a_local_copy_cause_a_pass() -> None:
     assert wakes(Put(segment(1).key, record))
     assert wakes(DeleteRange(segment(1).announcement_key("a")))
     assert wakes(Put(segment(1).announcement_key("a")))
+    assert wakes(Put(segment(9).announcement_key("a"), lease=lease)), "there is no such copy"
     assert not wakes(DeleteRange(assignment_key("a", str(segment(2)))))
     assert node.holder._wakeup.is_set()
     assert not wakes(Put(segment(2).announcement_key("c")))

@@ -24,6 +24,7 @@ from palisade.metastore.requests import (
     LeaseKeepAlive,
     Put,
     Range,
+    RequestId,
     Txn,
     prefix_end,
 )
@@ -34,6 +35,7 @@ from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import assignment_key
 from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.settled_writes import SettledWrites
 from palisade.segments.verification import version_of
 from palisade.vault.change import Item, VaultEvent
 from tests.support.meta_driver import Driver
@@ -109,6 +111,7 @@ class WorldStore:
 
     def __init__(self, world: AnnouncingWorld, node: str) -> None:
         self._world, self._node = world, node
+        self._writes = SettledWrites(node, self._send)
 
     async def lease(self, lease: int, ttl_ms: int) -> int:
         await self._world.some_turns()
@@ -116,11 +119,20 @@ class WorldStore:
         return int(result.id)
 
     async def announce(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult:
-        await self._world.some_turns()
-        result, revision = self._world.write(Txn(tuple(compare), tuple(writes)))
-        if "answered_at_commit" not in self._world.fault:
-            await self._world.released(revision)
-        if self._world.loses_reply():
+        return await self._writes.write(Txn(tuple(compare), tuple(writes)))
+
+    async def _send(self, request: Txn, request_id: RequestId) -> TxnResult:
+        """An attempt that is delayed at a cut-off node is repeated at another one, or its deadline passes."""
+        world = self._world
+        await world.some_turns()
+        if world.rng.random() < world.delayed_share:
+            world.delayed.append((request, request_id))
+            if world.rng.random() < 0.3:
+                raise OutcomeUnknown("the deadline passed")
+        result, revision = world.write(request, request_id)
+        if "answered_at_commit" not in world.fault:
+            await world.released(revision)
+        if world.loses_reply():
             raise OutcomeUnknown("the reply was lost")
         return result
 
@@ -165,6 +177,9 @@ class AnnouncingWorld:
         self.moves = self.removals = 0
         self.lost_share, self.lost_next = 0.0, 0
         """Replies to writes of announcements: the share that is lost, and how many of the next ones are."""
+        self.delayed_share = 0.0
+        self.delayed: list[tuple[Txn, RequestId]] = []
+        """Attempts at a cut-off node, which may arrive at any time, or never."""
         self.disk_trouble = False
         """Whether disks become full or read-only, and heal."""
         for day in DAYS:
@@ -175,8 +190,8 @@ class AnnouncingWorld:
 
     # The cluster.
 
-    def write(self, request: Txn) -> tuple[TxnResult, int]:
-        result = self.cluster.do(request)
+    def write(self, request: Txn, request_id: RequestId | None = None) -> tuple[TxnResult, int]:
+        result = self.cluster.do(request, request_id)
         self.note()
         return result, self.cluster.store.revision
 
@@ -200,6 +215,13 @@ class AnnouncingWorld:
             self.lost_next -= 1
             return True
         return bool(self.lost_share) and self.rng.random() < self.lost_share
+
+    def deliver_delayed(self) -> None:
+        request, request_id = self.delayed.pop(self.rng.randrange(len(self.delayed)))
+        try:
+            self.write(request, request_id)
+        except MetastoreError:
+            pass  # The lease of that time has ended.
 
     def assign(self, day: int, nodes: set[str]) -> None:
         name, wanted = str(segment(day)), version_of(self.stock.content[str(segment(day))])
@@ -290,6 +312,8 @@ class AnnouncingWorld:
         if self.disk_trouble and self.rng.random() < 0.1:
             node.files.room_bytes = self.rng.choice((None, None, 0, 20))
             node.files.read_only = self.rng.random() < 0.3
+        if self.delayed and self.rng.random() < 0.02:
+            self.deliver_delayed()
         kind = self.rng.random()
         if kind < 0.25:
             self.deliver(node.receive, node.replica.revision)
@@ -333,3 +357,19 @@ class AnnouncingWorld:
 
 def record(day: int, digest: str) -> SegmentRecord:
     return SegmentRecord(segment(day), 1, 1, 10, digest, 1, loaded=True)
+
+
+async def planted(
+    fault: str = "", *, with_expiry: bool = False, disk_trouble: bool = False, delayed_share: float = 0.0
+) -> bool:
+    """Whether a check fails in one of many schedules."""
+    for seed in range(200):
+        world = AnnouncingWorld(seed, fault)
+        world.disk_trouble, world.delayed_share = disk_trouble, delayed_share
+        try:
+            await world.run(with_expiry=with_expiry)
+        except Violation:
+            return True
+        except ExceptionGroup as group:
+            return group.subgroup(Violation) is not None
+    return False

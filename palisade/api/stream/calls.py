@@ -13,7 +13,7 @@ from palisade.api.stream.scan_calls import ScanCalls
 from palisade.api.stream.segment_calls import SegmentCalls
 from palisade.metastore.command_codec import decode_command
 from palisade.metastore.errors import InvalidRequest
-from palisade.metastore.requests import Txn
+from palisade.metastore.requests import RequestId, Txn
 from palisade.metastore.result_codec import encode_result
 from palisade.service.regions import RegionAdmin
 from palisade.service.segment_writes import announce, lease_of_announcements, write_segments
@@ -128,10 +128,10 @@ class Calls:
         return await self._book.delete(name)
 
     async def _segments_txn(self, packed: Any) -> Any:
-        return encode_result(await write_segments(self._service, a_transaction(packed)))
+        return encode_result(await write_segments(self._service, *a_transaction(packed)))
 
     async def _segments_announce(self, packed: Any) -> Any:
-        return encode_result(await announce(self._service, a_transaction(packed)))
+        return encode_result(await announce(self._service, *a_transaction(packed)))
 
     async def _segments_lease(self, lease: Any, ttl_ms: Any) -> int:
         if type(lease) is not int or type(ttl_ms) is not int:
@@ -139,14 +139,14 @@ class Calls:
         return await lease_of_announcements(self._service, lease, ttl_ms)
 
 
-def a_transaction(packed: Any) -> Txn:
+def a_transaction(packed: Any) -> tuple[Txn, RequestId | None]:
     """Of segments: a command as bytes. Raises InvalidRequest."""
     if type(packed) is not bytes:
         raise InvalidRequest("segments_txn takes a transaction as bytes")
-    request, _ = decode_command(packed)
+    request, request_id = decode_command(packed)
     if not isinstance(request, Txn):
         raise InvalidRequest(f"segments_txn takes a transaction, not {type(request).__name__}")
-    return request
+    return request, request_id
 
 
 def a_member(value: Any) -> str:

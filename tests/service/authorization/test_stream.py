@@ -17,7 +17,7 @@ from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
-from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, WatchRequest
+from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, RequestId, Txn, WatchRequest
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.callers import UNRESTRICTED
@@ -81,17 +81,29 @@ async def test_node_writes_announcements_and_no_other_rows_of_segments(stream: S
     async with client_of(stream, PROOF) as node:
         lease = await node.segments_lease(0, 10_000)
         assert await node.segments_lease(lease, 10_000) == lease
-        announcement = Put(segment(1).announcement_key("n1"), b"", lease)
-        assert (await node.segments_announce((), [announcement])).succeeded
+        announcement = Txn((), (Put(segment(1).announcement_key("n1"), b"", lease),))
+        assert (await node.segments_announce(announcement, RequestId("n1", 1))).succeeded
         with pytest.raises(NotAllowed):
-            await node.segments_announce((), [row])
+            await node.segments_announce(Txn((), (row,)), RequestId("n1", 2))
         with pytest.raises(PermissionDenied):
             await node.segments_txn((), [row])
     async with client_of(stream, ALICE) as user:
         with pytest.raises(PermissionDenied):
-            await user.segments_announce((), [announcement])
+            await user.segments_announce(announcement, RequestId("alice", 1))
         with pytest.raises(PermissionDenied):
             await user.segments_txn((), [row])
+
+
+async def test_late_attempt_of_an_announcement_changes_nothing_after_its_withdrawal(stream: StreamServer) -> None:
+    """Issue 17: the client repeats it over another node, so both attempts may arrive."""
+    key = segment(1).announcement_key("n1")
+    async with client_of(stream, PROOF) as node, client_of(stream, ROOT) as root:
+        lease = await node.segments_lease(0, 10_000)
+        put, delete = (Txn((), (each,)) for each in (Put(key, b"", lease), DeleteRange(key)))
+        first = await node.segments_announce(put, RequestId("n1", 1))
+        await node.segments_announce(delete, RequestId("n1", 2))
+        assert await node.segments_announce(put, RequestId("n1", 1)) == first
+        assert await root.get(key) is None
 
 
 async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:
