@@ -15,7 +15,7 @@ Pure. A block is created once and never changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from struct import Struct, unpack_from
 
 from xxhash import xxh3_64_intdigest
@@ -100,6 +100,21 @@ class Block:
             at = base + start
             key_bytes, value_bytes = unpack(packed, at + KEY_BYTES_AT)
             found.append(packed[at + LINK_BYTES : at + ROW.size + key_bytes + value_bytes])
+        return found
+
+    def changes(self, first: int = 0) -> list[tuple[bytes, bytes, bytes]]:
+        """(key, content of the row, content of the replaced row) of the events from `first` on; contents are without
+        their links."""
+        packed, count, unpack = self.packed, self.count, _SIZES.unpack_from
+        base = HEADER.size + count * _OFFSET.size
+        found = []
+        for start, stop in pairwise((0, *unpack_from(f">{count}I", packed, HEADER.size))[first:]):
+            at = base + start
+            key_bytes, value_bytes = unpack(packed, at + KEY_BYTES_AT)
+            value_at = at + ROW.size + key_bytes
+            middle = value_at + value_bytes
+            replaced = packed[middle + LINK_BYTES : base + stop]
+            found.append((packed[at + ROW.size : value_at], packed[at + LINK_BYTES : middle], replaced))
         return found
 
     def _bounds(self, number: int) -> tuple[int, int]:

@@ -10,14 +10,14 @@ eight bytes of a row rule out most keys. An index would cost every write; only c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from zlib import crc32
 
 from palisade.base.digest import BUCKETS, NO_DIGEST, SUM_MASK, digest_bytes, fingerprint_of, leaf_of, unpack_sums
 from palisade.metastore.digest import BucketSums
 from palisade.metastore.errors import FutureRevision
-from palisade.metastore.history import History, is_tombstone
+from palisade.metastore.history import DatedChange, History, is_tombstone
 from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Peeked, Table
 from palisade.metastore.record import LINK_BYTES, REVISION, unpack_row
@@ -84,25 +84,40 @@ class ChangeFeed:
         return SumsAt(self, revision, unpack_sums(self._buckets.packed()), self._state.revision)
 
     def rows(
-        self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None
+        self, revision: int, buckets: bytes | None, newer_than: int, start: bytes, end: bytes | None
     ) -> tuple[list[bytes], bytes | None]:
         """The bodies of a slice of keys, live at `revision`, in these buckets, written after `newer_than`.
 
-        `buckets`: 4,096 bytes, 1 for each requested bucket. Also returns where the next slice begins; None: the end.
+        `buckets`: 4,096 bytes, 1 for each requested bucket; None: all. Also returns where the next slice begins; None:
+        the end.
         """
-        chosen, until = self._slice(revision, buckets, REVISION.pack(newer_than), start, end)
-        latest = self._tables.get_many(Table.KEY, [key for key, _ in chosen])
-        rows, size = [], 0
+        newer = REVISION.pack(newer_than)
+        chosen, until = self._slice(revision, buckets, newer, start, end)
+        keys = list(map(_first, chosen))
+        latest = self._tables.get_many(Table.KEY, keys)
+        rows, cut = self._versions_at(revision, keys, latest)
+        found = [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and row[VERSION] != NO_VERSION]
+        return found, until if cut is None else cut
+
+    def _versions_at(
+        self, revision: int, keys: Sequence[bytes], latest: Mapping[bytes, bytes]
+    ) -> tuple[Sequence[bytes], bytes | None]:
+        """The rows of these keys as of `revision`, and the first key that did not fit into the slice, if any. `latest`:
+        their present rows, which are the answer unless one of them is newer."""
+        present = latest.values()
+        if max(map(_mod_of, present), default=b"") <= REVISION.pack(revision) and (
+            sum(map(len, present)) < BYTES_PER_SLICE
+        ):
+            return [latest[key] for key in keys if key in latest], None
+        rows, size = list[bytes](), 0
         blocks_max = self._history.blocks_read + BLOCKS_PER_SLICE
-        for key, _ in chosen:
+        for key in keys:
             if self._history.blocks_read >= blocks_max or size >= BYTES_PER_SLICE:
-                until = key
-                break
+                return rows, key
             if key in latest:
                 rows.append(self._history.version_at(latest[key], revision))
-                size += len(rows[-1] or b"")
-        newer = REVISION.pack(newer_than)
-        return [row[LINK_BYTES:] for row in rows if row and row[MOD] > newer and not is_tombstone(row)], until
+                size += len(rows[-1])
+        return rows, None
 
     def keys(self, revision: int, start: bytes, end: bytes | None) -> tuple[list[bytes], bytes | None]:
         """A slice of the keys live at `revision`, and where the next slice begins."""
@@ -111,8 +126,8 @@ class ChangeFeed:
         alive, cut = self._alive(rows, revision)
         return alive, until if cut is None else cut
 
-    def dated_changes(self, revision: int, sub: int, last: int) -> Iterator[tuple[int, int, bytes, bytes]]:
-        """(wall clock in ms, number within its revision, row, replaced row) from `revision`.`sub` to the end of `last`.
+    def dated_changes(self, revision: int, sub: int, last: int) -> Iterator[DatedChange]:
+        """The changes from `revision`.`sub` to the end of `last`.
 
         Nothing may be written during the iteration. Raises Compacted, FutureRevision.
         """
@@ -158,7 +173,7 @@ class ChangeFeed:
         return bool(row) and not is_tombstone(row)
 
     def _slice(
-        self, revision: int, buckets: bytes, newer_than: bytes, start: bytes, end: bytes | None
+        self, revision: int, buckets: bytes | None, newer_than: bytes, start: bytes, end: bytes | None
     ) -> tuple[list[Peeked], bytes | None]:
         """The candidate keys and their rows as `peek` returns them.
 
@@ -166,6 +181,8 @@ class ChangeFeed:
         """
         self.require(revision)
         rows, until = self._tables.peek(Table.KEY, start, end, ROWS_PER_SLICE)
+        if buckets is None:
+            return [row for row in rows if row[1][MOD] > newer_than], until
         return [row for row in rows if row[1][MOD] > newer_than and buckets[crc32(row[0]) & (BUCKETS - 1)]], until
 
     def changes_of_sums(self, first: int, last: int) -> list[tuple[bytes, int]]:

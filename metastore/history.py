@@ -22,6 +22,8 @@ from palisade.metastore.state import FIRST_REVISION, StoreState
 
 SUB_MAX = (1 << 32) - 1
 Event = tuple[bytes, bytes]
+DatedChange = tuple[int, int, int, bytes, bytes, bytes]
+"""Wall clock in ms, revision, number of the event within it, key, content of the row and of the row it replaced."""
 _VERSION = slice(LINK_BYTES + 16, LINK_BYTES + 24)
 _NO_VERSION = bytes(8)
 
@@ -159,9 +161,8 @@ class History:
         if revision <= last:
             raise missing(revision, len(found))
 
-    def dated(self, revision: int, sub: int, last: int) -> Iterator[tuple[int, int, bytes, bytes]]:
-        """(wall clock in ms, number within its revision, row, replaced row) of every event from `revision`.`sub` to the
-        end of `last`, all retained. Nothing may be written meanwhile."""
+    def dated(self, revision: int, sub: int, last: int) -> Iterator[DatedChange]:
+        """Every event from `revision`.`sub` to the end of `last`, all retained. Nothing may be written meanwhile."""
         revision = max(revision, FIRST_REVISION + 1)
         if revision > last:
             return
@@ -173,12 +174,15 @@ class History:
                 number = block.number_of(revision, sub)
             if number is None or revision > last:
                 break
-            for row, replaced in block.events(number):
-                if mod_of(row) > last:
+            wall_ms, one_revision = block.wall_ms, block.first_revision == block.last_revision
+            for key, body, replaced in block.changes(number):
+                if revision > last:
                     return
-                sub = ROW.unpack_from(row)[0]
-                yield block.wall_ms, sub, row, replaced
-            revision, sub = block.last_revision, sub + 1
+                yield wall_ms, revision, sub, key, body, replaced
+                if one_revision:
+                    sub += 1
+                else:
+                    revision += 1
         if revision < last or (revision == last and not sub):
             raise missing(revision, sub)
 

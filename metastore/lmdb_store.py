@@ -96,6 +96,8 @@ class LmdbStore(Owned):
 
     def get_many(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         live, frozen = self._live[table].values, self._frozen[table].values
+        if not live and not frozen:
+            return self.file.get_many(table, keys) if keys else {}
         found: dict[bytes, bytes] = {}
         in_file: list[bytes] = []
         for key in keys:

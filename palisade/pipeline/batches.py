@@ -7,16 +7,16 @@ raises BadValue (failfast).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from palisade.pipeline.errors import BadValue
-from palisade.wire.scan_pages import ScannedChange, ScannedRow
+from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
 
-PUT, DELETE = "put", "delete"
+OPS = "put", "delete"
 SHOWN = 60
 
 
@@ -28,47 +28,42 @@ class Columns:
     value_type: str
     failfast: bool
 
-    def of_rows(self, rows: Iterable[ScannedRow]) -> pa.RecordBatch:
-        """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON."""
-        keys, values, revisions, created, versions, leases = _transposed(rows)
-        found = {
-            "key": self._keys(keys),
-            **self._values("value", values, keys),
-            "revision": pa.array(revisions, pa.int64()),
-            "create_revision": pa.array(created, pa.int64()),
-            "version": pa.array(versions, pa.int64()),
-            "lease": pa.array(leases, pa.int64()),
-        }
-        return pa.record_batch([found[name] for name in self.schema.names], schema=self.schema)
+    def of_rows(self, page: bytes) -> pa.RecordBatch:
+        """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON. Raises BadPage."""
+        return self._batch(self._of(row_columns(page)))
 
-    def of_changes(self, changes: Sequence[ScannedChange]) -> pa.RecordBatch:
-        """Also timestamp, op and previous_value. Of a delete, value is null and version and create_revision are 0."""
-        rows = [change.row for change in changes]
-        keys, _, revisions, created, versions, leases = _transposed(rows)
-        previous = [None if change.previous is None else change.previous.value for change in changes]
-        found = {
-            "key": self._keys(keys),
-            **self._values("value", [row.value if row.version else None for row in rows], keys),
-            "revision": pa.array(revisions, pa.int64()),
-            "create_revision": pa.array(created, pa.int64()),
-            "version": pa.array(versions, pa.int64()),
-            "lease": pa.array(leases, pa.int64()),
-            "timestamp": pa.array([change.wall_ms * 1000 for change in changes], pa.timestamp("us", "UTC")),
-            "op": pa.array([PUT if row.version else DELETE for row in rows], pa.string()),
-            "previous_value": self._values("value", previous, keys, failfast=False)["value"],
-            "sub": pa.array([change.sub for change in changes], pa.int64()),
+    def of_changes(self, page: bytes) -> pa.RecordBatch:
+        """Also timestamp, op and previous_value. Of a delete, value is null and version and create_revision are 0.
+        Raises BadPage."""
+        changes = change_columns(page)
+        rows = changes.rows
+        found = self._of(rows) | {
+            "timestamp": pa.array(changes.wall_ms * 1000, pa.timestamp("us", "UTC")),
+            "op": pa.array(OPS).take(pa.array((rows.versions == 0).astype("int8"))),
+            "previous_value": self._values("value", changes.previous, rows.keys, failfast=False)["value"],
+            "sub": pa.array(changes.subs),
         }
-        return pa.record_batch([found[name] for name in self.schema.names], schema=self.schema)
+        return self._batch(found)
 
-    def _keys(self, keys: Sequence[bytes]) -> pa.Array:
-        return self._typed("key", keys, keys)
+    def _of(self, rows: RowColumns) -> dict[str, pa.Array]:
+        return {
+            "key": self._typed("key", rows.keys, rows.keys),
+            **self._values("value", rows.values, rows.keys),
+            "revision": pa.array(rows.mod_revisions),
+            "create_revision": pa.array(rows.create_revisions),
+            "version": pa.array(rows.versions),
+            "lease": pa.array(rows.leases),
+        }
+
+    def _batch(self, found: dict[str, pa.Array]) -> pa.RecordBatch:
+        return pa.record_batch([found[name] for name in self.schema.names], schema=self.schema)
 
     def _values(
-        self, name: str, values: Sequence[bytes | None], keys: Sequence[bytes], *, failfast: bool | None = None
+        self, name: str, stored: pa.Array, keys: pa.Array, *, failfast: bool | None = None
     ) -> dict[str, pa.Array]:
         if self.value_type != "json":
-            return {name: self._typed(name, values, keys)}
-        kind = self.schema.field(name).type
+            return {name: self._typed(name, stored, keys)}
+        kind, values = self.schema.field(name).type, stored.to_pylist()
         objects, bad = list[Any](), dict[int, bytes]()
         for number, value in enumerate(values):
             try:
@@ -85,26 +80,23 @@ class Columns:
         if bad and (self.failfast if failfast is None else failfast):
             number = min(bad)
             raise BadValue(
-                f"value of key {keys[number]!r} does not match valueSchema: {bad[number][:SHOWN]!r}; "
+                f"value of key {keys[number].as_py()!r} does not match valueSchema: {bad[number][:SHOWN]!r}; "
                 "correct it, or read with mode=permissive"
             )
         return {name: column, "rejected": pa.array([bad.get(number) for number in range(len(values))], pa.binary())}
 
-    def _typed(self, name: str, values: Sequence[bytes | None], keys: Sequence[bytes]) -> pa.Array:
-        found = pa.array(values, pa.binary())
+    def _typed(self, name: str, values: pa.Array, keys: pa.Array) -> pa.Array:
         if not pa.types.is_string(self.schema.field(name).type):
-            return found
+            return values
         try:
-            text = found.cast(pa.string())
+            text = values.cast(pa.string())
             text.validate(full=True)
         except pa.ArrowInvalid:
-            number = next(n for n, each in enumerate(values) if each is not None and not _is_text(each))
-            raise BadValue(f"the {name} of {keys[number]!r} is not UTF-8: read with {name}Type=binary") from None
+            number = next(n for n, each in enumerate(values.to_pylist()) if each is not None and not _is_text(each))
+            raise BadValue(
+                f"the {name} of {keys[number].as_py()!r} is not UTF-8: read with {name}Type=binary"
+            ) from None
         return text
-
-
-def _transposed(rows: Iterable[ScannedRow]) -> list[Sequence[Any]]:
-    return list(zip(*rows, strict=True)) or [()] * 6
 
 
 def _object(value: bytes) -> Any:

@@ -27,7 +27,6 @@ from palisade.pipeline.options import ReadOptions, read_options, stream_options
 from palisade.pipeline.partitions import Part, count_of_parts, parts_of_history, parts_of_state
 from palisade.pipeline.sink_rows import check_columns
 from palisade.pipeline.spark_sink import BatchSink, Sink, StreamSink
-from palisade.wire.scan_pages import changes_of, rows_of
 
 STREAM = "startingRevision"
 """The option that a stream has and no other read."""
@@ -109,9 +108,8 @@ class ScanReader(DataSourceReader):
 
 def batches_of(options: ReadOptions, partition: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     columns = Columns(schema, options.format.value_type, options.format.failfast)
-    for page in pages(options, partition.pinned, partition.part):
-        if page:
-            yield columns.of_changes(list(changes_of(page))) if partition.part.first else columns.of_rows(rows_of(page))
+    convert = columns.of_changes if partition.part.first else columns.of_rows
+    yield from (convert(page) for page in pages(options, partition.pinned, partition.part) if page)
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

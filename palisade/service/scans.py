@@ -11,14 +11,11 @@ import asyncio
 from hashlib import blake2b
 from typing import Any
 
-from palisade.base.digest import BUCKETS
 from palisade.metastore.change_feed import ROWS_PER_SLICE
 from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.errors import InvalidRequest, TooManyPins
-from palisade.metastore.history import mod_of
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.mvcc import end_of
-from palisade.metastore.record import key_of
 from palisade.metastore.requests import Pin, Unpin
 from palisade.metastore.validation import check_pin
 from palisade.service.key_values import KeyValues
@@ -29,7 +26,6 @@ SLICES_PER_PAGE = 64
 """A page ends after so many slices even if it found little, so that no request outlives its deadline."""
 STRIDE = 64
 """One of so many keys is a sample: a range can be divided at it."""
-ALL_BUCKETS = b"\1" * BUCKETS
 PIN_NAMES = "reader/"
 PINS_SHARE = 2
 """Readers hold at most this part of the pins: the others are for recovering nodes."""
@@ -71,7 +67,7 @@ class Scans:
         found: list[bytes] = []
         size, at, until = 0, key, None
         for _ in range(SLICES_PER_PAGE):
-            rows, until = self._store.feed.rows(revision, ALL_BUCKETS, 0, at, end_of(range_end))
+            rows, until = self._store.feed.rows(revision, None, 0, at, end_of(range_end))
             found += rows
             size += sum(map(len, rows))
             if until is None or size >= bytes_max:
@@ -93,13 +89,13 @@ class Scans:
                 break
             at, until = until, None
             changes = self._store.feed.dated_changes(at.revision, at.sub, last)
-            for number, (wall_ms, sub, row, replaced) in enumerate(changes):
+            for number, (wall_ms, revision, sub, name, row, replaced) in enumerate(changes):
                 if number == ROWS_PER_SLICE or size >= PAGE_BYTES:
-                    until = Position(mod_of(row), sub)
+                    until = Position(revision, sub)
                     break
-                if (name := key_of(row)) >= key and (end is None or name < end):
-                    found.append(pack_change(wall_ms, sub, row, replaced))
-                    size += len(found[-1])
+                if name >= key and (end is None or name < end):
+                    found.append(change := pack_change(wall_ms, sub, row, replaced))
+                    size += len(change)
             await asyncio.sleep(0)
         return b"".join(found), until
 

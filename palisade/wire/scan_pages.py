@@ -17,7 +17,6 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from palisade.metastore.lineage import Lineage
-from palisade.metastore.record import LINK_BYTES
 from palisade.vault.change import HEADER
 
 CHANGE = Struct(">QI?")
@@ -74,8 +73,8 @@ def pack_rows(rows: Iterable[bytes]) -> bytes:
 
 
 def pack_change(wall_ms: int, sub: int, row: bytes, replaced: bytes) -> bytes:
-    """`row` and `replaced` with their links, as of `metastore.history`."""
-    return CHANGE.pack(wall_ms, sub, bool(replaced)) + row[LINK_BYTES:] + replaced[LINK_BYTES:]
+    """`row` and `replaced` without their links, as of `metastore.history`."""
+    return CHANGE.pack(wall_ms, sub, bool(replaced)) + row + replaced
 
 
 def rows_of(page: bytes) -> Iterator[ScannedRow]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from palisade.pipeline.batches import Columns
 from palisade.pipeline.errors import BadValue
-from palisade.wire.scan_pages import ScannedChange, ScannedRow
+from palisade.vault.change import HEADER
+from palisade.wire.scan_pages import pack_change, pack_rows
 
 STRUCT = pa.struct([("origin", pa.string()), ("delay", pa.int64())])
 
@@ -22,14 +23,14 @@ def columns(value: pa.DataType, value_type: str, *, failfast: bool = False, key:
     return Columns(pa.schema(fields + rejected), value_type, failfast)
 
 
-def row(value: bytes, key: bytes = b"k") -> ScannedRow:
-    return ScannedRow(key, value, 7, 5, 2, 0)
+def row(value: bytes, key: bytes = b"k", version: int = 2) -> bytes:
+    return HEADER.pack(7, 5, version, 0, len(key), len(value)) + key + value
 
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=12), st.sampled_from([b'{"origin": "JFK", "delay": 3}', b"null", b"{}"]))))
 def test_each_json_value_is_decoded_or_rejected_and_never_both(values: list[bytes]) -> None:
-    batch = columns(STRUCT, "json").of_rows(map(row, values)).to_pylist()
+    batch = columns(STRUCT, "json").of_rows(pack_rows(map(row, values))).to_pylist()
     assert len(batch) == len(values)
     for found, value in zip(batch, values, strict=True):
         if found["rejected"] is not None:
@@ -46,15 +47,15 @@ def test_each_json_value_is_decoded_or_rejected_and_never_both(values: list[byte
 def test_value_that_does_not_match_fails_fast_with_its_key(value: bytes) -> None:
     good = row(b'{"delay": 1}', b"good")
     with pytest.raises(BadValue, match="'bad' does not match valueSchema"):
-        columns(STRUCT, "json", failfast=True).of_rows([good, row(value, b"bad"), good])
+        columns(STRUCT, "json", failfast=True).of_rows(good + row(value, b"bad") + good)
 
 
 def test_text_that_is_not_utf8_is_refused_and_readable_as_binary() -> None:
     with pytest.raises(BadValue, match="valueType=binary"):
-        columns(pa.string(), "string").of_rows([row(b"\xff")])
+        columns(pa.string(), "string").of_rows(row(b"\xff"))
     with pytest.raises(BadValue, match="keyType=binary"):
-        columns(pa.binary(), "binary").of_rows([row(b"v", b"\xff")])
-    batch = columns(pa.binary(), "binary", key=pa.binary()).of_rows([row(b"\xfe", b"\xff")])
+        columns(pa.binary(), "binary").of_rows(row(b"v", b"\xff"))
+    batch = columns(pa.binary(), "binary", key=pa.binary()).of_rows(row(b"\xfe", b"\xff"))
     assert batch.to_pylist() == [{"key": b"\xff", "value": b"\xfe", "revision": 7, "version": 2}]
 
 
@@ -63,13 +64,14 @@ def test_changes_have_op_time_and_previous_value() -> None:
         [("key", pa.string()), ("value", STRUCT), ("op", pa.string()), ("timestamp", pa.timestamp("us", "UTC")),
          ("previous_value", STRUCT), ("rejected", pa.binary()), ("sub", pa.int64())]
     )  # fmt: skip
-    deleted = ScannedRow(b"k", b"", 9, 0, 0, 0)
-    changes = [
-        ScannedChange(row(b'{"delay": 1}'), 1_000, 0, None),
-        ScannedChange(row(b"bad"), 2_000, 1, row(b'{"delay": 1}')),
-        ScannedChange(deleted, 3_000, 0, row(b"bad")),
-    ]
-    found = Columns(schema, "json", False).of_changes(changes).to_pylist()
+    page = b"".join(
+        [
+            pack_change(1_000, 0, row(b'{"delay": 1}'), b""),
+            pack_change(2_000, 1, row(b"bad"), row(b'{"delay": 1}')),
+            pack_change(3_000, 0, row(b"", version=0), row(b"bad")),
+        ]
+    )
+    found = Columns(schema, "json", False).of_changes(page).to_pylist()
     assert [each["op"] for each in found] == ["put", "put", "delete"]
     assert [each["value"] and each["value"]["delay"] for each in found] == [1, None, None]
     assert [each["previous_value"] and each["previous_value"]["delay"] for each in found] == [None, 1, None]
@@ -78,4 +80,4 @@ def test_changes_have_op_time_and_previous_value() -> None:
 
 
 def test_empty_page_is_an_empty_batch() -> None:
-    assert columns(STRUCT, "json").of_rows([]).num_rows == 0
+    assert columns(STRUCT, "json").of_rows(b"").num_rows == 0

@@ -121,6 +121,20 @@ async def test_changes_of_a_range_begin_and_end_where_requested(client: Client) 
     ]
 
 
+async def test_changes_of_blocks_with_many_revisions_begin_and_end_at_each_revision(client: Client) -> None:
+    """Plain puts of one batch share a block; transactions have blocks of their own."""
+    for text in (b"one", b"two"):
+        await client.put_many((b"k%02d" % number, text) for number in range(30))
+        await client.txn(success=[Put(b"k%02d" % number, text) for number in range(3)])
+    counts = await client.scan_counts(*ALL)
+    every = await changes_between(client, counts, 1, counts.revision)
+    assert [change.row.mod_revision for change in every if not change.sub] == list(range(2, counts.revision + 1))
+    for first in range(2, counts.revision + 1, 3):
+        for last in range(first, counts.revision + 1, 5):
+            part = await changes_between(client, counts, first, last)
+            assert part == [change for change in every if first <= change.row.mod_revision <= last]
+
+
 async def test_scan_of_a_compacted_or_a_future_revision_is_refused(client: Client) -> None:
     states = await write_some(client, random.Random(6), 30)
     counts = await client.scan_counts(*ALL, 10)
