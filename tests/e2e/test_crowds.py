@@ -15,7 +15,7 @@ from tests.support.hostile import idle_connections, open_files, private_bytes, r
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 IDLE = 10_000
 OWN_FILES = 1_000

@@ -27,7 +27,6 @@ async def whole_again(cluster: Cluster, load: Load) -> None:
     await cluster.equal_digests()
 
 
-@pytest.mark.alone
 async def test_killed_follower_is_hardly_noticed(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "follower") as load:
         await load.writes(200)
@@ -85,7 +84,6 @@ async def test_majority_killed_at_once_comes_back(cluster: Cluster) -> None:
         await whole_again(cluster, load)
 
 
-@pytest.mark.alone
 async def test_full_restart_is_quick_and_finds_the_same_data(cluster: Cluster) -> None:
     async with Load(cluster.endpoints, "restart") as load:
         await load.writes(300)

@@ -86,7 +86,6 @@ async def test_read_does_not_wait_for_a_replaced_leader(cluster: Cluster) -> Non
     old.resume()
 
 
-@pytest.mark.alone
 async def test_requests_without_majority_end_by_their_deadline(cluster: Cluster) -> None:
     """Writes and linearizable reads are refused and never hang; requests that need no majority succeed (issue 2)."""
     assert await cluster.nodes[0].put("kept", "x")
@@ -113,7 +112,6 @@ async def test_requests_without_majority_end_by_their_deadline(cluster: Cluster)
     await cluster.equal_digests()
 
 
-@pytest.mark.alone
 async def test_leader_without_followers_ends_requests_by_the_deadline(cluster: Cluster) -> None:
     """It cannot know the outcome of an entry of its log, and reports that; soon it accepts no more (issue 2)."""
     leader = await cluster.leader()

@@ -14,7 +14,7 @@ from palisade.client import Client
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 FSYNC_S = 2.0
 WRITES = 400

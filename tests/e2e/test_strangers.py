@@ -21,7 +21,7 @@ from tests.support.hostile import (
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone]
+pytestmark = pytest.mark.e2e
 
 IDLE = 1000
 MIB = 1024 * 1024

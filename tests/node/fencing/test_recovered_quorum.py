@@ -1,111 +1,103 @@
 """The survivor of a lost majority waits for leases that it has no record of (F3, R7).
 
-In the wired world: n2 is isolated before any holder is registered, n1 grants n3 a lease, n1 and n3 are lost, and n2
-becomes the cluster as by `palisade recover-quorum`. Readers of the vault of n3 may continue until its lease ends.
+In the simulator: a follower is isolated before any holder is registered, the two others grant each other leases and are
+lost, and the follower becomes the cluster as by `palisade recover-quorum`. Readers of the vault of a lost node may
+continue until its lease ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import ExitStack
+from random import Random
 
 import pytest
 
 import palisade.node.survivor_store
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Put, SystemWrite
-from palisade.node.fencing import member_fencing as member
-from palisade.node.survivor_store import recovery_commands
-from palisade.service.callers import THIS_NODE
+from palisade.node.config import FenceTimes
+from palisade.node.fencing import member_fencing
+from palisade.node.survivor_store import foresee, go_on_alone
 from palisade.vault.errors import ReadRefused
-from palisade.vault.fence_page import FENCE_BYTES
-from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.reader import VaultReader
-from tests.support import wired_world
-from tests.support.wired_parts import Entry
-from tests.support.wired_world import Cluster
+from tests.sim.disk import SimStore
+from tests.sim.scripted import Script, led
 
 Patch = pytest.MonkeyPatch
 KEY = b"palisade/test"
-LONGER = replace(wired_world.TIMING, fence_s=6.0)
+USUAL, LONGER = FenceTimes(), FenceTimes(lease_s=6.0, margin_s=0.05)
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: Patch) -> None:
-    """Writes have enough time for every wait here."""
-    monkeypatch.setattr(wired_world, "DEADLINE_S", 20.0)
+class Lost:
+    """The majority is about to be lost: `read` serves, and `survivor` has little more than the initial log."""
 
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.survivor, self.read = script.others
+        script.run_until(lambda: self.survivor.store is not None and self.survivor.store.revision > 0, within_s=1)
+        script.world.network.isolate(self.survivor.id)
+        script.run_until(lambda: self.read.part.holder is not None and self.read.part.holder.serves, within_s=10)
+        script.write(Put(KEY, b"old"))
+        script.run_until(lambda: self.value_read() == b"old", within_s=5)
+        assert not self.holders()
 
-class Lost(Cluster):
-    """The majority is about to be lost: n3 serves, and n2 has little more than the initial log."""
+    def holders(self) -> list[str]:
+        return [each.name for each in self.survivor.store.system.with_prefix("holder/") if each.value]
 
-    def __init__(self) -> None:
-        super().__init__(1, calm=True)
-        self.simulation.run_until(lambda: self.nodes["n2"].applied > 0, within_s=1)
-        self.cut.add("n2")
-        self.simulation.run_until(lambda: self.nodes["n3"].holder.serves, within_s=5)
-        self.write("n1", b"old")
-        self.simulation.run_until(lambda: self.read_at_n3() == b"old", within_s=1)
-        assert not list(self.nodes["n2"].store.system.with_prefix("holder/"))
-
-    def write(self, name: str, value: bytes) -> float:
-        """The time until the write was acknowledged."""
-        at, before = self.nodes[name], self.now
-        self.simulation.run(at.process, at.key_values.write(Put(KEY, value), caller=THIS_NODE), within_s=20)
-        return self.now - before
-
-    def read_at_n3(self) -> bytes | None:
-        """By a process on the same machine, whether n3 runs or not. None: refused."""
-        lost = self.nodes["n3"]
-        reader = VaultReader.over(lost.vault, clock_ns=lambda: int(lost.process.now() * 1e9), wait_s=0)
+    def value_read(self) -> bytes | None:
+        """By a process on the same machine, whether the node runs or not. None: refused."""
+        host, process = self.read, self.script.process(self.read)
+        if host.vault is None:
+            return None
+        reader = VaultReader.over(host.vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0)
         try:
             return reader.get(KEY)
         except ReadRefused:
             return None
 
+    def write(self, value: bytes) -> float:
+        return self.script.write(Put(KEY, value), at=self.survivor)
+
     def recover(self) -> None:
-        for each in self.nodes.values():
-            each.process.kill()
-        survivor = self.nodes["n2"]
-        commands = recovery_commands(survivor.store.system, 2)
-        del self.log[survivor.applied :]
-        self.term += 1
-        self.log.append(Entry(len(self.log) + 1, self.term, [0, 0], commands, "n2"))
-        self.durable["n2"] = survivor.applied
-        self.cut, self.leader, self.votes_at = set(), None, self.now
-        self.incarnations = dict.fromkeys(self.names, 0)
-        self._boot("n2", MemoryBackend(), bytearray(FENCE_BYTES))
-        self.elect("n2")
+        world, survivor = self.script.world, self.survivor
+        for host in world.members:
+            host.kill()
+        world.checkers = []  # another history begins, which lacks committed entries
+        at = foresee(survivor.disk.journal, SimStore(survivor.disk), Random(1))
+        admin = self.script.simulation.process("administrator")
+        self.script.simulation.run(admin, go_on_alone(survivor.disk.journal, at))
+        survivor.disk.put_vault_aside()
+        world.network.heal()
+        survivor.start()
+        self.script.run_until(lambda: survivor.group is not None and survivor.group.leads, within_s=5)
 
 
-Recovered = Callable[[], Lost]
+Recovered = Callable[..., Lost]
 
 
 @pytest.fixture
 def recovered() -> Iterator[Recovered]:
-    """Starts a cluster of n2 alone while n3 is still being read."""
-    made: list[Lost] = []
+    """A cluster of the survivor alone, while the vault of a lost node is still being read."""
+    with ExitStack() as stack:
 
-    def make() -> Lost:
-        made.append(Lost())
-        made[-1].recover()
-        assert made[-1].read_at_n3() == b"old"
-        return made[-1]
+        def make(fences: FenceTimes = USUAL) -> Lost:
+            lost = Lost(stack.enter_context(led(fences=fences)))
+            lost.recover()
+            assert lost.value_read() == b"old"
+            return lost
 
-    yield make
-    for each in made:
-        each.simulation.close()
+        yield make
 
 
 def test_write_of_the_survivor_waits_until_no_node_serves_the_old_value(recovered: Recovered) -> None:
     lost = recovered()
-    assert lost.write("n2", b"new") < FenceTiming().proceed_s() + 0.1
-    assert lost.read_at_n3() is None
-    assert lost.write("n2", b"newer") < 0.1
-    lost.simulation.run_for(1.0)
-    assert [each.name for each in lost.nodes["n2"].store.system.with_prefix("holder/") if each.value] == ["holder/n2"]
-    assert lost.nodes["n2"].store.lineage.generation == 2
-    lost.check()
+    assert lost.write(b"new") < FenceTiming().proceed_s() + 0.1
+    assert lost.value_read() is None
+    assert lost.write(b"newer") < 0.1
+    lost.script.run_for(1.0)
+    assert lost.holders() == [f"holder/{lost.survivor.id}"]
+    assert lost.survivor.store.lineage.generation == 2
 
 
 def test_planted_missing_record_lets_an_old_value_be_read(recovered: Recovered, monkeypatch: Patch) -> None:
@@ -113,22 +105,20 @@ def test_planted_missing_record_lets_an_old_value_be_read(recovered: Recovered, 
     nobody = SystemWrite((), (("nobody", b""),))
     monkeypatch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
     lost = recovered()
-    lost.write("n2", b"new")
-    assert lost.read_at_n3() == b"old"
+    lost.write(b"new")
+    assert lost.value_read() == b"old"
 
 
-def test_inherited_leases_count_as_long_as_the_leaders_own(recovered: Recovered, monkeypatch: Patch) -> None:
+def test_inherited_leases_count_as_long_as_the_leaders_own(recovered: Recovered) -> None:
     """All nodes are configured with the same times, even if the survivor has no record of any holder."""
-    monkeypatch.setattr(wired_world, "TIMING", LONGER)
-    lost = recovered()
-    assert lost.write("n2", b"new") < LONGER.proceed_s() + 0.1
-    assert lost.read_at_n3() is None
+    lost = recovered(LONGER)
+    assert lost.write(b"new") < FenceTiming(LONGER.lease_s, margin_s=LONGER.margin_s).proceed_s() + 0.1
+    assert lost.value_read() is None
 
 
 def test_planted_record_alone_counts_inherited_leases_too_short(recovered: Recovered, monkeypatch: Patch) -> None:
     """Proves the test above."""
-    monkeypatch.setattr(wired_world, "TIMING", LONGER)
-    monkeypatch.setattr(member, "counted_by", lambda timing, registered: registered)
-    lost = recovered()
-    lost.write("n2", b"new")
-    assert lost.read_at_n3() == b"old"
+    monkeypatch.setattr(member_fencing, "counted_by", lambda timing, registered: registered)
+    lost = recovered(LONGER)
+    lost.write(b"new")
+    assert lost.value_read() == b"old"

@@ -215,7 +215,7 @@ def test_version_replaced_in_its_entry_is_not_released_earlier() -> None:
 
 
 def test_release_inside_an_entry_survives_its_application() -> None:
-    """RR moves within an entry, and a vault may wait for just that part of it (found by `wired_walk.py`)."""
+    """RR moves within an entry, and a vault may wait for just that part of it (found by a random walk)."""
     world = World()
     between = world.store.revision + 1
     world.log.release(between)

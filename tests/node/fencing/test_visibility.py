@@ -1,6 +1,6 @@
 """The fencing state of a node in `/v1/fencing`, in `palisade status`, and in its metrics (issue 4, "Visible"; F10).
 
-Over the real wiring in simulated time: a cluster of three, one of which is paused while a strict write waits for it.
+In the simulator: a cluster of three, one of which is paused while a strict write waits for it.
 """
 
 from __future__ import annotations
@@ -16,47 +16,28 @@ from palisade.metastore.requests import Put
 from palisade.node.fencing.metric_families import fencing_families
 from palisade.node.fencing.view import fencing_view
 from palisade.service.status import cell, row_of, waits_of
-from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
-from tests.support.wired_parts import TIMING
-from tests.support.wired_walk import Walk
-from tests.support.wired_world import Node
-
-PROCEED_MS = int(TIMING.proceed_s() * 1000)
+from tests.sim.node import Host
+from tests.sim.scripted import Script, scripted
 
 
 class Shown:
-    """Three nodes that serve; n1 leads, and `t/` is strict."""
+    """Three nodes that serve. `t/` is strict, and `still` does not lead."""
 
-    def __init__(self) -> None:
-        walk = Walk(1, calm=True)
-        walk.calm = False
-        self.walk, self.cluster, self.simulation = walk, walk.cluster, walk.simulation
-        self.client = self.simulation.process("client")
-        self.simulation.run_until(lambda: all(node.holder.serves for node in self.nodes), within_s=20)
-        region = Region("t", b"t/", Mode.STRICT, Policy.FAIL_CLOSED)
-        self.write(Put(region_key("t"), pack_region(region)))
+    def __init__(self, script: Script) -> None:
+        self.script, self.hosts = script, script.world.members
+        self.leader, (self.still, _) = script.leader, script.others
+        script.make_strict("t")
+        self.proceed_s = script.timing.proceed_s()
 
-    @property
-    def nodes(self) -> list[Node]:
-        return list(self.cluster.nodes.values())
+    def view(self, host: Host) -> dict[str, Any]:
+        return fencing_view(host.part, self.script.process(host).now(), host.node.fencing)
 
-    def write(self, request: Put) -> None:
-        self.simulation.run(self.client, self.walk._in_node("n1", request), within_s=10)
+    def row(self, host: Host) -> dict[str, Any]:
+        return row_of({"member": host.id, "role": "x", "fencing": short_view(self.view(host))}, None)
 
-    def begin(self, request: Put) -> Any:
-        return self.client.start(self.walk._in_node("n1", request))
-
-    def view(self, name: str) -> dict[str, Any]:
-        node = self.cluster.nodes[name]
-        return fencing_view(node.part, node.process.now(), node.fencing)
-
-    def row(self, name: str) -> dict[str, Any]:
-        return row_of({"member": name, "role": "x", "fencing": short_view(self.view(name))}, None)
-
-    def metrics(self, name: str) -> dict[str, float]:
+    def metrics(self, host: Host) -> dict[str, float]:
         """Each sample by its name and its label, if it has one."""
-        node = self.cluster.nodes[name]
-        families = fencing_families(node.part, node.process.now(), node.fencing)
+        families = fencing_families(host.part, self.script.process(host).now(), host.node.fencing)
         return {
             " ".join([each.name, *each.labels.values()]): each.value for family in families for each in family.samples
         }
@@ -64,95 +45,100 @@ class Shown:
 
 @pytest.fixture
 def shown() -> Iterator[Shown]:
-    made = Shown()
-    yield made
-    made.simulation.close()
+    with scripted() as script:
+        yield Shown(script)
 
 
 def test_each_node_shows_its_state_lease_incarnation_term_and_revisions(shown: Shown) -> None:
-    shown.write(Put(b"t/a", b"1"))
-    shown.simulation.run_for(0.5)
-    for number, name in enumerate(shown.cluster.names):
-        shown.cluster.incarnations[name] += number
-        node = shown.cluster.nodes[name]
-        lease = shown.view(name)["lease"]
+    script = shown.script
+    shown.still.kill()
+    shown.still.start()
+    script.run_until(script.world.all_serve, within_s=10)
+    script.write(Put(b"t/a", b"1"))
+    script.run_for(0.5)
+    incarnations = {}
+    for host in shown.hosts:
+        lease, fence_ms = shown.view(host)["lease"], script.timing.fence_s * 1000
         assert (lease["state"], lease["serves"], lease["why_not"]) == ("active", True, None)
-        assert (lease["incarnation"], lease["term"]) == (node.incarnation, shown.cluster.term)
-        assert 0 <= lease["lease_age_ms"] <= TIMING.fence_s * 1000
-        assert lease["lease_age_ms"] + lease["lease_left_ms"] == pytest.approx(TIMING.fence_s * 1000, abs=2)
-        assert lease["applied"] == node.vault.revision
-        assert lease["released"] == node.holder.core.released > 1
-        row = shown.row(name)
+        assert (lease["incarnation"], lease["term"]) == (host.node.topology.member.incarnation(), shown.leader.group.term)
+        assert 0 <= lease["lease_age_ms"] <= fence_ms
+        assert lease["lease_age_ms"] + lease["lease_left_ms"] == pytest.approx(fence_ms, abs=2)
+        assert host.vault is not None
+        assert lease["applied"] == host.vault.revision
+        assert lease["released"] == host.part.holder.core.released > 1
+        row = shown.row(host)
         assert cell(row, "fence") == "active"
-        assert cell(row, "incarnation") == str(node.incarnation)
+        incarnations[host.id] = cell(row, "incarnation")
         assert cell(row, "lease") == f"{lease['lease_age_ms'] / 1000:.1f} s"
         assert (cell(row, "released"), cell(row, "vault")) == (str(lease["released"]), str(lease["applied"]))
-    holders = {each["node"]: each for each in shown.view("n1")["leader"]["holders"]}
-    assert holders.keys() == set(shown.cluster.names)
+    assert incarnations == {host.id: "2" if host is shown.still else "1" for host in shown.hosts}
+    holders = {each["node"]: each for each in shown.view(shown.leader)["leader"]["holders"]}
+    assert holders.keys() == set(incarnations)
     assert {each["said"] for each in holders.values()} == {"active"}
-    assert [shown.view(name)["leader"] for name in ("n2", "n3")] == [None, None]
+    assert [shown.view(host)["leader"] for host in script.others] == [None, None]
 
 
 def test_pending_change_names_the_nodes_and_the_time_left(shown: Shown) -> None:
-    shown.cluster.nodes["n3"].process.pause()
-    shown.begin(Put(b"t/a", b"1"))
-    shown.simulation.run_for(0.1)
-    (wait,) = shown.view("n1")["leader"]["waits"]
-    revision = shown.cluster.nodes["n1"].store.revision
+    script, leader, still = shown.script, shown.leader, shown.still
+    script.process(still).pause()
+    script.begin(Put(b"t/a", b"1"))
+    script.run_for(0.1)
+    (wait,) = shown.view(leader)["leader"]["waits"]
+    revision = leader.store.revision
     assert (wait["first"], wait["last"], wait["verdict"]) == (revision, revision, "wait")
     (for_whom,) = wait["waits_for"]
-    assert for_whom["node"] == "n3"
-    assert 0 < for_whom["until_ms"] == wait["until_ms"] <= PROCEED_MS
+    assert for_whom["node"] == still.id
+    assert 0 < for_whom["until_ms"] == wait["until_ms"] <= shown.proceed_s * 1000
     assert 0 < wait["waited_ms"] <= 100
-    (line,) = waits_of([shown.row(name) for name in shown.cluster.names])
-    assert line.startswith(f"revisions {revision} to {revision} wait since {wait['waited_ms']} ms: n3 has not")
+    (line,) = waits_of([shown.row(host) for host in shown.hosts])
+    assert line.startswith(f"revisions {revision} to {revision} wait since {wait['waited_ms']} ms: {still.id} has not")
     assert f"may serve for another {for_whom['until_ms'] / 1000:.1f} s" in line
-    assert shown.metrics("n1")["palisade_changes_waiting"] == 1
-    shown.simulation.run_for(PROCEED_MS / 1000)
-    assert shown.view("n1")["leader"]["waits"] == []
-    assert waits_of([shown.row(name) for name in shown.cluster.names]) == []
+    assert shown.metrics(leader)["palisade_changes_waiting"] == 1
+    script.run_for(shown.proceed_s)
+    assert shown.view(leader)["leader"]["waits"] == []
+    assert waits_of([shown.row(host) for host in shown.hosts]) == []
 
 
 def test_metrics_show_lease_age_fenced_time_and_waits(shown: Shown) -> None:
-    before = shown.metrics("n1")
-    shown.write(Put(b"t/a", b"1"))
-    acked = shown.metrics("n1")
+    script, leader, still = shown.script, shown.leader, shown.still
+    before = shown.metrics(leader)
+    script.write(Put(b"t/a", b"1"))
+    acked = shown.metrics(leader)
     count, total = "palisade_release_wait_seconds_count", "palisade_release_wait_seconds_sum"
     assert acked[f"{count} acked"] == before[f"{count} acked"] + 1
     assert acked[f"{total} acked"] - before[f"{total} acked"] < 0.1
     assert acked[f"{count} fenced"] == before[f"{count} fenced"]
-    assert 0 <= acked["palisade_lease_age_seconds"] <= TIMING.fence_s
+    assert 0 <= acked["palisade_lease_age_seconds"] <= script.timing.fence_s
     assert (acked["palisade_fence_state active"], acked["palisade_fence_state fenced"]) == (1, 0)
 
-    still = shown.cluster.nodes["n3"]
-    still.process.pause()
-    shown.write(Put(b"t/a", b"2"))
-    fenced = shown.metrics("n1")
+    script.process(still).pause()
+    script.write(Put(b"t/a", b"2"))
+    fenced = shown.metrics(leader)
     assert fenced[f"{count} acked"] == acked[f"{count} acked"]
     assert fenced[f"{count} fenced"] == acked[f"{count} fenced"] + 1
-    assert 0.2 < fenced[f"{total} fenced"] - acked[f"{total} fenced"] <= TIMING.proceed_s() + 0.01
+    assert 0.2 < fenced[f"{total} fenced"] - acked[f"{total} fenced"] <= shown.proceed_s + 0.01
     assert fenced["palisade_release_wait_seconds_bucket fenced +Inf"] == fenced[f"{count} fenced"]
     assert fenced["palisade_release_wait_seconds_bucket fenced 0.1"] == acked[f"{count} fenced"]
 
-    shown.simulation.run_for(1.0)
-    lapsed = shown.view("n3")["lease"]
+    script.run_for(1.0)
+    lapsed = shown.view(still)["lease"]
     assert (lapsed["state"], lapsed["serves"], lapsed["lease_age_ms"]) == ("fenced", False, None)
-    assert cell(shown.row("n3"), "lease") == "-"
-    served_nothing = shown.metrics("n3")
+    assert cell(shown.row(still), "lease") == "-"
+    served_nothing = shown.metrics(still)
     assert served_nothing["palisade_lease_age_seconds"] == -1
     assert (served_nothing["palisade_fence_state active"], served_nothing["palisade_fence_state fenced"]) == (0, 1)
-    still.process.resume()
-    shown.simulation.run_until(lambda: still.holder.serves, within_s=5)
-    grown = shown.metrics("n3")["palisade_fenced_seconds_total"] - served_nothing["palisade_fenced_seconds_total"]
+    script.process(still).resume()
+    script.run_until(lambda: bool(still.part.holder.serves), within_s=5)
+    grown = shown.metrics(still)["palisade_fenced_seconds_total"] - served_nothing["palisade_fenced_seconds_total"]
     assert grown > 0.5
 
 
 def test_leader_view_of_a_holder_that_stopped(shown: Shown) -> None:
-    node = shown.cluster.nodes["n3"]
-    node.holder.stop()
-    shown.simulation.run_for(0.2)
-    of = {each["node"]: each for each in shown.view("n1")["leader"]["holders"]}
-    assert (of["n3"]["promised"], of["n3"]["until_ms"]) == (True, 0)
-    assert of["n3"]["said"] != "active"
-    assert holder_row(of["n3"])[-1] == "promised not to serve"
-    assert holder_row(of["n2"])[-2:] == ["active", "holds leases"]
+    shown.still.part.holder.stop()
+    shown.script.run_for(0.2)
+    of = {each["node"]: each for each in shown.view(shown.leader)["leader"]["holders"]}
+    stopped, other = of[shown.still.id], of[shown.script.others[1].id]
+    assert (stopped["promised"], stopped["until_ms"]) == (True, 0)
+    assert stopped["said"] != "active"
+    assert holder_row(stopped)[-1] == "promised not to serve"
+    assert holder_row(other)[-2:] == ["active", "holds leases"]
