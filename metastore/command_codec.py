@@ -20,6 +20,7 @@ from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
+    CopyChunk,
     DeleteRange,
     DisarmAlarm,
     EvictResults,
@@ -59,6 +60,7 @@ PUT_SERIES = 19
 """`put_series.py`: many plain puts as one command."""
 LEASE_GRANT_MS = 20
 """LEASE_GRANT has the ttl in whole seconds. It is not written any more, and may be in the log of an earlier version."""
+COPY_CHUNK = 21
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
@@ -133,6 +135,7 @@ ENCODERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     FoundCluster: lambda r: (FOUND_CLUSTER, r.cluster_id),
     BeginGeneration: lambda r: (BEGIN_GENERATION, r.generation),
     SystemWrite: lambda r: (SYSTEM_WRITE, r.expected, r.records),
+    CopyChunk: lambda r: (COPY_CHUNK, r.manifest, r.opened, r.chunk, r.key, r.range_end),
 }
 
 
@@ -250,6 +253,11 @@ def decode_system_write(fields: Fields) -> SystemWrite:
     )
 
 
+def decode_copy_chunk(fields: Fields) -> CopyChunk:
+    manifest, opened, chunk, key, end = fixed(fields, 5)
+    return CopyChunk(a_key(manifest), an_int(opened), a_key(chunk), a_key(key), a_key(end))
+
+
 DECODERS: dict[int, Callable[[Fields], Any]] = {
     PLAIN_PUT: decode_plain_put,
     PUT: decode_put,
@@ -269,6 +277,7 @@ DECODERS: dict[int, Callable[[Fields], Any]] = {
     FOUND_CLUSTER: lambda fields: FoundCluster(a_text(fixed(fields, 1)[0])),
     BEGIN_GENERATION: lambda fields: BeginGeneration(an_int(fixed(fields, 1)[0])),
     SYSTEM_WRITE: decode_system_write,
+    COPY_CHUNK: decode_copy_chunk,
 }
 
 

@@ -211,7 +211,21 @@ class SystemWrite:
     records: tuple[tuple[str, bytes], ...]
 
 
-Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire
+@dataclass(frozen=True, slots=True)
+class CopyChunk:
+    """Write the rows of a staged chunk to their keys and delete the chunk (`staged_rows.py`).
+
+    `manifest`: a key that exists since the revision `opened`; else nothing happens. The rows are in [key, range_end).
+    """
+
+    manifest: bytes
+    opened: int
+    chunk: bytes
+    key: bytes
+    range_end: bytes
+
+
+Write = Put | DeleteRange | Txn | Compact | LeaseGrant | LeaseRevoke | LeaseKeepAlive | LeaseExpire | CopyChunk
 Command = Write | EvictResults | DisarmAlarm | Tick | Pin | Unpin | FoundCluster | BeginGeneration | SystemWrite
 
 

@@ -32,10 +32,11 @@ from palisade.metastore.put_series import is_series, result_of, singles
 from palisade.metastore.range_read import read_range
 from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.request_results import RequestResults
-from palisade.metastore.requests import Command, DeleteRange, Put, Range, RequestId, SystemWrite, Txn
+from palisade.metastore.requests import Command, CopyChunk, DeleteRange, Put, Range, RequestId, SystemWrite, Txn
 from palisade.metastore.result_codec import PUT, SERIES, Wire, refusal
 from palisade.metastore.results import DoneResult, KeyValue, LeaseInfo, RangeResult, Result, TxnResult
 from palisade.metastore.revision_writer import RevisionWriter
+from palisade.metastore.staged_rows import StagedRows
 from palisade.metastore.state import StampClock, StoreState
 from palisade.metastore.system_records import SystemRecords
 from palisade.metastore.txn import Executor
@@ -82,6 +83,7 @@ class MetaStore:
             Txn: self._executor.run,
             **control.handlers(),
             SystemWrite: self._write_system,
+            CopyChunk: StagedRows(self._view, self._writer, self.limits).copy,
         }
 
     # Called by the log

@@ -28,6 +28,7 @@ from palisade.metastore.requests import (
     Command,
     Compare,
     CompareTarget,
+    CopyChunk,
     DeleteRange,
     LeaseGrant,
     Pin,
@@ -53,6 +54,8 @@ def check_request(request: Command | Range, limits: Limits) -> None:
         check_lease_id(request.id)
     elif isinstance(request, Pin):
         check_pin(request, limits)
+    elif isinstance(request, CopyChunk):
+        check_copy_chunk(request, limits)
 
 
 def check_request_id(request_id: RequestId, limits: Limits) -> None:
@@ -116,6 +119,11 @@ def check_pin(request: Pin, limits: Limits) -> None:
         raise InvalidRequest(f"the id of a pin has 1 to {limits.client_bytes_max} bytes, not {size}")
     if not 1 <= request.ttl_ms <= limits.pin_ttl_ms_max:
         raise InvalidRequest(f"a pin lives 1 to {limits.pin_ttl_ms_max} ms, not {request.ttl_ms}: renew it meanwhile")
+
+
+def check_copy_chunk(request: CopyChunk, limits: Limits) -> None:
+    for key in (request.manifest, request.chunk, request.key, request.range_end):
+        check_key(key, limits)
 
 
 def check_txn(request: Txn, limits: Limits) -> None:

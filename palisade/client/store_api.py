@@ -25,6 +25,7 @@ from palisade.metastore.requests import (
     Command,
     Compact,
     Compare,
+    CopyChunk,
     DeleteRange,
     DisarmAlarm,
     LeaseGrant,
@@ -148,6 +149,11 @@ class StoreApi(ScanApi, SegmentsApi):
     ) -> TxnResult:
         """`success` if every compare holds, else `failure`; all writes share one revision."""
         result: TxnResult = await self._write(plain_txn(compare, success, failure), timeout_s)
+        return result
+
+    async def copy_chunk(self, request: CopyChunk) -> DoneResult:
+        """Write the rows of a staged chunk to their keys (`metastore.staged_rows`); `count` of them were written."""
+        result: DoneResult = await self._write(request)
         return result
 
     async def compact(self, revision: int) -> CompactResult:

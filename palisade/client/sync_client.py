@@ -130,6 +130,7 @@ class SyncClient:
     range = blocking(Client.range)
     delete = blocking(Client.delete)
     txn = blocking(Client.txn)
+    copy_chunk = blocking(Client.copy_chunk)
     compact = blocking(Client.compact)
 
     @documented_as(Client.put_many)

@@ -12,6 +12,7 @@ from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import (
     Command,
     Compact,
+    CopyChunk,
     DeleteRange,
     LeaseGrant,
     LeaseKeepAlive,
@@ -20,7 +21,7 @@ from palisade.metastore.requests import (
     RequestId,
     Txn,
 )
-from palisade.metastore.results import CompactResult, DeleteRangeResult, LeaseResult, PutResult, TxnResult
+from palisade.metastore.results import CompactResult, DeleteRangeResult, DoneResult, LeaseResult, PutResult, TxnResult
 
 ANSWERS: dict[type, type] = {
     Put: PutResult,
@@ -30,6 +31,7 @@ ANSWERS: dict[type, type] = {
     LeaseGrant: LeaseResult,
     LeaseKeepAlive: LeaseResult,
     LeaseRevoke: LeaseResult,
+    CopyChunk: DoneResult,
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from palisade.metastore.put_series import is_series
-from palisade.metastore.requests import FROM_KEY, DeleteRange, LeaseExpire, LeaseRevoke, Put, Range, Txn
+from palisade.metastore.requests import FROM_KEY, CopyChunk, DeleteRange, LeaseExpire, LeaseRevoke, Put, Range, Txn
 
 Prefixes = tuple[bytes, ...]
 OWN = b"palisade/"
@@ -36,6 +36,8 @@ def is_strict(request: Any, prefixes: Prefixes) -> bool:
     if isinstance(request, Txn):
         compared = any(touches(each.key, each.range_end, prefixes) for each in request.compare)
         return compared or any(is_strict(each, prefixes) for each in (*request.success, *request.failure))
+    if isinstance(request, CopyChunk):
+        return touches(request.key, request.range_end, prefixes) or request.chunk.startswith(prefixes)
     return isinstance(request, LeaseRevoke | LeaseExpire)
 
 
@@ -64,4 +66,8 @@ def writes_own(request: Any, has_own: Callable[[], bool]) -> bytes | None:
     if isinstance(request, Txn):
         found: Sequence[bytes | None] = [writes_own(each, has_own) for each in (*request.success, *request.failure)]
         return next((key for key in found if key is not None), None)
+    if isinstance(request, CopyChunk):
+        if touches(request.key, request.range_end, (OWN,)):
+            return OWN
+        return request.chunk if request.chunk.startswith(OWN) else None
     return None

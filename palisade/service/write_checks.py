@@ -16,6 +16,7 @@ from palisade.metastore.put_series import is_series, keeps_limits, singles
 from palisade.metastore.request_results import SEQUENCE_MAX
 from palisade.metastore.requests import (
     Compact,
+    CopyChunk,
     DeleteRange,
     DisarmAlarm,
     LeaseGrant,
@@ -35,6 +36,7 @@ from palisade.service.strict_responses import StrictResponses
 
 CLIENT_COMMANDS = (
     Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,
+    CopyChunk,
 )  # fmt: skip
 """What clients may propose; other commands are proposed by the leader alone."""
 PLAIN_PUT_EXTRA_BYTES = 512

@@ -20,6 +20,7 @@ from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
+    CopyChunk,
     DeleteRange,
     DisarmAlarm,
     EvictResults,
@@ -86,6 +87,7 @@ COMMANDS: st.SearchStrategy[Any] = st.one_of(
     st.builds(Tick),
     st.builds(Pin, st.text(max_size=5), NUMBERS, NUMBERS),
     st.builds(Unpin, st.text(max_size=5)),
+    st.builds(CopyChunk, KEYS, NUMBERS, KEYS, KEYS, KEYS),
 )
 IDS = st.none() | st.builds(RequestId, st.text(max_size=5), NUMBERS)
 

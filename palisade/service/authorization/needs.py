@@ -14,6 +14,7 @@ from typing import Any
 from palisade.catalog.permissions import Privilege
 from palisade.metastore.requests import (
     FROM_KEY,
+    CopyChunk,
     DeleteRange,
     LeaseGrant,
     LeaseKeepAlive,
@@ -83,6 +84,10 @@ def _needs(request: Any, lease_keys: LeaseKeys) -> Iterator[Need]:
             yield reading(compare.key, compare.range_end)
         for each in (*request.success, *request.failure):
             yield from _needs(each, lease_keys)
+    elif isinstance(request, CopyChunk):
+        yield reading(request.manifest)
+        yield writing(request.chunk)
+        yield writing(request.key, request.range_end)
     elif isinstance(request, LeaseRevoke | LeaseKeepAlive):
         for key in lease_keys(request.id):
             yield writing(key)

@@ -11,6 +11,7 @@ from palisade.metastore.requests import (
     Compare,
     CompareResult,
     CompareTarget,
+    CopyChunk,
     DeleteRange,
     LeaseGrant,
     LeaseRevoke,
@@ -44,6 +45,10 @@ COMPARE = Compare(b"s/a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
         (LeaseRevoke(1), True),
         (LeaseGrant(5_000), False),
         (Compact(5), False),
+        (CopyChunk(b"q/m", 2, b"q/c", b"p/", b"p0"), False),
+        (CopyChunk(b"q/m", 2, b"q/c", b"s/", b"s0"), True),
+        (CopyChunk(b"q/m", 2, b"s/c", b"p/", b"p0"), True),
+        (CopyChunk(b"q/m", 2, b"q/c", b"\0", b"\0"), True),
     ],
     ids=str,
 )
@@ -63,6 +68,9 @@ def test_is_strict_for_each_request(request_: Any, strict: bool) -> None:
         (Txn(success=(Put(b"x"),), failure=(Put(b"palisade/x"),)), False, b"palisade/x"),
         (Range(b"palisade/"), True, None),
         (LeaseRevoke(1), True, None),
+        (CopyChunk(b"q/m", 2, b"q/c", b"q/", b"\0"), True, None),
+        (CopyChunk(b"q/m", 2, b"q/c", b"a", b"\0"), False, b"palisade/"),
+        (CopyChunk(b"q/m", 2, b"palisade/c", b"q/", b"\0"), False, b"palisade/c"),
     ],
     ids=str,
 )

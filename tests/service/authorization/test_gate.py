@@ -14,10 +14,10 @@ from aiohttp import ClientResponse, ClientSession
 
 from palisade.catalog import keys
 from palisade.catalog.passwords import fits, sealed
-from palisade.metastore.requests import Put
+from palisade.metastore.requests import CopyChunk, Put
 from palisade.service.authorization.attempts import Attempts, pause_s
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.needs import EVERYTHING, needs_of, reading
+from palisade.service.authorization.needs import EVERYTHING, needs_of, reading, writing
 from palisade.service.authorization.rights import PermissionRow
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
@@ -124,6 +124,11 @@ async def test_roles_are_never_mixed_from_two_moments(
     assert len(asked) > 4
     with pytest.raises(PermissionDenied):
         rights.check(needs_of(Put(b"/b/k"), lambda _: ()))
+
+
+def test_copy_of_a_chunk_needs_the_right_to_write_its_keys() -> None:
+    needs = needs_of(CopyChunk(b"q/m", 2, b"q/c", b"p/", b"p0"), lambda _: ())
+    assert set(needs) == {reading(b"q/m"), writing(b"q/c"), writing(b"p/", b"p0")}
 
 
 # Policy deny.
