@@ -12,7 +12,7 @@ Every transaction compares the revision of the manifest, so publications of one 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from palisade.catalog.errors import BadField, NotAllowed
@@ -132,6 +132,7 @@ def check(manifest: Manifest, present: Mapping[Segment, SegmentRecord], wanted: 
             raise NotAllowed(f"segment {segment} exists already: publish changed data under a higher version")
         seen.add(segment)
         _check_version(timeline, segment)
+        _check_growing(present.values(), segment)
         timeline.put(record.for_timeline())
     _check_whole(present.keys() | seen, wanted)
 
@@ -148,6 +149,18 @@ def _check_version(timeline: Timeline, segment: Segment) -> None:
             f"segment {segment}: its version has an overlapping interval of {other.start_ms} to {other.end_ms} ms, "
             "so neither is newer: use a higher version"
         )
+
+
+def _check_growing(present: Iterable[SegmentRecord], segment: Segment) -> None:
+    """A newer version would hide rows that an ingester still receives and acknowledges."""
+    interval, version, _ = segment.id
+    for old in present:
+        hidden = old.used and old.is_growing and old.replicas and version > old.segment.id.version
+        if hidden and old.segment.id.interval.overlaps(interval):
+            raise NotAllowed(
+                f"segment {segment}: node {old.ingester} still receives rows of segment {old.segment} in its interval: "
+                "close that first (palisade segments realtime close), or append a partition to its version"
+            )
 
 
 def _check_whole(known: Collection[Segment], wanted: Sequence[SegmentRecord]) -> None:

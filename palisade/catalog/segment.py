@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from palisade.base.identifier import ID
 from palisade.catalog.errors import BadField, DamagedRow, NotAllowed
 from palisade.catalog.row_format import a_count, a_flag, a_name, from_bytes, shown, to_bytes
 from palisade.catalog.timeline import Interval, SegmentId, ServingState, TimelineSegment
@@ -120,6 +121,8 @@ class SegmentRecord:
 
     `digest` is over the rows, so files of different writers count as equal. `generation`: of its publication
     (`publication.py`). `url`: where its file is, for data nodes and readers that can reach it; empty without one.
+    `ingester`: the node that receives its rows, or received them; empty for a segment that was published as a file.
+    While it grows, its rows are not known here: `rows` and `size_bytes` are 0, and `digest` is empty (`realtime.py`).
     """
 
     segment: Segment
@@ -132,11 +135,16 @@ class SegmentRecord:
     loaded: bool = False
     generation: int = 1
     url: str = ""
+    ingester: str = ""
 
     def __post_init__(self) -> None:
         """Raises BadField, NotAllowed."""
         self.for_timeline()
-        if not DIGEST.fullmatch(self.digest):
+        if self.ingester and not ID.fullmatch(self.ingester):
+            raise BadField(f"ingester: {shown(self.ingester)} is not the name of a node")
+        if self.is_growing and (self.rows or self.size_bytes):
+            raise BadField(f"segment {self.segment}: has rows and no digest: a growing segment has neither")
+        if not self.is_growing and not DIGEST.fullmatch(self.digest):
             raise BadField(f"digest: {shown(self.digest)} is not <method>: and 64 hex digits")
         if not 0 <= self.replicas <= REPLICAS_MAX:
             raise BadField(f"replicas: {self.replicas} is not a number from 0 to {REPLICAS_MAX}")
@@ -149,6 +157,11 @@ class SegmentRecord:
             raise NotAllowed(
                 f"segment {self.segment}: unused, or without replicas, it can't be loaded: see palisade segments show"
             )
+
+    @property
+    def is_growing(self) -> bool:
+        """A realtime segment whose ingester may still receive rows."""
+        return bool(self.ingester) and not self.digest
 
     def state(self) -> ServingState:
         if self.replicas == 0:
@@ -178,6 +191,7 @@ class SegmentRecord:
         fields = {"core_partitions": self.core_partitions, "rows": self.rows, "size_bytes": self.size_bytes}
         states = {"replicas": self.replicas, "used": self.used, "loaded": self.loaded}
         place = {"url": self.url} if self.url else {}
+        place |= {"ingester": self.ingester} if self.ingester else {}
         return to_bytes({**fields, "digest": self.digest, **states, "generation": self.generation, **place})
 
     @staticmethod
@@ -191,6 +205,9 @@ class SegmentRecord:
             url = value.get("url", "")
             if type(url) is not str:
                 raise BadField(f"url: {shown(url)} is not a text")
+            ingester = value.get("ingester", "")
+            if type(ingester) is not str:
+                raise BadField(f"ingester: {shown(ingester)} is not a text")
             return SegmentRecord(
                 segment,
                 a_count(value["core_partitions"], "core_partitions"),
@@ -202,6 +219,7 @@ class SegmentRecord:
                 a_flag(value["loaded"], "loaded"),
                 a_count(value["generation"], "generation"),
                 url,
+                ingester,
             )
 
         return from_bytes(key, packed, read)

@@ -84,4 +84,5 @@ def record_shape(record: SegmentRecord) -> dict[str, Any]:
         "loaded": record.loaded,
         "generation": record.generation,
         **({"url": record.url} if record.url else {}),
+        **({"ingester": record.ingester} if record.ingester else {}),
     }

@@ -10,6 +10,7 @@ import json
 
 from palisade.catalog.errors import BadField, DamagedRow, NotAllowed
 from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.realtime import GIVEN_UP, GiveUp
 from palisade.catalog.segment import ANNOUNCED, ASSIGNED, DIGEST, RECORDS, ROOT, SegmentRecord, announced_by
 from palisade.metastore.requests import DeleteRange, Put, Txn
 
@@ -39,6 +40,8 @@ def check_row(row: Put) -> None:
             announced_by(key)
         elif key.startswith(ASSIGNED):
             check_assignment(value)
+        elif key.startswith(GIVEN_UP):
+            GiveUp.from_bytes(key, value)
         elif key != ASSIGNED[:-1]:
             raise NotAllowed(f"key {key[:100]!r} is none of segments: see docs/segments.md")
     except DamagedRow as error:

@@ -146,7 +146,9 @@ def expiry_plan(
     held = [
         name
         for name, each in targets.items()
-        if each.record.used and manifests[each.record.segment.data_source].is_visible(each.record)
+        if each.record.used
+        and not each.record.is_growing
+        and manifests[each.record.segment.data_source].is_visible(each.record)
     ]
     unused = {name: 0.0 for name, each in targets.items() if not each.record.used and each.record.url}
     chosen = choose(rules, clocks[0], WallClock().see(*clocks), held, unused, 0.0)

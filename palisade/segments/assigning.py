@@ -8,11 +8,13 @@ written: the result depends only on nodes and the records of segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from palisade.catalog.publication import MANIFESTS, Manifest
+from palisade.catalog.realtime import unsettles
 from palisade.catalog.segment import RECORDS, SegmentRecord
+from palisade.client.beside_growing import beside_growing
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.segments.assignment import assign, changes, last_assignment
@@ -68,7 +70,7 @@ async def assign_segments(
     found = await store.range(RECORDS + prefix.encode(), prefix=True)
     manifests = await store.range(MANIFESTS, prefix=True, revision=found.revision)
     present = await store.range(LAST_ASSIGNMENT, prefix=True, revision=found.revision)
-    present_records = dict(visible(found, manifests))
+    present_records = {each: revision for each, revision in visible(found, manifests) if not each.is_growing}
     most = max((record.replicas for record in present_records), default=0) if replicas is None else replicas
     if most > len(nodes):
         raise SegmentError(
@@ -76,6 +78,9 @@ async def assign_segments(
             f"({', '.join(nodes) or 'none'}): start more nodes with --segments, or reduce --replicas"
         )
     records, writes = with_factor(present_records, replicas)
+    if replicas is not None:
+        guard = await guards(store, present_records, replicas)
+        writes = [replace(each, guard=guard.get(each.operation.key, ())) for each in writes]
     last = next((kv.mod_revision for kv in present.kvs if kv.key == LAST_ASSIGNMENT), 0)
     now = {kv.key: kv.value for kv in present.kvs if is_of(kv.key, prefix)}
     wanted = assign(records, nodes)
@@ -98,10 +103,24 @@ def visible(records: RangeResult, manifests: RangeResult) -> Iterator[tuple[Segm
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`unchanged`: a record that must still have this revision."""
+    """`unchanged`: a record that must still have this revision. `guard`: further compares."""
 
     operation: Put | DeleteRange
     unchanged: tuple[bytes, int] | None = None
+    guard: tuple[Compare, ...] = ()
+
+
+async def guards(
+    store: AssignmentStore, records: Iterable[SegmentRecord], replicas: int
+) -> dict[bytes, tuple[Compare, ...]]:
+    """By the key of a record that gets this replication factor. Raises NotAllowed: it would hide rows that an ingester
+    receives."""
+    found = {}
+    for record in records:
+        if unsettles(record, record.with_replicas(replicas)):
+            change = record, record.with_replicas(replicas)
+            found[record.segment.key] = tuple(await beside_growing(store, record.segment.data_source, [change]))
+    return found
 
 
 def with_factor(records: Mapping[SegmentRecord, int], replicas: int | None) -> tuple[list[SegmentRecord], list[Write]]:
@@ -139,6 +158,7 @@ async def _hold(store: AssignmentStore, last: int, writes: Sequence[Write]) -> i
     """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
     expected = [(LAST_ASSIGNMENT, last), *(each.unchanged for each in writes if each.unchanged is not None)]
     unchanged = [Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision) for key, revision in expected]
+    unchanged += {compare: None for each in writes for compare in each.guard}
     result = await store.segments_txn(unchanged, [each.operation for each in writes])
     if not result.succeeded:
         raise AssignmentOvertaken(

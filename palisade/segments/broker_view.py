@@ -33,12 +33,13 @@ class OnMissing(enum.StrEnum):
 
 
 class SegmentPart(NamedTuple):
-    """A segment and the part of its interval that it answers for."""
+    """A segment and the part of its interval that it answers for. `realtime`: its rows grow at its only node."""
 
     segment: Segment
     start_ms: int
     end_ms: int
     nodes: tuple[str, ...]
+    realtime: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class SegmentPhase(enum.StrEnum):
     LOADING = "loading"
     """No data node has announced it since it was published: no query counts on it."""
     SERVED = "served"
+    REALTIME = "realtime"
+    """Served by its ingester, and growing."""
     MISSING = "missing"
     """Queries count on it, and no node serves it."""
     UNSERVED = "unserved"
@@ -110,6 +113,11 @@ class _Entry:
     serving: tuple[str, ...] = ()
     part: SegmentPart | None = None
     """The segment with its whole interval and `serving`, made once for all lookups; None without a server."""
+
+    def redraw(self) -> None:
+        grows = self.record is not None and self.record.is_growing
+        part = SegmentPart(self.segment, *self.segment.id.interval, self.serving, grows)
+        self.part = part if self.serving else None
 
 
 @dataclass(slots=True)
@@ -262,6 +270,7 @@ class BrokerView:
         except BaseException:
             entry.record, entry.record_revision = before
             raise
+        entry.redraw()
 
     def _change_announcement(self, revision: int, node: str, segment: Segment, *, announced: bool) -> None:
         source, entry = self._entry(segment)
@@ -272,7 +281,7 @@ class BrokerView:
             source.retired.add(segment.id)
         entry.announced_ever |= announced
         entry.serving = tuple(sorted(name for name, (_, serves) in entry.nodes.items() if serves))
-        entry.part = SegmentPart(segment, *segment.id.interval, entry.serving) if entry.serving else None
+        entry.redraw()
         self._update(source, segment.id)
 
     def _entry(self, segment: Segment) -> tuple[_DataSource, _Entry]:
@@ -338,4 +347,6 @@ def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry) -> Segment
         return SegmentPhase.UNSERVED
     if timed.state is ServingState.LOADING:
         return SegmentPhase.LOADING
-    return SegmentPhase.SERVED if entry.serving else SegmentPhase.MISSING
+    if not entry.serving:
+        return SegmentPhase.MISSING
+    return SegmentPhase.REALTIME if record.is_growing else SegmentPhase.SERVED

@@ -22,6 +22,7 @@ def answer_view(data_source: str, answer: SegmentAnswer, on_missing: OnMissing) 
                 "from": time_text(part.start_ms),
                 "to": time_text(part.end_ms),
                 "nodes": list(part.nodes),
+                "realtime": part.realtime,
             }
             for part in answer.parts
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from palisade.catalog import publication
 from palisade.catalog import timeline as timeline_module
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import SegmentRecord
@@ -21,8 +23,8 @@ from palisade.segments.broker import ViewFeed
 from palisade.segments.broker_view import OnMissing
 from palisade.vault.change import Item, VaultEvent
 from palisade.wire.segment_errors import NoSuchDataSource
-from tests.support import segment_oracle
-from tests.support.segment_oracle import Expected, as_answered, expected
+from tests.support import segment_oracle, segment_writer
+from tests.support.segment_oracle import Expected, as_answered, expected, records_of
 from tests.support.segment_writer import ALWAYS, DAY_MS, SOURCE, SegmentWriter
 
 STEPS = 120
@@ -64,12 +66,21 @@ class History:
             found = None
         wanted = expected(self.rows, SOURCE, *interval)
         assert found == wanted, f"revision {self.revision}, {interval}"
+        if found is not None and interval == ALWAYS:
+            self.check_growing(found)
         return wanted
+
+    def check_growing(self, found: Expected) -> None:
+        """Whatever is published or lost meanwhile, each segment that grows is in the answer once."""
+        named = Counter([*(part.name for part in found.parts), *found.missing, *found.unserved])
+        for name, record in records_of(self.rows, SOURCE).items():
+            if segment_oracle.grows(record) and record["replicas"]:
+                assert named[name] == 1, f"revision {self.revision}: {name} is {named[name]} times in {found}"
 
 
 def check_all() -> dict[str, int]:
     """Returns how many lookups had parts, missing and unserved segments, and a version above the first."""
-    seen = dict.fromkeys(("parts", "missing", "unserved", "newer", "cut"), 0)
+    seen = dict.fromkeys(("parts", "missing", "unserved", "newer", "cut", "realtime", "beside"), 0)
     for seed in SEEDS:
         history, writer = History(), SegmentWriter(Random(seed))
         for _ in range(STEPS):
@@ -78,6 +89,9 @@ def check_all() -> dict[str, int]:
             for what in ("parts", "missing", "unserved"):
                 seen[what] += bool(answer and getattr(answer, what))
             seen["newer"] += any(part.name.version > 1 for part in answer.parts) if answer else 0
+            grown = [part for part in answer.parts if part.grows] if answer else []
+            seen["realtime"] += bool(grown)
+            seen["beside"] += any(part.name.partition for part in grown)
             seen["cut"] += any(part.name[1:3] != part[1:3] for part in answer.parts) if answer else 0
         for pair in combinations(EDGES, 2):
             history.check(Interval(*pair))
@@ -130,6 +144,10 @@ def equal_only(index: ChunkIndex, interval: Interval) -> Iterator[tuple[Interval
     return (key for key in overlapping(index, interval) if key[0] == interval)
 
 
+def nothing(*_: object) -> None:
+    """Without the check: a newer version may hide a segment that grows."""
+
+
 def every_generation(manifest: Manifest, record: SegmentRecord) -> bool:
     return record.generation <= manifest.last
 
@@ -144,6 +162,8 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., object]]] = {
     "appended partitions are left out": (Members, "as_chunk", core_only),
     "the newest version hides its neighbours": (timeline_module, "drawn", any_newest),
     "the oldest version answers": (timeline_module, "drawn", any_oldest),
+    "a newer version hides rows that are received": (publication, "_check_growing", nothing),
+    "a version is hidden while its rows are received": (segment_writer, "check_beside", nothing),
     "overlapping intervals are not found": (ChunkIndex, "overlapping", equal_only),
 }
 

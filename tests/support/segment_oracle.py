@@ -11,6 +11,7 @@ The rules, from seed 003:
   partitions is settled. Settled partitions beyond them belong to its answer.
 - At each moment the complete chunk with the highest version answers, whether or not its segments have servers.
 - A settled segment of that chunk is unserved (factor 0), served (some node announces it), or missing.
+- A segment with an ingester and without a digest grows: it is one segment, as it is after its hand-off.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class Name(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A segment, the part of its interval that it answers for, and its servers."""
+    """A segment, the part of its interval that it answers for, its servers, and whether it grows."""
 
     name: Name
     start_ms: int
     end_ms: int
     nodes: tuple[str, ...]
+    grows: bool
 
 
 class Expected(NamedTuple):
@@ -71,7 +73,7 @@ def expected(rows: Mapping[bytes, bytes], data_source: str, start_ms: int, end_m
             if not records[name]["replicas"]:
                 unserved.append(name)
             elif nodes:
-                parts.append(Served(name, piece_start_ms, piece_end_ms, nodes))
+                parts.append(Served(name, piece_start_ms, piece_end_ms, nodes, grows(records[name])))
             else:
                 missing.append(name)
     return Expected(tuple(parts), once(missing), once(unserved))
@@ -106,6 +108,12 @@ def visible_records(
     return found
 
 
+def records_of(rows: Mapping[bytes, bytes], data_source: str) -> dict[Name, dict[str, Any]]:
+    """The used and visible ones."""
+    manifest = json.loads(rows[f"{ROOT}manifests/{data_source}".encode()])
+    return visible_records(rows, data_source, manifest)
+
+
 def is_complete(chunk: Chunk, records: Mapping[Name, Mapping[str, Any]]) -> bool:
     members = {name.partition: record for name, record in records.items() if of_chunk(name, chunk)}
     (core,) = {record["core_partitions"] for record in members.values()}
@@ -114,6 +122,10 @@ def is_complete(chunk: Chunk, records: Mapping[Name, Mapping[str, Any]]) -> bool
 
 def is_settled(record: Mapping[str, Any]) -> bool:
     return bool(record["replicas"] == 0 or record["loaded"])
+
+
+def grows(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("ingester")) and not record["digest"]
 
 
 def of_chunk(name: Name, chunk: Chunk) -> bool:
@@ -151,7 +163,9 @@ def as_answered(answer: Any) -> Expected:
         return Name(segment.data_source, interval.start_ms, interval.end_ms, segment.id.version, segment.id.partition)
 
     return Expected(
-        tuple(Served(name(part.segment), part.start_ms, part.end_ms, part.nodes) for part in answer.parts),
+        tuple(
+            Served(name(part.segment), part.start_ms, part.end_ms, part.nodes, part.realtime) for part in answer.parts
+        ),
         tuple(map(name, answer.missing)),
         tuple(map(name, answer.unserved)),
     )

@@ -1,7 +1,8 @@
 """Random commands of publishers, coordinator and data nodes, each valid after the previous ones.
 
 Publications replace one or more intervals at once, with several core partitions, or append a partition. Some are
-staged: manifest, parts, manifest; some of those are abandoned.
+staged: manifest, parts, manifest; some of those are abandoned. Realtime segments are opened for a day, published by
+their ingester, or given up after its announcement has ended.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from palisade.catalog.publication import Manifest
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.publication import Manifest, check
+from palisade.catalog.realtime import check_beside, given_up, opening, published
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.metastore.requests import DeleteRange, Put, Txn
@@ -24,8 +27,8 @@ VERSIONS_MAX = 6
 
 
 class SegmentWriter:
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: Random, *, realtime: bool = True) -> None:
+        self._rng, self.realtime = rng, realtime
         self.records: dict[Segment, SegmentRecord] = {}
         self.announced: set[tuple[str, Segment]] = set()
         self.manifest = Manifest(SOURCE)
@@ -36,12 +39,16 @@ class SegmentWriter:
 
     def command(self) -> Txn:
         lot = self._rng.random()
+        if self.realtime and lot < 0.04:
+            return self._open()
         if not self.records or lot < 0.08:
             return self._publication()
         if self._staged and lot < 0.25:
             return self._staged_step()
         chosen = self._rng.choice(sorted(self.records))
         record = self.records[chosen]
+        if record.is_growing and record.used and record.replicas:
+            return self._grown(record)
         if lot < 0.6:
             return self._announcement(chosen)
         if lot < 0.9:
@@ -54,7 +61,7 @@ class SegmentWriter:
 
     def _publication(self) -> Txn:
         new = self._appended() if self.records and self._rng.random() < 0.3 else self._replacement()
-        if not new:
+        if not new or not self._is_allowed(new):
             return Txn()
         if self._rng.random() < 0.5:
             self.manifest = self.manifest.with_visible()
@@ -64,6 +71,42 @@ class SegmentWriter:
         self._current = self.manifest.last
         self._staged[self._current] = [[replace(each, generation=self.manifest.last)] for each in new]
         return self._write([])
+
+    def _is_allowed(self, new: list[SegmentRecord]) -> bool:
+        try:
+            check(self.manifest, self.records, new)
+        except NotAllowed:
+            return False
+        return True
+
+    def _open(self) -> Txn:
+        """Of a realtime segment, announced by its ingester in the same transaction."""
+        day, ingester = self._rng.randrange(DAYS), self._rng.choice(NODES)
+        interval = Interval(day * DAY_MS, (day + 1) * DAY_MS)
+        try:
+            manifest, record = opening(self.manifest, self.records, interval, ingester, 1)
+        except NotAllowed:
+            return Txn()
+        self.manifest, self._current = manifest, manifest.last
+        self.announced.add((ingester, record.segment))
+        done = self._write([record])
+        return Txn(success=(*done.success, Put(record.segment.announcement_key(ingester), b"")))
+
+    def _grown(self, record: SegmentRecord) -> Txn:
+        """Its ingester publishes it, dies and returns; without it, an operator gives it up."""
+        held = (record.ingester, record.segment) in self.announced
+        lot = self._rng.random()
+        if lot < 0.3:
+            key = record.segment.announcement_key(record.ingester)
+            self.announced ^= {(record.ingester, record.segment)}
+            return Txn(success=(DeleteRange(key) if held else Put(key, b""),))
+        if held and lot < 0.5:
+            return self._put(published(record, 10, 100, DIGEST))
+        if not held and lot < 0.4:
+            record, audit = given_up(record, "operator", "its disk is lost", 1)
+            done = self._put(record)
+            return Txn(success=(*done.success, Put(audit.key, audit.to_bytes())))
+        return Txn()
 
     def _replacement(self) -> list[SegmentRecord]:
         """New versions of adjacent days, in one interval or one for each day."""
@@ -127,6 +170,13 @@ class SegmentWriter:
 
     def _put(self, record: SegmentRecord) -> Txn:
         if not self.manifest.is_visible(record):
+            return Txn()
+        before = self.records[record.segment]
+        try:
+            check_beside(
+                before, record, [each for each in self.records.values() if each.segment.id[:2] == record.segment.id[:2]]
+            )
+        except NotAllowed:
             return Txn()
         self.records[record.segment] = record
         return Txn(success=(Put(record.segment.key, record.to_bytes()),))

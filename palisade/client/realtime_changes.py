@@ -1,0 +1,49 @@
+"""Gives up a realtime segment whose ingester is lost, and reads the audit records of those that were (seed 003).
+
+The transaction compares that the ingester does not announce the segment. An ingester acknowledges rows only while it
+announces it, by its own clock, so no row is acknowledged after the segment was given up.
+"""
+
+from __future__ import annotations
+
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.realtime import GIVEN_UP, GiveUp, given_up
+from palisade.catalog.segment import Segment, SegmentRecord
+from palisade.client.publishing import PublishingStore, unchanged_record
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
+from palisade.wire.segment_errors import NoSuchSegment, PublicationOvertaken
+
+ATTEMPTS = 5
+
+
+async def give_up(store: PublishingStore, segment: Segment, by: str, reason: str, at_ms: int) -> GiveUp:
+    """Lookups list it as not served from now on. `at_ms`: wall time, for the audit record.
+
+    Raises NoSuchSegment, NotAllowed: it does not grow, or its ingester serves it; BadField, PublicationOvertaken.
+    """
+    for _ in range(ATTEMPTS):
+        stored = (await store.range(segment.key)).kvs
+        if not stored:
+            raise NoSuchSegment(f"there is no segment {segment}: palisade segments realtime list shows those that grow")
+        record = SegmentRecord.from_bytes(segment.key, stored[0].value)
+        after, audit = given_up(record, by, reason, at_ms)
+        announcement = segment.announcement_key(record.ingester)
+        if (await store.range(announcement)).kvs:
+            raise NotAllowed(
+                f"segment {segment}: node {record.ingester} serves it, so nothing is lost: close it (palisade segments "
+                "realtime close)"
+            )
+        compares = [
+            unchanged_record(record, stored[0].mod_revision),
+            Compare(announcement, CompareTarget.CREATE, CompareResult.EQUAL, 0),
+        ]
+        puts = [Put(segment.key, after.to_bytes()), Put(audit.key, audit.to_bytes())]
+        if (await store.segments_txn(compares, puts)).succeeded:
+            return audit
+    raise PublicationOvertaken(f"the record of segment {segment} kept changing: nothing was given up; repeat")
+
+
+async def given_up_records(store: PublishingStore) -> list[GiveUp]:
+    """The audit records, by segment and time. Raises DamagedRow."""
+    found = await store.range(GIVEN_UP, prefix=True)
+    return [GiveUp.from_bytes(kv.key, kv.value) for kv in found.kvs]
