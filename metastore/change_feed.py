@@ -16,7 +16,7 @@ from zlib import crc32
 
 from palisade.base.digest import BUCKETS, NO_DIGEST, SUM_MASK, digest_bytes, fingerprint_of, leaf_of, unpack_sums
 from palisade.metastore.digest import BucketSums
-from palisade.metastore.errors import FutureRevision
+from palisade.metastore.errors import Compacted, FutureRevision
 from palisade.metastore.history import DatedChange, History, is_tombstone
 from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Peeked, Table
@@ -135,6 +135,18 @@ class ChangeFeed:
         if revision < self._state.minimal_revision:
             raise compacted(revision, self._state.minimal_revision)
         return self._history.dated(revision, sub, last)
+
+    def first_since(self, wall_ms: int) -> int:
+        """The first revision written at `wall_ms` or later, by the leaders' wall clock; the next revision if there is
+        none. Raises Compacted if it may have been compacted."""
+        found, state = self._history.first_since(wall_ms), self._state
+        if found > state.compacted or state.compacted <= FIRST_REVISION:
+            return found
+        raise Compacted(
+            f"the first revision since the given time may have been compacted: the oldest that can still be read is "
+            f"{state.minimal_revision} (MM)",
+            state.minimal_revision,
+        )
 
     def fingerprints(
         self, revision: int, buckets: bytes, start: bytes, end: bytes | None

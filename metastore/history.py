@@ -203,6 +203,20 @@ class History:
         """The replicated clock when a retained revision was written; None for others."""
         return self._block_of(revision, 0).clock_ms if self._is_retained(revision) else None
 
+    def first_since(self, wall_ms: int) -> int:
+        """The first retained revision whose wall clock is not below `wall_ms`; the next revision if there is none.
+
+        The wall clock of revisions never goes back (`state.py`), so this reads one block for each halving.
+        """
+        low, high = max(FIRST_REVISION + 1, self._state.compacted), self._state.revision + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._block_of(middle, 0).wall_ms >= wall_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
     def _is_retained(self, revision: int) -> bool:
         return max(FIRST_REVISION + 1, self._state.compacted) <= revision <= self._state.revision
 

@@ -44,6 +44,8 @@ CALL_KINDS: dict[str, CallKind] = {
     "scan_count": READ,
     "scan_rows": READ,
     "scan_changes": READ,
+    "scan_since": READ,
+    "scan_bytes": READ,
     "pin": REPEATABLE_CHANGE,
     "unpin": REPEATABLE_CHANGE,
     "segments_lookup": READ,

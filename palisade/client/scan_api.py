@@ -46,6 +46,26 @@ class ScanApi(CatalogApi):
         )
         return page, None if until is None else Position(*until)
 
+    async def scan_since(self, key: bytes, range_end: bytes, wall_ms: int) -> int:
+        """The first revision written at `wall_ms` or later, by the leaders' wall clock; the next revision if there is
+        none. The wall clock of revisions never goes back. Raises Compacted if it may have been compacted."""
+        found: int = await self._call("scan_since", key, range_end, wall_ms)
+        return found
+
+    async def scan_bytes(
+        self, key: bytes, range_end: bytes, first: int, last: int, lineage: Lineage, bytes_max: int
+    ) -> int:
+        """The last revision up to which the changes from `first` on take at most `bytes_max` in pages. It is
+        at least `first`, and at most `last`."""
+        start = first
+        while start <= last:
+            names = [lineage.cluster_id, lineage.generation]
+            end, used = await self._call("scan_bytes", key, range_end, start, last, names, bytes_max)
+            if end < start:
+                break
+            start, bytes_max = end + 1, bytes_max - used
+        return max(first, start - 1)
+
     async def pin(self, key: bytes, range_end: bytes, name: str, revision: int, ttl_ms: int) -> int:
         """Keep `revision` from being compacted for `ttl_ms`; the same name renews it. Returns the remaining
         milliseconds, which the cluster's longest life of a pin limits.

@@ -235,6 +235,8 @@ class SyncClient:
     scan_counts = blocking(Client.scan_counts)
     scan_rows = blocking(Client.scan_rows)
     scan_changes = blocking(Client.scan_changes)
+    scan_since = blocking(Client.scan_since)
+    scan_bytes = blocking(Client.scan_bytes)
     pin = blocking(Client.pin)
     unpin = blocking(Client.unpin)
 

@@ -17,6 +17,8 @@ from palisade.pipeline.errors import BadValue
 from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
 
 OPS = "put", "delete"
+SNAPSHOT, RESET = "snapshot", "reset"
+"""Of a stream whose changes were compacted: a row of the state, and the one row that announces the state."""
 SHOWN = 60
 
 
@@ -45,6 +47,15 @@ class Columns:
         }
         return self._batch(found)
 
+    def of_snapshot(self, page: bytes) -> pa.RecordBatch:
+        """As `of_changes`, of rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
+        rows = row_columns(page)
+        return self._batch(self._of(rows) | {"op": pa.array([SNAPSHOT] * len(rows.keys), pa.string())})
+
+    def of_reset(self, revision: int) -> pa.RecordBatch:
+        """The row that announces the state at `revision`. All other columns are null."""
+        return self._batch({"revision": pa.array([revision], pa.int64()), "op": pa.array([RESET])})
+
     def _of(self, rows: RowColumns) -> dict[str, pa.Array]:
         return {
             "key": self._typed("key", rows.keys, rows.keys),
@@ -56,7 +67,10 @@ class Columns:
         }
 
     def _batch(self, found: dict[str, pa.Array]) -> pa.RecordBatch:
-        return pa.record_batch([found[name] for name in self.schema.names], schema=self.schema)
+        """Columns that are not in `found` are null."""
+        rows = len(found["revision"])
+        columns = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in self.schema]
+        return pa.record_batch(columns, schema=self.schema)
 
     def _values(
         self, name: str, stored: pa.Array, keys: pa.Array, *, failfast: bool | None = None

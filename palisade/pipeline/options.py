@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from palisade.catalog.errors import BadField
+from palisade.catalog.segment import moment_ms
 from palisade.client.endpoints import read_endpoints
 from palisade.client.operations import interval
 from palisade.pipeline.errors import BadOption
+from palisade.pipeline.offsets import Since
 
 NUMBER_MAX = (1 << 63) - 1
 KNOWN = {
@@ -35,8 +38,10 @@ KNOWN = {
     "numPartitions": "number of partitions",
     "partitionRows": "rows per partition, if numPartitions is not given",
     "pinMs": "how long the revision is kept from being compacted after the last renewal",
-    "startingRevision": "of a stream: earliest, latest or a revision",
+    "startingRevision": "of a stream: earliest, latest, a revision, or a time such as 2026-03-01T06:00Z",
     "maxRowsPerBatch": "of a stream: about how many changes a micro-batch has",
+    "maxBytesPerBatch": "of a stream: how many bytes of changes a micro-batch has",
+    "onCompacted": "of a stream: fail, or snapshot: continue with the state if changes were compacted",
     "rejectsPrefix": "of a write: prefix under which rejected rows are stored with the reason",
     "recordPrefix": "of a streaming write: prefix of the records of queries",
 }
@@ -137,20 +142,40 @@ def value_format(options: Mapping[str, str]) -> ValueFormat:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """`start`: "earliest", "latest" or a revision, the first that is read."""
+    """`start`: "earliest", "latest", a revision (the first that is read), or a time. `rows_max`, `bytes_max`: of a
+    micro-batch, at least one revision; `bytes_max` 0: any. `snapshots`: what compaction removed is replaced by the
+    state."""
 
-    start: str | int
+    start: str | int | Since
     rows_max: int
+    bytes_max: int
+    snapshots: bool
 
 
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
     """Raises BadOption."""
     known = _Named(options)
-    start = known.text("startingRevision") or "latest"
     return StreamOptions(
-        start if start in ("earliest", "latest") else known.number("startingRevision", 1, least=1),
+        _start(known),
         known.number("maxRowsPerBatch", 100_000, least=1),
+        known.number("maxBytesPerBatch", 0),
+        known.choice("onCompacted", "fail", ("fail", "snapshot")) == "snapshot",
     )
+
+
+def _start(known: _Named) -> str | int | Since:
+    start = known.text("startingRevision") or "latest"
+    if start in ("earliest", "latest"):
+        return start
+    if start.isdecimal():
+        return known.number("startingRevision", 1, least=1)
+    try:
+        return Since(max(0, moment_ms(start)))
+    except BadField:
+        raise BadOption(
+            f"option startingRevision={start!r} is not earliest, latest, a revision from 1, or a time such as "
+            "2026-03-01T06:00Z"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from palisade.metastore.mvcc import end_of
 from palisade.metastore.requests import Pin, Unpin
 from palisade.metastore.validation import check_pin
 from palisade.service.key_values import KeyValues
-from palisade.wire.scan_pages import KeyCounts, Position, pack_change, pack_rows
+from palisade.wire.scan_pages import KeyCounts, Position, change_bytes, pack_change, pack_rows
 
 PAGE_BYTES = 1024 * 1024
 SLICES_PER_PAGE = 64
@@ -98,6 +98,37 @@ class Scans:
                     size += len(change)
             await asyncio.sleep(0)
         return b"".join(found), until
+
+    async def first_since(self, wall_ms: int) -> int:
+        """The first revision written at `wall_ms` or later, by the leaders' wall clock; the next revision if there is
+        none. Raises Compacted if it may have been compacted."""
+        await self._service.barrier()
+        return self._store.feed.first_since(wall_ms)
+
+    async def end_of_bytes(
+        self, lineage: Lineage, first: int, last: int, key: bytes, range_end: bytes, bytes_max: int
+    ) -> tuple[int, int]:
+        """How far the changes of [key, range_end) in the revisions `first` to `last` fit into `bytes_max`: the last
+        revision (`first` - 1: none), and their bytes. Reads a bounded number of changes, so more may fit."""
+        await self._reach(lineage, last)
+        end, at = end_of(range_end), Position(first)
+        revision, before, total = first, 0, 0
+        for _ in range(SLICES_PER_PAGE):
+            changes = self._store.feed.dated_changes(at.revision, at.sub, last)
+            for number, (_, at_revision, sub, name, row, replaced) in enumerate(changes):
+                if at_revision > revision:
+                    revision, before = at_revision, total
+                if number == ROWS_PER_SLICE:
+                    at = Position(revision, sub)
+                    break
+                if name >= key and (end is None or name < end):
+                    total += change_bytes(row, replaced)
+                if total > bytes_max:
+                    return revision - 1, before
+            else:
+                return last, total
+            await asyncio.sleep(0)
+        return revision - 1, before
 
     async def pin(self, key: bytes, range_end: bytes, name: str, revision: int, ttl_ms: int) -> int:
         """Retain `revision` for `ttl_ms`; repeating range and name renews it. Returns the remaining milliseconds.

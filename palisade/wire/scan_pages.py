@@ -77,6 +77,11 @@ def pack_change(wall_ms: int, sub: int, row: bytes, replaced: bytes) -> bytes:
     return CHANGE.pack(wall_ms, sub, bool(replaced)) + row + replaced
 
 
+def change_bytes(row: bytes, replaced: bytes) -> int:
+    """The length of `pack_change`."""
+    return CHANGE.size + len(row) + len(replaced)
+
+
 def rows_of(page: bytes) -> Iterator[ScannedRow]:
     """Raises BadPage."""
     unpack, head, at, end = HEADER.unpack_from, HEADER.size, 0, len(page)

@@ -57,6 +57,8 @@ READS: list[tuple[int, Any]] = [
     (FrameKind.CALL, [25, "scan_count", [b"a", b"\0", 0]]),
     (FrameKind.CALL, [26, "scan_rows", [b"a", b"\0", 1, ["", 1]]]),
     (FrameKind.CALL, [27, "scan_changes", [b"a", b"\0", [1, 0], 1, ["", 1]]]),
+    (FrameKind.CALL, [30, "scan_since", [b"a", b"\0", 1]]),
+    (FrameKind.CALL, [31, "scan_bytes", [b"a", b"\0", 1, 1, ["", 1], 1000]]),
     (FrameKind.CALL, [28, "pin", [b"a", b"\0", "job", 1, 1000]]),
     (FrameKind.CALL, [29, "unpin", [b"a", b"\0", "job"]]),
     (FrameKind.CALL, [21, "catalog_objects", ["tables", "", ""]]),

@@ -59,11 +59,13 @@ def test_text_that_is_not_utf8_is_refused_and_readable_as_binary() -> None:
     assert batch.to_pylist() == [{"key": b"\xff", "value": b"\xfe", "revision": 7, "version": 2}]
 
 
+CHANGES = pa.schema(
+    [("key", pa.string()), ("value", STRUCT), ("op", pa.string()), ("timestamp", pa.timestamp("us", "UTC")),
+     ("previous_value", STRUCT), ("rejected", pa.binary()), ("sub", pa.int64()), ("revision", pa.int64())]
+)  # fmt: skip
+
+
 def test_changes_have_op_time_and_previous_value() -> None:
-    schema = pa.schema(
-        [("key", pa.string()), ("value", STRUCT), ("op", pa.string()), ("timestamp", pa.timestamp("us", "UTC")),
-         ("previous_value", STRUCT), ("rejected", pa.binary()), ("sub", pa.int64())]
-    )  # fmt: skip
     page = b"".join(
         [
             pack_change(1_000, 0, row(b'{"delay": 1}'), b""),
@@ -71,7 +73,7 @@ def test_changes_have_op_time_and_previous_value() -> None:
             pack_change(3_000, 0, row(b"", version=0), row(b"bad")),
         ]
     )
-    found = Columns(schema, "json", False).of_changes(page).to_pylist()
+    found = Columns(CHANGES, "json", False).of_changes(page).to_pylist()
     assert [each["op"] for each in found] == ["put", "put", "delete"]
     assert [each["value"] and each["value"]["delay"] for each in found] == [1, None, None]
     assert [each["previous_value"] and each["previous_value"]["delay"] for each in found] == [None, 1, None]
@@ -81,3 +83,17 @@ def test_changes_have_op_time_and_previous_value() -> None:
 
 def test_empty_page_is_an_empty_batch() -> None:
     assert columns(STRUCT, "json").of_rows(b"").num_rows == 0
+
+
+def test_snapshot_of_a_stream_has_rows_of_the_state_and_one_that_announces_them() -> None:
+    columns = Columns(CHANGES, "json", False)
+    nothing = {"timestamp": None, "previous_value": None, "sub": None}
+    assert columns.of_snapshot(row(b'{"delay": 1}') + row(b"bad")).to_pylist() == [
+        nothing
+        | {"key": "k", "op": "snapshot", "revision": 7, "value": {"delay": 1, "origin": None}, "rejected": None},
+        nothing | {"key": "k", "op": "snapshot", "revision": 7, "value": None, "rejected": b"bad"},
+    ]
+    assert columns.of_reset(9).to_pylist() == [
+        {"key": None, "value": None, "op": "reset", "rejected": None, "revision": 9} | nothing
+    ]
+    assert columns.of_snapshot(b"").num_rows == 0

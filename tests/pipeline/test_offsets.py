@@ -35,12 +35,42 @@ def test_end_of_a_batch_respects_all_limits(start: int, rows_max: int | None, un
 
 
 def test_offset_survives_its_checkpoint() -> None:
-    assert offset_of(Offset(7, OURS).as_json()) == Offset(7, OURS)
+    for offset in (Offset(7, OURS), Offset(7, OURS, snapshot=True)):
+        assert offset_of(offset.as_json()) == offset
+    assert Offset(7, OURS).as_json() == {"revision": 7, "cluster_id": "c1", "generation": 1}
 
 
 def test_compacted_offset_ends_the_stream() -> None:
     with pytest.raises(RevisionGone, match="39, which was compacted; the oldest that can be read is 40"):
         next_end(Offset(38, OURS), HERE, None, None)
+
+
+@pytest.mark.parametrize(("start", "revision"), [("latest", 100), ("earliest", 0), (60, 59)])
+def test_stream_with_snapshots_begins_before_all_revisions(start: str | int, revision: int) -> None:
+    assert start_of(start, HERE, snapshots=True) == Offset(revision, OURS)
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "end"),
+    [
+        (0, None, Offset(100, OURS, snapshot=True)),
+        (38, None, Offset(100, OURS, snapshot=True)),
+        (38, 60, Offset(60, OURS, snapshot=True)),
+        (20, 39, Offset(100, OURS, snapshot=True)),
+        (39, None, Offset(49, OURS)),
+        (38, 38, Offset(38, OURS)),
+    ],
+)
+def test_compacted_changes_are_replaced_by_the_state(start: int, until: int | None, end: Offset) -> None:
+    """The state at `until` if it is retained: a query with trigger availableNow reads nothing later."""
+    assert next_end(Offset(start, OURS), HERE, 10, until, snapshots=True) == end
+
+
+def test_offset_without_news_stays_the_same_offset_after_a_snapshot() -> None:
+    """Spark runs a batch if the end differs from the start in any field."""
+    start = Offset(100, OURS, snapshot=True)
+    assert next_end(start, HERE, 10, None, snapshots=True).as_json() == start.as_json()
+    assert not next_end(start, Here(101, 40, OURS), 10, None, snapshots=True).snapshot
 
 
 @pytest.mark.parametrize("other", [Lineage("c2", 1), Lineage("c1", 2)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.options import read_options, stream_options
+from palisade.pipeline.offsets import Since
+from palisade.pipeline.options import StreamOptions, read_options, stream_options
 
 NODE = {"endpoints": "127.0.0.1:7601"}
 
@@ -65,8 +66,27 @@ def test_error_of_a_credential_option_does_not_repeat_it() -> None:
     assert "hunter2" not in str(failed.value)
 
 
-@pytest.mark.parametrize(("text", "start"), [("latest", "latest"), ("earliest", "earliest"), ("7", 7)])
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("latest", "latest"),
+        ("earliest", "earliest"),
+        ("7", 7),
+        ("2026-03-01T06:00Z", Since(1_772_344_800_000)),
+        ("2026-03-01", Since(1_772_323_200_000)),
+        ("1960-01-01", Since(0)),
+    ],
+)
 def test_starting_revision_of_a_stream(text: str, start: object) -> None:
     assert stream_options(NODE | {"startingRevision": text}).start == start
-    with pytest.raises(BadOption):
+    with pytest.raises(BadOption, match="startingRevision"):
         stream_options(NODE | {"startingRevision": f"{text}!"})
+
+
+def test_limits_of_a_micro_batch_and_what_follows_compaction() -> None:
+    found = stream_options(NODE | {"maxBytesPerBatch": "1000", "onCompacted": "Snapshot"})
+    assert (found.rows_max, found.bytes_max, found.snapshots) == (100_000, 1_000, True)
+    assert stream_options(NODE) == StreamOptions("latest", 100_000, 0, False)
+    for bad in ({"maxBytesPerBatch": "-1"}, {"onCompacted": "skip"}, {"startingRevision": "0"}):
+        with pytest.raises(BadOption):
+            stream_options(NODE | bad)

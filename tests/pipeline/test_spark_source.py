@@ -217,6 +217,7 @@ def test_examples_of_the_documentation_run_as_written(spark: Any, threaded: Thre
     assert names["rejected"] == 1
     assert names["changes"].count() == 4
     assert names["archived"] == 4
+    assert names["copy"].keys() == {"flights/1", "flights/2"}
     assert names["late"].count() == 2
     with SyncClient([threaded.address], follow_leader=False) as client:
         assert [kv.key for kv in client.range("late/", prefix=True).kvs] == [b"late/flights/1", b"late/flights/2"]

@@ -216,3 +216,53 @@ def test_torn_page_is_refused_at_every_byte(unpack: Callable[[bytes], object]) -
     page = b"".join(b"\0" * 8 for _ in range(20))
     with pytest.raises(BadPage):
         list(unpack(page[:-1]))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("bytes_max", [0, 1, 200, 1_000, 5_000, 1_000_000])
+async def test_changes_up_to_a_number_of_bytes_end_with_a_complete_revision(client: Client, bytes_max: int) -> None:
+    await write_some(client, random.Random(8), 90)
+    counts = await client.scan_counts(*ALL)
+    bounds = b"k10", b"k30"
+    for first in (2, 17, counts.revision):
+        end = await client.scan_bytes(*bounds, first, counts.revision, counts.lineage, bytes_max)
+        assert first <= end <= counts.revision
+        assert end == first or await bytes_of(client, counts, first, end, *bounds) <= bytes_max
+        if end < counts.revision:
+            assert await bytes_of(client, counts, first, end + 1, *bounds) > bytes_max
+
+
+async def bytes_of(client: Client, counts: KeyCounts, first: int, last: int, key: bytes, end: bytes) -> int:
+    size, at = 0, Position(first)
+    while at is not None:
+        page, at = await client.scan_changes(key, end, at, last, counts.lineage)
+        size += len(page)
+    return size
+
+
+async def test_first_revision_since_a_time_is_found(client: Client, group: FakeGroup) -> None:
+    await write_dated(client, group, 60)
+    counts = await client.scan_counts(*ALL)
+    times = {each.row.mod_revision: each.wall_ms for each in await changes_between(client, counts, 2, counts.revision)}
+    assert len(set(times.values())) > 20
+    for moment in {moment + step for moment in times.values() for step in (-1, 0, 1)}:
+        expected = min((revision for revision, at in times.items() if at >= moment), default=counts.revision + 1)
+        assert await client.scan_since(*ALL, moment) == expected
+
+
+async def test_time_before_the_oldest_retained_revision_is_refused(client: Client, group: FakeGroup) -> None:
+    """The times of compacted revisions are unknown: the first one since then may be among them."""
+    await write_dated(client, group, 30)
+    counts = await client.scan_counts(*ALL)
+    assert await client.scan_since(*ALL, 0) == 2
+    oldest = (await changes_between(client, counts, 20, 20))[0].wall_ms
+    await client.compact(20)
+    with pytest.raises(Compacted, match="may have been compacted: the oldest that can still be read is 20"):
+        await client.scan_since(*ALL, oldest)
+    assert await client.scan_since(*ALL, oldest + 1) > 20
+
+
+async def write_dated(client: Client, group: FakeGroup, count: int) -> None:
+    """Every other write a second after the one before it."""
+    for number in range(count):
+        group.clock.advance(number % 2)
+        await client.put(f"k{number % 7:02d}", str(number))

@@ -82,6 +82,8 @@ CALL_RULES: dict[str, Access | Reads] = {
     "scan_count": key_range,
     "scan_rows": key_range,
     "scan_changes": key_range,
+    "scan_since": key_range,
+    "scan_bytes": key_range,
     "pin": key_range,
     "unpin": key_range,
     "procedure": procedure,

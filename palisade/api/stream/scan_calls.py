@@ -21,6 +21,8 @@ class ScanCalls:
             "scan_count": self._count,
             "scan_rows": self._rows,
             "scan_changes": self._changes,
+            "scan_since": self._since,
+            "scan_bytes": self._bytes,
             "pin": self._pin,
             "unpin": self._unpin,
         }
@@ -41,6 +43,16 @@ class ScanCalls:
             raise InvalidRequest("the first change is given as [revision, number]")
         _check((key, range_end), (last, *first))
         return list(await self._scans.changes(_lineage(lineage), Position(*first), last, key, range_end))
+
+    async def _since(self, key: Any, range_end: Any, wall_ms: Any) -> int:
+        _check((key, range_end), (wall_ms,))
+        return await self._scans.first_since(wall_ms)
+
+    async def _bytes(
+        self, key: Any, range_end: Any, first: Any, last: Any, lineage: Any, bytes_max: Any
+    ) -> tuple[int, int]:
+        _check((key, range_end), (first, last, bytes_max))
+        return await self._scans.end_of_bytes(_lineage(lineage), first, last, key, range_end, bytes_max)
 
     async def _pin(self, key: Any, range_end: Any, name: Any, revision: Any, ttl_ms: Any) -> int:
         """`key`, `range_end`: what will be read, for which the caller needs the right to read."""
