@@ -23,6 +23,7 @@ from typing import Any
 
 import msgpack
 
+from palisade.base.key_text import key_text
 from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.memory_map import MemoryMap
@@ -182,7 +183,7 @@ class BackupParser:
     def _take_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
             raise BackupInvalid(
-                f"{self.name} is not a backup of Palisade (it begins with {bytes(self._buffer[:16])!r}): give a file "
+                f"{self.name} is not a backup of Palisade (it begins with {key_text(bytes(self._buffer), 16)}): give a file "
                 "written by 'palisade backup'"
             )
         self._consume(len(MAGIC))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from palisade.base.key_text import key_text
 from palisade.catalog.errors import BadField, DamagedRow, NotAllowed
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.realtime import GIVEN_UP, GiveUp
@@ -43,7 +44,7 @@ def check_row(row: Put) -> None:
         elif key.startswith(GIVEN_UP):
             GiveUp.from_bytes(key, value)
         elif key != ASSIGNED[:-1]:
-            raise NotAllowed(f"key {key[:100]!r} is none of segments: see docs/segments.md")
+            raise NotAllowed(f"key {key_text(key)} is none of segments: see docs/segments.md")
     except DamagedRow as error:
         raise BadField(str(error)) from None
 
@@ -55,4 +56,4 @@ def check_assignment(value: bytes) -> None:
             return
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise BadField(f"assignment: {value[:60]!r} has no digest")
+    raise BadField(f"assignment: {key_text(value)} has no digest")

@@ -17,12 +17,14 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, waiting
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.waiting import waiting
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
     from palisade.metastore.backup import BackupEnd, BackupHeader
     from palisade.node.backup_file import BackupFile
+    from palisade.wire.error_codes import WrongPort
 
 STDOUT = "-"
 ASK_PART = 0.25
@@ -89,7 +91,7 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
     state = WaitingFor(", ".join(session.endpoints))
     if session.as_json:
         return await from_one_of(session, target, serializable, state)
-    async with waiting(lambda: state.what):
+    async with waiting(lambda: state.what, lines=True):
         return await from_one_of(session, target, serializable, state)
 
 
@@ -130,12 +132,15 @@ async def from_one_of(
 async def urls_of(session: CliSession) -> list[str]:
     """The HTTP addresses of the nodes; those that do not lead come first, as they have less load.
 
-    Raises AuthorizationError, OtherCluster, OSError."""
+    Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
 
     timeout_s = ASK_PART * session.deadline_s
-    found = await asyncio.gather(*(ask(each, timeout_s) for each in await session.checked_endpoints()))
+    wrong: list[WrongPort] = []
+    found = await asyncio.gather(*(ask(each, timeout_s, wrong) for each in await session.checked_endpoints()))
     answers = [each for each in found if each is not None]
+    if wrong and not answers:
+        raise wrong[0]
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))

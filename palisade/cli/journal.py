@@ -108,7 +108,7 @@ def serve(session: CliSession, directory: Path, **given: Any) -> None:
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    with_errors(session.as_json, lambda: session.call(lambda client: run(client, options, directory), notice=False))
+    with_errors(session.as_json, lambda: session.call(lambda client: run(client, options, directory), notice=False, waits_for_nodes=True))
 
 
 @journal.command()

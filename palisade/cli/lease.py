@@ -53,13 +53,14 @@ def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
 
     async def renew(client: Any) -> None:
         while True:
-            result: LeaseResult = await client.lease_keep_alive(lease_id)
+            async with session.notice_of(client):
+                result: LeaseResult = await client.lease_keep_alive(lease_id)
             session.answer(shapes.lease_shape(result), f"lease {result.id}: {result.ttl_s:g} s")
             if once:
                 return
             await asyncio.sleep(result.ttl_s / 3)
 
-    session.call(renew)
+    session.call(renew, notice=False)
 
 
 @lease.command()

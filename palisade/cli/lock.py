@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import click
 from palisade.cli.options import client_options, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
+from palisade.cli.watch import warn_of_trouble
 from palisade.wire import json_results as shapes
 
 if TYPE_CHECKING:
+    from palisade.client import Client
     from palisade.client.claims import Claim
     from palisade.metastore.results import KeyValue
 
@@ -78,7 +81,7 @@ def elect(
     if listen == (value is not None):
         raise click.UsageError("give either VALUE or --listen")
     if value is None:
-        session.call(lambda client: follow(session, client, name))
+        session.call(lambda client: follow(session, client, name), notice=False)
         return
     hold(session, lambda client: client.campaign(name, value, ttl_s=ttl_s, timeout_s=wait_s), command, "PALISADE_ELECT")
 
@@ -88,8 +91,10 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
     from palisade.cli.held_command import Stopped, run_held, stoppable
 
     async def work(client: Any) -> int:
-        claim: Claim
-        async with claim_of(client) as claim:
+        claim: Claim = claim_of(client)
+        async with contextlib.AsyncExitStack() as held:
+            async with notice_of(session, client, claim):
+                await held.enter_async_context(claim)
             if command:
                 key = claim.key.decode("utf-8", "surrogateescape")
                 return await run_held(command, {f"{names}_KEY": key, f"{names}_TOKEN": str(claim.token)})
@@ -105,13 +110,30 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
         except Stopped as stopped:
             return 128 + stopped.number
 
-    sys.exit(session.call(run))
+    sys.exit(session.call(run, notice=False))
+
+
+def notice_of(session: CliSession, client: Client, claim: Claim) -> contextlib.AbstractAsyncContextManager[None]:
+    """What the claim waits for: a node, or the claim before it."""
+
+    def why() -> str:
+        before = claim.waits_for
+        if client.trouble or before is None:
+            return client.trouble or f"no answer yet from the nodes at {', '.join(session.endpoints)}"
+        return f"{readable(before)} is before this claim, and was not released yet"
+
+    return session.notice(why)
 
 
 async def follow(session: CliSession, client: Any, name: bytes) -> None:
-    await client.ping()  # an observation waits for a cluster without limit; report a missing one
-    async for leader in client.observe(name):
-        show(session, leader)
+    async with session.notice_of(client):
+        await client.ping()  # an observation waits for a cluster without limit; report a missing one
+    warning = asyncio.ensure_future(warn_of_trouble(client, "elect"))
+    try:
+        async for leader in client.observe(name):
+            show(session, leader)
+    finally:
+        warning.cancel()
 
 
 def show(session: CliSession, leader: KeyValue | None) -> None:

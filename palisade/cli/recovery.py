@@ -72,7 +72,7 @@ def show(session: CliSession, at: str, watch: bool) -> None:
 
 async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
     """Raises NoAnswer, RequestRefused."""
-    async with session.notice(lambda: f"no answer yet from {at}"):
+    async with session.notice(lambda: f"no answer yet from {at}", lines=True):
         found: dict[str, Any] = await ask(at, PATH)
     if not {"recoveries", "begun", "under_way"} <= found.keys():
         raise NoAnswer(at, "the response has no report of recoveries: not a node of this version")

@@ -11,15 +11,12 @@ import contextlib
 import json
 import os
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import click
-
-from palisade.base.recurring_line import RecurringLine
 from palisade.cli.printing import print_csv, print_json, print_rows
+from palisade.cli.waiting import waiting
 from palisade.wire.credentials import StoredToken
 
 if TYPE_CHECKING:
@@ -29,10 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
-NOTICE_S = 1.0
-"""How long a command is silent, from the start of its process."""
-NOTICE_S_MIN = 0.2
-"""How long it waits in silence, however long its process took to start."""
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
@@ -90,34 +83,6 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     return None
 
 
-def silence_s() -> float:
-    """How long the running command may still be silent."""
-    context = click.get_current_context(silent=True)
-    age_s = context.find_root().obj if context is not None else None
-    return max(NOTICE_S - (age_s() if age_s is not None else 0.0), min(NOTICE_S_MIN, NOTICE_S))
-
-
-@contextlib.asynccontextmanager
-async def waiting(why: Callable[[], str]) -> AsyncIterator[None]:
-    """Inside of it, stderr shows after a second what the command waits for, and again at growing intervals."""
-    first_s = silence_s()
-
-    async def show() -> None:
-        line, began = RecurringLine(first_s=2.0), time.monotonic()
-        await asyncio.sleep(first_s)
-        while True:
-            text = line.holds(f"waiting: {why()}", time.monotonic() - began)
-            if text is not None:
-                print(f"palisade: {' '.join(text.split())}", file=sys.stderr, flush=True)
-            await asyncio.sleep(NOTICE_S)
-
-    showing = asyncio.ensure_future(show())
-    try:
-        yield
-    finally:
-        showing.cancel()
-
-
 def unreachable(endpoints: Sequence[str], source: str, error: BaseException | None = None) -> Failure:
     """No endpoint answers."""
     from palisade.base.network_reason import reason_of
@@ -146,15 +111,20 @@ class CliSession:
     def with_credentials(self, shown: Credentials | None) -> CliSession:
         return replace(self, shown=shown)
 
-    def call(self, action: Callable[[Client], Coroutine[Any, Any, T]], *, notice: bool = True) -> T:
-        """The result of `action`. Every error except a bug ends the process with its exit code. `notice`: stderr shows
-        what the command waits for."""
+    def call(
+        self, action: Callable[[Client], Coroutine[Any, Any, T]], *, notice: bool = True, waits_for_nodes: bool = False
+    ) -> T:
+        """The result of `action`. Every error except a bug ends the process with its exit code.
+
+        `notice`: stderr shows what the command waits for; False if the action does so itself, because it writes output
+        meanwhile. `waits_for_nodes`: also while all addresses refuse connections."""
 
         async def run() -> T:
             from palisade.client import Client
 
             endpoints = await self.checked_endpoints()
-            client = Client(endpoints, timeout_s=self.deadline_s, credentials=self.shown, wait_for_nodes=not notice)
+            credentials, waits = self.shown, waits_for_nodes
+            client = Client(endpoints, timeout_s=self.deadline_s, credentials=credentials, wait_for_nodes=waits)
             async with client:
                 if not notice:
                     return await action(client)
@@ -163,9 +133,11 @@ class CliSession:
 
         return self.run(run())
 
-    def notice(self, why: Callable[[], str]) -> contextlib.AbstractAsyncContextManager[None]:
+    def notice(
+        self, why: Callable[[], str | None], *, lines: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[None]:
         """As `waiting`; silent with --json, where stderr is for one object."""
-        return contextlib.nullcontext() if self.as_json else waiting(why)
+        return contextlib.nullcontext() if self.as_json else waiting(why, lines=lines)
 
     def notice_of(self, client: Client) -> contextlib.AbstractAsyncContextManager[None]:
         """As `notice`: what the client waits for."""

@@ -18,6 +18,7 @@ from palisade.cli.session import CliSession
 
 if TYPE_CHECKING:
     from palisade.client import Client
+    from palisade.wire.error_codes import WrongPort
 
 ASK_S = 2.0
 
@@ -54,23 +55,30 @@ def status(session: CliSession, at: str | None) -> None:
 
 
 async def rows_from(session: CliSession) -> list[dict[str, Any]]:
-    """Raises AuthorizationError, OtherCluster, OSError."""
+    """Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent = dict.fromkeys(session.endpoints)
+    wrong: list[WrongPort] = []
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}"):
-        return await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent)
+        rows = await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent, wrong)
+    if wrong and not any(row["role"] for row in rows):
+        raise wrong[0]
+    return rows
 
 
 async def ask_all(
-    endpoints: Sequence[str], timeout_s: float, silent: dict[str, None] | None = None
+    endpoints: Sequence[str],
+    timeout_s: float,
+    silent: dict[str, None] | None = None,
+    wrong: list[WrongPort] | None = None,
 ) -> list[dict[str, Any]]:
     """A row per node: the addressed nodes, and the other members that they know. `silent` loses each address that has
-    answered."""
+    answered. `wrong`: as of `ask`."""
 
     async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
         return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))
 
     async def ask_one(address: str) -> Mapping[str, Any] | None:
-        answer = await ask(address, timeout_s)
+        answer = await ask(address, timeout_s, wrong)
         if silent is not None and answer is not None:
             silent.pop(address, None)
         return answer
@@ -120,15 +128,22 @@ async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]
         return silent_row(name, url)
 
 
-async def ask(endpoint: str, timeout_s: float) -> Mapping[str, Any] | None:
-    """The status of one node; None if it does not answer."""
+async def ask(
+    endpoint: str, timeout_s: float, wrong: list[WrongPort] | None = None
+) -> Mapping[str, Any] | None:
+    """The status of one node; None if it does not answer. `wrong` gets the error if the port is not that of a stream."""
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import RaftError
+    from palisade.wire.error_codes import WrongPort
 
     try:
         async with asyncio.timeout(timeout_s), own_client(endpoint) as client:
             found: Mapping[str, Any] = await client.status()
             return found
+    except WrongPort as error:
+        if wrong is not None:
+            wrong.append(error)
+        return None
     except (OSError, TimeoutError, MetastoreError, RaftError):
         return None
 

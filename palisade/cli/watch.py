@@ -58,8 +58,8 @@ def watch(
     session.call(follow, notice=False)
 
 
-async def warn_of_trouble(watch: Any) -> None:
-    """Silence means that nothing changes, or that no change can arrive: write which."""
+async def warn_of_trouble(watch: Any, command: str = "watch") -> None:
+    """Silence means that nothing changes, or that no change can arrive: write which. `watch` or a client."""
     line, now = RecurringLine(), asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(TROUBLE_S)
@@ -69,7 +69,7 @@ async def warn_of_trouble(watch: Any) -> None:
         else:
             text = line.over("changes arrive again; none was missed", now())
         if text is not None:
-            print(f"palisade watch: {text}", file=sys.stderr, flush=True)
+            print(f"palisade {command}: {text}", file=sys.stderr, flush=True)
 
 
 def show(session: CliSession, events: RevisionEvents) -> None:

@@ -101,6 +101,8 @@ class Claim:
         self._timeout_s = timeout_s
         self.lease = Lease(store, ttl_s, clock=clock)
         self._token = 0
+        self.waits_for: bytes | None = None
+        """The key of the claim before this one, while `acquire` waits for its end."""
         self._body: LossGuard | None = None
 
     @property
@@ -182,7 +184,9 @@ class Claim:
             if before.kvs:
                 if not waits:
                     raise TimeoutError
-                await self._until_deleted(before.kvs[0].key, before.revision + 1)
+                self.waits_for = before.kvs[0].key
+                await self._until_deleted(self.waits_for, before.revision + 1)
+                self.waits_for = None
                 return False
             own = await self._store.range(self.key, keys_only=True)
         except Unavailable:

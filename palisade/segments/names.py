@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 
+from palisade.base.key_text import key_text
 from palisade.catalog.errors import BadField
 from palisade.catalog.rows_digest import METHOD
 from palisade.catalog.segment import ASSIGNED, DIGEST, Segment, parse_segment
@@ -89,4 +90,4 @@ def wanted_of(value: bytes) -> Wanted:
         record = json.loads(value)
         return Wanted(record["digest"], record["size_bytes"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadSegment(f"{value[:SHOWN]!r} has no valid digest and size_bytes: {error}") from None
+        raise BadSegment(f"{key_text(value)} has no valid digest and size_bytes: {error}") from None

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgpack
 
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import StoreCorrupt
 
 RULES_NAME = "cluster"
@@ -111,6 +112,6 @@ def _unpack(packed: bytes, read: Callable[..., R], what: str) -> R:
         return read(*msgpack.unpackb(packed))
     except (ValueError, TypeError, msgpack.UnpackException):
         raise StoreCorrupt(
-            f"unreadable record of {what}: {packed[:64]!r}. If a newer version wrote it, start that version; otherwise "
+            f"unreadable record of {what}: {key_text(packed)}. If a newer version wrote it, start that version; otherwise "
             "let the node join again with an empty data directory"
         ) from None

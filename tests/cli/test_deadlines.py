@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import os
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from palisade.raftgroup.errors import OutcomeUnknown
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 catalog_module: Any = importlib.import_module("palisade.cli.catalog")
-session_module: Any = importlib.import_module("palisade.cli.session")
+waiting_module: Any = importlib.import_module("palisade.cli.waiting")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_backup_keeps_its_deadline_and_leaves_no_partial_file(
         return [f"http://{silent}", f"http://{silent}", f"http://{silent}"]
 
     monkeypatch.setattr(backup_module, "urls_of", urls_of)
-    monkeypatch.setattr(session_module, "NOTICE_S", 0.1)
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.1)
     session = CliSession([silent], 0.5, as_json=False)
     target = BackupFile(tmp_path / "backup", overwrite=False)
     began = time.monotonic()
@@ -77,10 +78,53 @@ def test_catalog_operation_that_no_node_begins_ends_at_the_deadline(capsys: pyte
 async def test_command_shows_after_a_while_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(session_module, "NOTICE_S", 0.01)
-    async with session_module.waiting(lambda: "n1 does not\nanswer"):
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
+    async with waiting_module.waiting(lambda: "n1 does not\nanswer"):
         await asyncio.sleep(0.2)
     assert capsys.readouterr().err == "palisade: waiting: n1 does not answer\n"
+
+
+async def test_notice_stops_while_the_command_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
+    reasons: Iterator[str | None] = itertools.chain(["n1 is silent", None, "n2 is silent"], itertools.repeat(None))
+    async with waiting_module.waiting(lambda: next(reasons)):
+        await asyncio.sleep(0.2)
+    assert capsys.readouterr().err == "palisade: waiting: n1 is silent\npalisade: waiting: n2 is silent\n"
+
+
+async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines at growing intervals left a terminal silent for more than 2 s (issue 16)."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    async with waiting_module.waiting(lambda: "n1 is silent"):
+        await asyncio.sleep(0.2)
+    shown = capsys.readouterr().err.split(waiting_module.CLEAR_BELOW)
+    assert len(shown) > 3
+    assert set(shown[:-1]) == {"palisade: waiting: n1 is silent (0 s)"}
+    assert shown[-1] == ""
+
+
+def test_notice_of_several_rows_is_erased_as_a_whole() -> None:
+    for length, rows_above in ((1, 0), (80, 0), (81, 1), (160, 1), (161, 2)):
+        up = f"\x1b[{rows_above}A" if rows_above else ""
+        assert waiting_module.erasure_of("x" * length, 80) == f"{up}\r\x1b[J"
+
+
+@pytest.mark.parametrize("command", ["watch /k", "bench put", "load -", "lock /k -- true", "elect /k --listen"])
+def test_command_fails_at_once_if_no_node_runs(command: str) -> None:
+    """Those that do not end by themselves waited for their deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    before, _, after = command.partition(" -- ")
+    arguments = [*before.split(), "--timeout", "60", "--endpoints", address, *(["--", after] if after else [])]
+    began = time.monotonic()
+    done = CliRunner().invoke(main, arguments, input="")
+    assert time.monotonic() - began < 15
+    assert (done.exit_code, f"connections are refused at {address}" in done.stderr) == (3, True)
 
 
 @pytest.fixture
@@ -110,7 +154,7 @@ def test_command_whose_nodes_are_frozen_shows_that_it_waits(
 
 
 def shows_what_it_waits_for(command: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "NOTICE_S", 0.05)
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.05)
     began = time.monotonic()
     done = CliRunner().invoke(main, command.split())
     assert time.monotonic() - began < 3
@@ -121,11 +165,11 @@ def shows_what_it_waits_for(command: str, address: str, monkeypatch: pytest.Monk
 
 def test_silence_of_a_command_counts_from_the_start_of_its_process() -> None:
     """On a busy machine a command needed 3 s until its first sign: 2 s to start, and a second in silence."""
-    for age_s, silence_s in ((0.3, 0.7), (30.0, session_module.NOTICE_S_MIN)):
+    for age_s, silence_s in ((0.3, 0.7), (30.0, waiting_module.NOTICE_S_MIN)):
         with click.Context(main, obj=lambda age_s=age_s: age_s):
-            assert session_module.silence_s() == pytest.approx(silence_s)
+            assert waiting_module.silence_s() == pytest.approx(silence_s)
     with click.Context(main):
-        assert session_module.silence_s() == session_module.NOTICE_S
+        assert waiting_module.silence_s() == waiting_module.NOTICE_S
 
 
 def test_age_of_a_process_is_its_own() -> None:

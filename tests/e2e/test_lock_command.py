@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
+from palisade.cli.waiting import NOTICE_S
 from palisade.client import Client
 from palisade.client.sync_client import SyncClient
 from tests.support.cli_node import CliNode, cli_node
@@ -41,11 +42,13 @@ def run(node: CliNode, *arguments: str) -> Result:
 def start(node: CliNode) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     begun: list[subprocess.Popen[str]] = []
 
-    def begin(*arguments: str) -> subprocess.Popen[str]:
+    def begin(*arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         environment = {**os.environ, "PALISADE_ENDPOINTS": node.endpoint}
         command = [sys.executable, "-m", "palisade.cli", *arguments]
         begun.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
         )
         return begun[-1]
 
@@ -100,6 +103,23 @@ def test_command_ends_when_its_lock_is_lost(
     _, err = process.communicate(timeout=WITHIN_S)
     assert (process.returncode, mark.read_text()) == (3, "ended\n")
     assert f"lease {lease} is lost" in err
+
+
+def test_holder_shows_no_notice_and_a_waiting_claim_names_the_one_before(
+    start: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """A holder wrote "waiting: no answer yet from the nodes" while its command ran (issue 16)."""
+    holder = start("lock", "/locks/a", "--", "sh", "-c", 'echo "$PALISADE_LOCK_KEY"; read line', stdin=subprocess.PIPE)
+    assert holder.stdout is not None
+    key = holder.stdout.readline().strip()
+    other = start("lock", "/locks/a", "--", "true")
+    assert other.stderr is not None
+    assert other.stderr.readline() == f"palisade: waiting: {key} is before this claim, and was not released yet\n"
+    time.sleep(2 * NOTICE_S)  # long enough for a notice of the holder
+    _, err = holder.communicate("go on\n", timeout=WITHIN_S)
+    assert (holder.returncode, err) == (0, "")
+    other.communicate(timeout=WITHIN_S)
+    assert other.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

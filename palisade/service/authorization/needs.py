@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from palisade.base.key_text import key_text
 from palisade.catalog.permissions import Privilege
 from palisade.metastore.requests import (
     FROM_KEY,
@@ -23,6 +24,7 @@ from palisade.metastore.requests import (
     Range,
     Txn,
     WatchRequest,
+    prefix_end,
 )
 
 
@@ -38,13 +40,13 @@ class Need:
         name = self.privilege.value
         if self == EVERYTHING:
             return f"{name} on every key"
-        shown = self.key.decode("utf-8", "backslashreplace")[:100]
         if not self.range_end:
-            return f"{name} on {shown!r}"
-        end = (
-            "the end" if self.range_end == FROM_KEY else repr(self.range_end.decode("utf-8", "backslashreplace")[:100])
-        )
-        return f"{name} on {shown!r} up to {end}"
+            return f"{name} on {key_text(self.key)}"
+        if self.range_end == prefix_end(self.key):
+            return f"{name} on all keys that begin with {key_text(self.key)}"
+        if self.range_end == FROM_KEY:
+            return f"{name} on all keys from {key_text(self.key)} on"
+        return f"{name} on all keys from {key_text(self.key)} up to {key_text(self.range_end)}"
 
 
 EVERYTHING = Need(Privilege.ADMIN, b"\0", FROM_KEY)

@@ -86,7 +86,7 @@ class UserRights:
         for need in needs:
             decision = self._permissions.may(self.user, need.privilege, need.key, need.range_end)
             if not decision.allowed:
-                raise PermissionDenied(f"user {self.user} needs {need}: a user with ADMIN can grant it")
+                raise PermissionDenied(f"user {self.user} needs {need}: a user with admin can grant it")
 
     def may_read(self, key: bytes) -> bool:
         return key.startswith(self._readable) and not key.startswith(PALISADE)

@@ -1,0 +1,104 @@
+"""Shows on stderr what a command waits for, from a second after the start of its process.
+
+On a terminal: one line that is written again each second, with the time, and is erased at the end. Elsewhere, or if the
+command writes other output meanwhile: lines at growing intervals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+import click
+
+from palisade.base.recurring_line import RecurringLine
+
+NOTICE_S = 1.0
+"""How long a command is silent, from the start of its process."""
+NOTICE_S_MIN = 0.2
+"""How long it waits in silence, however long its process took to start."""
+CLEAR_BELOW = "\r\x1b[J"
+
+
+def silence_s() -> float:
+    """How long the running command may still be silent."""
+    context = click.get_current_context(silent=True)
+    age_s = context.find_root().obj if context is not None else None
+    return max(NOTICE_S - (age_s() if age_s is not None else 0.0), min(NOTICE_S_MIN, NOTICE_S))
+
+
+@contextlib.asynccontextmanager
+async def waiting(why: Callable[[], str | None], *, lines: bool = False) -> AsyncIterator[None]:
+    """`why`: what the command waits for at the moment, None if for nothing. `lines`: never the line that is erased."""
+    notice: Notice = LineNotice() if lines or not sys.stderr.isatty() else TerminalNotice()
+    showing = asyncio.ensure_future(_show(why, notice))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        notice.end()
+
+
+async def _show(why: Callable[[], str | None], notice: Notice) -> None:
+    began = time.monotonic()
+    await asyncio.sleep(silence_s())
+    while True:
+        text = why()
+        notice.show(None if text is None else f"palisade: waiting: {' '.join(text.split())}", time.monotonic() - began)
+        await asyncio.sleep(NOTICE_S)
+
+
+class LineNotice:
+    """Lines at growing intervals while the command waits."""
+
+    def __init__(self) -> None:
+        self._line = RecurringLine(first_s=2.0)
+
+    def show(self, text: str | None, waited_s: float) -> None:
+        if text is None:
+            self._line.over("", waited_s)
+            return
+        line = self._line.holds(text, waited_s)
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        pass
+
+
+class TerminalNotice:
+    """One text, which may take several rows of the terminal, in the place of the one before."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def show(self, text: str | None, waited_s: float) -> None:
+        self.end()
+        if text is not None:
+            self._shown = f"{text} ({waited_s:.0f} s)"
+            print(self._shown, end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown:
+            print(erasure_of(self._shown, _columns()), end="", file=sys.stderr, flush=True)
+            self._shown = ""
+
+
+Notice = LineNotice | TerminalNotice
+
+
+def erasure_of(text: str, columns: int) -> str:
+    """What removes `text` from a terminal on which nothing was written after it."""
+    rows_above = (len(text) - 1) // columns
+    return (f"\x1b[{rows_above}A" if rows_above > 0 else "") + CLEAR_BELOW
+
+
+def _columns() -> int:
+    try:
+        return max(1, os.get_terminal_size(sys.stderr.fileno()).columns)
+    except (OSError, ValueError):
+        return 80
