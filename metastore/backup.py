@@ -183,8 +183,8 @@ class BackupParser:
     def _take_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
             raise BackupInvalid(
-                f"{self.name} is not a backup of Palisade (it begins with {key_text(bytes(self._buffer), 16)}): give a file "
-                "written by 'palisade backup'"
+                f"{self.name} is not a backup of Palisade (it begins with {key_text(bytes(self._buffer), 16)}): "
+                "give a file written by 'palisade backup'"
             )
         self._consume(len(MAGIC))
         self._begun = True

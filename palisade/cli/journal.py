@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -108,7 +109,8 @@ def serve(session: CliSession, directory: Path, **given: Any) -> None:
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    with_errors(session.as_json, lambda: session.call(lambda client: run(client, options, directory), notice=False, waits_for_nodes=True))
+    call = partial(session.call, notice=False, waits_for_nodes=True)
+    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory)))
 
 
 @journal.command()

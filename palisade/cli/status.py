@@ -128,10 +128,8 @@ async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]
         return silent_row(name, url)
 
 
-async def ask(
-    endpoint: str, timeout_s: float, wrong: list[WrongPort] | None = None
-) -> Mapping[str, Any] | None:
-    """The status of one node; None if it does not answer. `wrong` gets the error if the port is not that of a stream."""
+async def ask(endpoint: str, timeout_s: float, wrong: list[WrongPort] | None = None) -> Mapping[str, Any] | None:
+    """The status of one node; None if it does not answer. `wrong` gets the error if the port is no stream port."""
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import RaftError
     from palisade.wire.error_codes import WrongPort

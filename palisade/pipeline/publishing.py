@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from palisade.base.key_text import key_text
 from palisade.client.operations import Compare, Delete, Operation, Put
 from palisade.client.sync_client import SyncClient
 from palisade.metastore import requests
@@ -45,7 +44,7 @@ def publish(client: SyncClient, target: Target, rows: Rows, name: BatchName | No
     if rows.rejects and not target.rejects:
         first = rows.rejects[0]
         raise RowsRejected(
-            f"{len(rows.rejects)} rows cannot be written, the first is key {key_text(first.key)}: {first.reason}; "
+            f"{len(rows.rejects)} rows cannot be written, the first is key {first.key!r}: {first.reason}; "
             "correct them, or give option rejectsPrefix"
         )
     for _ in range(TRIES):

@@ -112,6 +112,6 @@ def _unpack(packed: bytes, read: Callable[..., R], what: str) -> R:
         return read(*msgpack.unpackb(packed))
     except (ValueError, TypeError, msgpack.UnpackException):
         raise StoreCorrupt(
-            f"unreadable record of {what}: {key_text(packed)}. If a newer version wrote it, start that version; otherwise "
-            "let the node join again with an empty data directory"
+            f"unreadable record of {what}: {key_text(packed)}. If a newer version wrote it, start that version; "
+            "otherwise let the node join again with an empty data directory"
         ) from None

@@ -175,7 +175,14 @@ def test_bare_token_is_sent_as_it_is(node: CliNode, tmp_path: Path) -> None:
 @pytest.mark.parametrize("with_token", [False, True])
 @pytest.mark.parametrize(
     "command",
-    [["put", "/a", "x"], ["watch", "/a"], ["member", "list"], ["catalog", "create-database", "d"], ["status"], ["backup", "-"]],
+    [
+        ["put", "/a", "x"],
+        ["watch", "/a"],
+        ["member", "list"],
+        ["catalog", "create-database", "d"],
+        ["status"],
+        ["backup", "-"],
+    ],
 )
 def test_command_at_the_http_port_fails_at_once_and_names_the_stream_port(
     node: CliNode, tmp_path: Path, command: list[str], with_token: bool
