@@ -73,14 +73,11 @@ def needs_of(request: Any, lease_keys: LeaseKeys) -> Needs:
 def _needs(request: Any, lease_keys: LeaseKeys) -> Iterator[Need]:
     if isinstance(request, Range | WatchRequest):
         yield reading(request.key, request.range_end)
-    elif isinstance(request, Put):
-        yield writing(request.key)
+    elif isinstance(request, Put | DeleteRange):
+        range_end = request.range_end if isinstance(request, DeleteRange) else b""
+        yield writing(request.key, range_end)
         if request.prev_kv:
-            yield reading(request.key)
-    elif isinstance(request, DeleteRange):
-        yield writing(request.key, request.range_end)
-        if request.prev_kv:
-            yield reading(request.key, request.range_end)
+            yield reading(request.key, range_end)
     elif isinstance(request, Txn):
         for compare in request.compare:
             yield reading(compare.key, compare.range_end)
