@@ -30,6 +30,7 @@ from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultCompo
 from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rows import FencedRows
 from palisade.service.cluster_fallback import asks_a_member
+from palisade.service.fenced_reads import FencedReads
 from palisade.topology.logical_copy import LogicalCopy
 from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
@@ -37,6 +38,7 @@ from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.topology.seed_discovery import http_of_voters
 from palisade.topology.topology import Topology
+from palisade.vault.vault import Vault
 from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class FollowerNode:
         self._registrar = machine.registrar(self._members)
         self._source = machine.source(self._members)
         on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
-        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.reads)
+        on_vault, self.broker = with_broker(on_vault, self._vault, self._reads, machine.clock.now)
         member = TopologyMember(
             lambda: self._registrar,
             JoinCandidate(
@@ -115,6 +117,12 @@ class FollowerNode:
             )
         )
         self._life = Lifecycle(self._parts())
+
+    def _vault(self) -> Vault:
+        return self.keeper.vault
+
+    def _reads(self) -> FencedReads:
+        return self.fencing.reads
 
     def _fencing_view(self) -> dict[str, Any]:
         return fencing_view(self.fencing, self._clock.now())

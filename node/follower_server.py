@@ -10,6 +10,7 @@ from aiohttp import web
 from prometheus_client.core import Metric
 
 from palisade.api.fencing_status_line import short_view
+from palisade.api.http.broker_families import broker_families
 from palisade.api.http.health import Health
 from palisade.api.http.openapi_document import DocumentKind
 from palisade.api.http.scenario_host import ScenarioHost
@@ -73,7 +74,8 @@ class FollowerServer:
             return not_active(topology)
 
         def more() -> list[Metric]:
-            return [*services.fencing_families(), *segment_families(segments)]
+            own = (*services.fencing_families(), *segment_families(segments))
+            return [*own, *broker_families(services.broker)]
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(

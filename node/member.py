@@ -104,7 +104,8 @@ class Node:
         self._first_user = FirstUser(self.key_values, password)
         self.topology = self._make_topology()
         on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
-        on_vault, self.broker = with_broker(on_vault, lambda: self.keeper.vault, lambda: self.fencing.part.reads)
+        vault, reads = lambda: self.keeper.vault, lambda: self.fencing.part.reads
+        on_vault, self.broker = with_broker(on_vault, vault, reads, self._clock.now)
         home = self._machine.vault()
         self.fencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),

@@ -79,8 +79,8 @@ def streams_in(records: Iterable[Record]) -> list[str]:
 
 
 def with_broker(
-    on_vault: OnVault, vault: Callable[[], Vault], reads: Callable[[], FencedReads]
+    on_vault: OnVault, vault: Callable[[], Vault], reads: Callable[[], FencedReads], now: Callable[[], float]
 ) -> tuple[OnVault, SegmentBroker]:
     """Every node has one. It needs no single revisions, so a member's vault still follows the flushes of its store."""
-    broker = SegmentBroker(on_vault.components.listeners, vault, reads)
+    broker = SegmentBroker(on_vault.components.listeners, vault, reads, now)
     return on_vault.and_also(Part("segments broker", broker)), broker

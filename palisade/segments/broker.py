@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import CatalogError, DamagedRow
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, Segment, SegmentRecord, announced_by, segment_of_record
 from palisade.catalog.timeline import Interval
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
-from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState
+from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState, ViewCounts
 from palisade.vault.change import Item, VaultEvent
 from palisade.vault.regions import prefix_end
 from palisade.vault.snapshot_reads import RecentChanges, Rows
@@ -119,10 +121,17 @@ class ViewFeed:
 
 
 class SegmentBroker(Component):
-    """A component on the vault. `vault`, `reads`: those of the node, once it has started."""
+    """A component on the vault. `vault`, `reads`: those of the node, once it has started. `now`: for `age_s`, in s."""
 
-    def __init__(self, listeners: Listeners, vault: Callable[[], VaultRange], reads: Callable[[], RecentReads]) -> None:
+    def __init__(
+        self,
+        listeners: Listeners,
+        vault: Callable[[], VaultRange],
+        reads: Callable[[], RecentReads],
+        now: Callable[[], float],
+    ) -> None:
         self._listeners = listeners
+        self._now = now
         self._vault, self._reads = vault, reads
         self._feed = ViewFeed()
         self._whole = False
@@ -133,18 +142,40 @@ class SegmentBroker(Component):
         self._seen: object | None = None
         """The state of the fenced reads (`segments_state`) as of which the view is current."""
         self._moved = asyncio.Event()
+        self._current_at: float | None = None
+        self.lookups: Counter[str] = Counter()
+        """By outcome: complete, missing, or the code of the error."""
+        self.first_sync_s: float | None = None
+        """How long the first sync took; None before it."""
 
     @property
     def revision(self) -> int:
         """The view has every change up to this revision; 0 before the first sync."""
         return self._feed.view.settled
 
+    @property
+    def is_synced(self) -> bool:
+        return self._whole
+
+    @property
+    def age_s(self) -> float | None:
+        """Since the view was last known to be current: by a change, or by a lookup. None before the first sync."""
+        return None if self._current_at is None else self._now() - self._current_at
+
+    def counts(self) -> ViewCounts:
+        return self._feed.view.counts()
+
+    def _is_current(self) -> None:
+        self._current_at = self._now()
+
     async def start(self) -> None:
         """The first sync: everything in the vault. The vault does not change before the components have started."""
-        vault = self._vault()
+        vault, began = self._vault(), self._now()
         for _ in self._feed.rows(vault.range(ROOT, END), vault.revision):
             await asyncio.sleep(0)
         self._whole, self._unreleased_to = True, vault.revision
+        self._is_current()
+        self.first_sync_s = self._now() - began
         self._listeners.listen("segments broker", self._on_change, below=ROOT)
 
     def _on_change(self, notification: Notification) -> None:
@@ -156,15 +187,22 @@ class SegmentBroker(Component):
         self._whole = notification.last
         if notification.last:
             self._feed.view.settle(notification.revision)
+            self._is_current()
             self._moved.set()
 
     async def lookup(
         self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL
     ) -> SegmentAnswer:
         """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced, DamagedRow, VaultError."""
-        feed = await self._current()
-        feed.require_readable(data_source)
-        return feed.view.lookup(data_source, interval, on_missing)
+        try:
+            feed = await self._current()
+            feed.require_readable(data_source)
+            answer = feed.view.lookup(data_source, interval, on_missing)
+        except PalisadeError as error:
+            self.lookups[error.code] += 1
+            raise
+        self.lookups["missing" if answer.missing else "complete"] += 1
+        return answer
 
     async def data_sources(self) -> tuple[int, list[str]]:
         """The revision, and the names. Raises BrokerNotSynced, VaultError."""
@@ -199,6 +237,7 @@ class SegmentBroker(Component):
         reads = self._reads()
         state = reads.segments_state()
         if self._whole and state is not None and state is self._seen:
+            self._is_current()
             return self._feed
         for _ in range(LOOKS):
             found = await reads.recent(ROOT, END)
@@ -210,6 +249,7 @@ class SegmentBroker(Component):
                     self._feed.change(event)
                 self._feed.view.settle(found.revision)
                 self._seen = state
+                self._is_current()
                 return self._feed
         raise BrokerNotSynced(
             f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "

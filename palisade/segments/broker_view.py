@@ -23,6 +23,9 @@ from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timeline, TimelineSegment
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
 
+COMPARED_MAX = 1_000
+"""Segments without a server that the count of missing ones compares with newer versions."""
+
 
 class OnMissing(enum.StrEnum):
     """What a lookup does if segments that it counts on have no server."""
@@ -82,6 +85,15 @@ class SegmentState:
     nodes: tuple[str, ...]
 
 
+class ViewCounts(NamedTuple):
+    """`known`: segments with a record or an announcement. `queryable`: queries count on them. `missing`: of these,
+    those without a server; without the ones that a newer version replaces, unless there are many (`COMPARED_MAX`)."""
+
+    known: int
+    queryable: int
+    missing: int
+
+
 class Unmarked(NamedTuple):
     """A record at a revision, and a node that announces its segment."""
 
@@ -134,6 +146,10 @@ class _DataSource:
     """The number of `hidden` records of each generation."""
     unmarked: set[SegmentId] = field(default_factory=set)
     """Announced, used and visible, and not loaded by their records."""
+    queryable: int = 0
+    """The number of segments in the timeline that queries count on, replaced ones included."""
+    serverless: set[SegmentId] = field(default_factory=set)
+    """Those of them that no node announces."""
     retired: set[SegmentId] = field(default_factory=set)
     """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
 
@@ -241,6 +257,15 @@ class BrokerView:
             return None
         return SegmentState(entry.record, _phase(source, entry.record, entry), entry.serving)
 
+    def counts(self) -> ViewCounts:
+        """For each scrape of the metrics, so the time is bounded."""
+        sources = self._sources.values()
+        missing = sum(len(each.serverless) for each in sources)
+        if missing <= COMPARED_MAX:
+            missing -= sum(each.timeline.is_overshadowed(found) for each in sources for found in each.serverless)
+        known = sum(len(each.entries) for each in sources)
+        return ViewCounts(known, sum(each.queryable for each in sources), missing)
+
     def unmarked(self, limit: int) -> list[Unmarked]:
         """Up to `limit` segments whose records are to be marked as loaded."""
         found: list[Unmarked] = []
@@ -296,6 +321,16 @@ class BrokerView:
 
     def _update(self, source: _DataSource, found: SegmentId) -> None:
         """Bring the timeline in line with the entry. Raises NotAllowed."""
+        before = source.timeline.get(found)
+        self._bring_in_line(source, found)
+        after = source.timeline.get(found)
+        source.queryable += _is_queryable(after) - _is_queryable(before)
+        if _is_queryable(after) and not source.entries[found].serving:
+            source.serverless.add(found)
+        else:
+            source.serverless.discard(found)
+
+    def _bring_in_line(self, source: _DataSource, found: SegmentId) -> None:
         entry = source.entries[found]
         record = entry.record
         source.waiting.discard(found)
@@ -332,6 +367,10 @@ class BrokerView:
             del source.entries[found]
         elif not over or entry.record is None:
             source.retired.add(found)
+
+
+def _is_queryable(segment: TimelineSegment | None) -> bool:
+    return segment is not None and segment.state is ServingState.QUERYABLE
 
 
 def _phase(source: _DataSource, record: SegmentRecord, entry: _Entry) -> SegmentPhase:

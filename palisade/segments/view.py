@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from palisade.segments.holder import NO_RETENTION, SegmentHolder
+from palisade.segments.names import Wanted
 
 HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
 STATES = ("missing", "extra", "expired", "trashed", "local")
@@ -38,8 +39,8 @@ def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str
         "revision": holder.revision,
         "assigned": len(holder.wanted),
         **counts_of(holder),
-        "bytes": sum(held.size_bytes for held in holder.shelf.held.values()),
-        "trash_bytes": sum(held.size_bytes for held in holder.shelf.trashed.values()),
+        "bytes": bytes_of(holder.shelf.held),
+        "trash_bytes": bytes_of(holder.shelf.trashed),
         "fetched": tally.fetched,
         "evicted": tally.evicted,
         "trashings": tally.trashed,
@@ -56,6 +57,10 @@ def counts_of(holder: SegmentHolder) -> dict[str, int]:
     """Number of segments of this node by state."""
     states = [state_of(name, holder) for name in _names(holder)]
     return {state: states.count(state) for state in STATES}
+
+
+def bytes_of(copies: Mapping[str, Wanted]) -> int:
+    return sum(each.size_bytes for each in copies.values())
 
 
 def _names(holder: SegmentHolder) -> set[str]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import aiohttp
 import pytest
 
 from palisade.cli.scenarios.counting import interrupted
-from tests.support.processes import until
-from tests.support.segment_ground import DAYS, SegmentGround
+from palisade.client import Client
+from palisade.vault.errors import Fenced
+from palisade.wire.segment_errors import SegmentsUnavailable
+from tests.support.processes import NodeProcess, until
+from tests.support.segment_ground import DAYS, END, START, SegmentGround
 
 pytestmark = pytest.mark.e2e
 
@@ -74,3 +78,60 @@ async def test_queries_count_every_row_while_the_leader_and_a_broker_are_killed(
         await counts.one()
         other.start()
         await counts.during(ground.cluster.ready(), pause_s=PAUSE_S)
+
+
+async def test_restart_of_all_brokers_and_the_coordinator_forgets_no_segment(ground: SegmentGround) -> None:
+    """`loaded` is durable: brokers that have never seen an announcement list exactly what has no server (seed 003)."""
+    for node in (*ground.cluster.nodes, *ground.data_nodes):
+        node.kill()
+    ground.cluster.start()
+    await ground.cluster.ready()
+    names = sorted(str(record.segment) for record in ground.records)
+    for member in ground.cluster.nodes:
+        async with Client([member.stream], follow_leader=False) as client:
+
+            async def unavailable(client: Client = client) -> bool:
+                """Once the node serves, and the leases of the killed data nodes have ended."""
+                try:
+                    found = await client.segments_lookup("flights", START, END, on_missing="allow")
+                except Fenced:
+                    return False
+                return sorted(found["missing"]) == names
+
+            await until(unavailable, f"all segments missing at {member.id}")
+            with pytest.raises(SegmentsUnavailable) as refused:
+                await client.segments_lookup("flights", START, END)
+            assert sorted(refused.value.missing) == names
+    await ground.ready()
+    async with ground.counts() as counts:
+        assert (await counts.one()).segments == DAYS
+
+
+async def test_metrics_of_real_nodes_show_brokers_and_copies(ground: SegmentGround) -> None:
+    """As listed in docs/operations.md."""
+    async with ground.counts() as counts:
+        await counts.one()
+    copies = 0.0
+    lookups = 0.0
+    for node in (*ground.cluster.nodes, *ground.data_nodes):
+        found = await metrics_of(node)
+        assert found["palisade_broker_synced"] == 1
+        assert found["palisade_broker_segments_known"] == found["palisade_broker_segments_queryable"] == DAYS
+        assert found["palisade_broker_segments_missing"] == 0
+        assert found["palisade_broker_revision"] > 0
+        assert found["palisade_broker_view_age_seconds"] >= 0
+        assert found["palisade_broker_first_sync_seconds"] > 0
+        lookups += found.get('palisade_broker_lookups_total{outcome="complete"}', 0)
+        if node in ground.data_nodes:
+            assert found['palisade_segments{state="missing"}'] == found['palisade_segments{state="extra"}'] == 0
+            assert (found['palisade_segments_bytes{state="local"}'] > 0) == (node.id in ground.pair)
+            copies += found['palisade_segments{state="local"}']
+    assert copies == 2 * DAYS
+    assert lookups > 0
+
+
+async def metrics_of(node: NodeProcess) -> dict[str, float]:
+    async with aiohttp.ClientSession(f"http://{node.http}") as http, http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}

@@ -12,7 +12,7 @@ import pytest
 
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import Segment, SegmentRecord
-from palisade.catalog.timeline import Interval, SegmentId
+from palisade.catalog.timeline import Interval, SegmentId, ServingState
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentPhase
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
 
@@ -293,6 +293,11 @@ def check_single_states_and_counts(view: BrokerView) -> None:
     assert [view.state(each.record.segment) for each in states] == states
     for found in view.publications():
         assert found.written == sum(each.record.generation == found.generation for each in states)
+    timed = list(view._sources["flights"].timeline) if "flights" in view._sources else []
+    known = sum(len(source.entries) for source in view._sources.values())
+    queryable = sum(each.state is ServingState.QUERYABLE for each in timed)
+    missing = sum(each.phase is SegmentPhase.MISSING for each in states)
+    assert view.counts() == (known, queryable, missing)
 
 
 def newest(records: dict[Segment, SegmentRecord], at: int) -> SegmentRecord | None:

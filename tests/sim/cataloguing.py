@@ -61,6 +61,7 @@ class Cataloguer:
         database = chance.choice(("d1", "d2"))
         table = f"{database}.t"
         role = chance.choice(("r1", "r2"))
+        resource = chance.choice(("function.area", "quota.r1"))
         operations: list[Operation] = [
             ("create-database", {"database": database}),
             ("create-database", {"database": database}),
@@ -75,6 +76,9 @@ class Cataloguer:
             ("drop-role", {"role": role}),
             ("grant", {"subject": f"role:{role}", "privilege": "read", "prefix": "/config/"}),
             ("revoke", {"subject": f"role:{role}", "privilege": "read", "prefix": "/config/"}),
+            ("create-resource", {"resource": resource, "definition": "w * h"}),
+            ("alter-resource", {"resource": resource, "definition": "h * w"}),
+            ("drop-resource", {"resource": resource}),
         ]
         return chance.choice(operations)
 

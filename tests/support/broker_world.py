@@ -53,7 +53,7 @@ class BrokerWorld(World):
     def _start_broker(self) -> None:
         self.answers = getattr(self, "answers", 0)
         self.listeners = Listeners(self.vault.revision)
-        self.broker = self.broker_kind(self.listeners, lambda: self.vault, lambda: self.fenced)
+        self.broker = self.broker_kind(self.listeners, lambda: self.vault, lambda: self.fenced, lambda: self.now / 1e9)
         self.fenced = FencedReads()
         self.fenced._reader = self.reader
         self.reader._changed = self._signalled

@@ -15,7 +15,7 @@ from palisade.vault.change import Item
 class StoreBroker(SegmentBroker):
     def __init__(self, service: KeyValues) -> None:
         nothing: Any = None
-        super().__init__(Listeners(), lambda: nothing, lambda: nothing)
+        super().__init__(Listeners(), lambda: nothing, lambda: nothing, lambda: 0.0)
         self._service = service
 
     async def _current(self) -> ViewFeed:

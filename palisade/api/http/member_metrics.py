@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from palisade.api.cluster_view import not_ready
+from palisade.api.http.broker_families import broker_families
 from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram
 from palisade.api.http.segment_families import segment_families
 from palisade.api.http.vault_metrics import info, recovery_families, topology_families
@@ -36,6 +37,7 @@ class Exposition(Collector):
         yield from recovery_families(self._services.vault)
         yield from self._services.fencing_families()
         yield from segment_families(self._segments)
+        yield from broker_families(self._services.broker)
 
     def describe(self) -> Iterator[Metric]:
         return iter(())

@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from palisade.api.http.metric_families import counter, gauge, gauges
 from palisade.segments.holder import SegmentHolder
-from palisade.segments.view import counts_of
+from palisade.segments.view import bytes_of, counts_of
 
 
 def segment_families(holder: SegmentHolder | None) -> Iterator[Metric]:
@@ -17,6 +17,8 @@ def segment_families(holder: SegmentHolder | None) -> Iterator[Metric]:
         return
     tally, retention = holder.tally, holder.retention_view()
     yield gauges("palisade_segments", "Segments of this node by state.", "state", counts_of(holder).items())
+    sizes = (("local", bytes_of(holder.shelf.held)), ("trashed", bytes_of(holder.shelf.trashed)))
+    yield gauges("palisade_segments_bytes", "Size of the rows of local and trashed segments.", "state", sizes)
     yield gauge("palisade_segments_announced", "Copies that this node announces.", holder.announcements.state()[0])
     yield counter("palisade_segments_fetched", "Segments that were fetched.", tally.fetched)
     yield counter("palisade_segments_evicted", "Segments that were removed as not assigned.", tally.evicted)

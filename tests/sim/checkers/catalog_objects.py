@@ -21,14 +21,21 @@ MADE_BY = {
     "create-device": (keys.DEVICES, "device"), "activate-template": (keys.DEVICES, "device"),
     "create-template": (keys.TEMPLATES, "template"), "set-template": (keys.TEMPLATE_PATHS, "path"),
     "create-view": (keys.VIEWS, "view"), "set-ttl": (keys.TTL, "path"), "create-user": (keys.USERS, "user"),
-    "create-role": (keys.ROLES, "role"),
+    "create-role": (keys.ROLES, "role"), "create-resource": (keys.RESOURCES, "resource"),
 }  # fmt: skip
 DROPPED_BY = {
     "drop-database": (keys.DATABASES, "database"), "drop-table": (keys.TABLES, "table"),
     "delete-device": (keys.DEVICES, "device"), "drop-template": (keys.TEMPLATES, "template"),
     "unset-template": (keys.TEMPLATE_PATHS, "path"), "delete-view": (keys.VIEWS, "view"),
     "unset-ttl": (keys.TTL, "path"), "drop-user": (keys.USERS, "user"), "drop-role": (keys.ROLES, "role"),
+    "drop-resource": (keys.RESOURCES, "resource"),
 }  # fmt: skip
+CHANGES = {
+    "add-column", "alter-column-type", "drop-column", "rename-column", "rename-table", "set-table-properties",
+    "delete-devices", "add-series", "alter-encoding", "alter-series-type", "delete-series", "deactivate-template",
+    "alter-view", "alter-resource", "grant", "grant-role", "revoke", "revoke-role", "set-password",
+}  # fmt: skip
+"""They make and drop no object; `rename-table` does both."""
 PLACES = tuple(sorted({place for place, _ in MADE_BY.values()}))
 MAY_EMPTY = ("delete-series", "deactivate-template")
 """A device without other content is removed with its last series."""

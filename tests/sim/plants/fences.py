@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.catalog.engine import ProcedureEngine
+from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.plan import CatalogPlan
 from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.fencing.grants import Holding
 from palisade.fencing.lease import FenceLease
@@ -172,6 +174,13 @@ def objects_that_stay(patch: Patch) -> None:
 
     end = ProcedureEngine._end
     patch.setattr(ProcedureEngine, "_end", ended)
+
+
+@caught_by("catalog objects", on=replace(CALM, seed=9), says="(drop-resource) is done")
+def resources_that_stay(patch: Patch) -> None:
+    """Whatever executes them goes on after the procedure that drops one is done (seed 000, Tier B)."""
+    dropped = KINDS["drop-resource"]
+    patch.setitem(KINDS, "drop-resource", replace(dropped, plan=lambda request, rows, drawn: CatalogPlan({})))
 
 
 @caught_by("bounded wait")
