@@ -262,7 +262,7 @@ def test_guided_faults_hit_their_moment() -> None:
     rows = (
         "swim change: suspect -> left",
         "life change: finishing -> joining",
-        "topology verdict: reject not-validated",
+        "topology verdict: reject-join not-validated",
         "holder is offered a grant: run-out",
     )
     assert not [row for row in rows if not outcome.coverage.get(row)]
