@@ -17,7 +17,7 @@ a key under constant writes remains readable.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -112,6 +112,17 @@ class VaultSnapshot:
                 if end is not None and key >= end:
                     return
                 yield key, CHECKSUMS.unseal(table, key, sealed)
+
+    def chunks(self, table: VaultTable, start: bytes, rows: int) -> Iterator[tuple[Sequence[bytes], list[bytes]]]:
+        """As `scan` to the end of the table; keys and values of so many rows at a time: faster for many."""
+        handle = self._tables[table]
+        if handle is None:
+            return
+        with self._transaction.cursor(handle) as cursor:
+            every = cursor.iternext() if cursor.set_range(start) else iter(())
+            while found := list(islice(every, rows)):
+                keys, sealed = zip(*found, strict=True)
+                yield keys, CHECKSUMS.unseal_column(table, keys, sealed)
 
     @property
     def lv(self) -> int:

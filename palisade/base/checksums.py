@@ -7,6 +7,7 @@ The prefix of the seeds is part of each file format.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from zlib import crc32
 
 from xxhash import xxh3_64_digest
@@ -47,13 +48,14 @@ class RowChecksums:
 
     def unseal_all(self, table: int, rows: Sequence[Row]) -> list[Row]:
         """As `unseal`, for many at once."""
-        seed, crc, digest = self._seeds[table], crc32, xxh3_64_digest
-        opened = [
-            (key, value)
-            for key, sealed in rows
-            if digest(value := sealed[:-CHECKSUM_BYTES], crc(key, seed)) == sealed[-CHECKSUM_BYTES:]
-        ]
-        if len(opened) != len(rows):
-            for key, sealed in rows:
+        keys, every = [key for key, _ in rows], [sealed for _, sealed in rows]
+        return list(zip(keys, self.unseal_column(table, keys, every), strict=True))
+
+    def unseal_column(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> list[bytes]:
+        """As `unseal_all`, of keys and sealed values apart; returns the values."""
+        values = [sealed[:-CHECKSUM_BYTES] for sealed in every]
+        digests = map(xxh3_64_digest, values, map(crc32, keys, repeat(self._seeds[table])))
+        if b"".join(digests) != b"".join([sealed[-CHECKSUM_BYTES:] for sealed in every]):
+            for key, sealed in zip(keys, every, strict=True):
                 self.unseal(table, key, sealed)
-        return opened
+        return values

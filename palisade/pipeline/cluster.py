@@ -6,17 +6,19 @@ continue at any node, because each page is of the same revision and lineage.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest
 from palisade.metastore.lineage import Lineage
-from palisade.pipeline.errors import BadOption, RevisionGone
+from palisade.pipeline.errors import BadOption, RevisionGone, VaultNotRead
+from palisade.pipeline.local_vault import open_local, vault_pages
 from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import Access, ReadOptions
 from palisade.pipeline.partitions import Part
@@ -24,9 +26,12 @@ from palisade.wire.credentials import Credentials, Password, StoredToken
 from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.scan_pages import KeyCounts, Position
 
+log = logging.getLogger(__name__)
+
 RENEWALS = 3
 """A pin is renewed after this part of its time."""
 PENDING_TRIES = 6
+SOONER = "load the DataFrame again, or read it in fewer hours"
 CLUSTER_LINE = "cluster-id: "
 
 
@@ -121,7 +126,33 @@ class PinRenewal:
 
 
 def pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
-    """The pages of a part, in order. Raises RevisionGone, and the errors of the client if no node answers."""
+    """The pages of a part, in order: from a vault of this machine if that is wanted and possible, else by the network.
+
+    Raises RevisionGone, VaultNotRead, and the errors of the client if no node answers.
+    """
+    if not options.vaults or part.first:
+        yield from network_pages(options, pinned, part)
+        return
+    at: bytes | None = part.key
+    try:
+        with (
+            closing(open_local(options.vaults, part.last, options.access.timeout_s)) as reader,
+            connect(options.access, part.endpoints) as client,
+            _explained(SOONER),
+        ):
+            renew = PinRenewal(client, options, pinned, time.monotonic)
+            for page, until in vault_pages(reader, client, part, pinned.lineage, renew):
+                yield page
+                at = until
+    except VaultNotRead as error:
+        if options.vault_only or at is None:
+            raise
+        log.warning("reading over the network: key=%r reason=%s", at, error)
+        yield from network_pages(options, pinned, replace(part, key=at))
+
+
+def network_pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
+    """Raises RevisionGone, and the errors of the client if no node answers."""
     with connect(options.access, part.endpoints) as client, ThreadPoolExecutor(1) as ahead:
         renew = PinRenewal(client, options, pinned, time.monotonic)
 
@@ -133,7 +164,7 @@ def pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
 
         waiting = ahead.submit(page, Position(part.first) if part.first else part.key)
         while True:
-            with _explained("load the DataFrame again, or read it in fewer hours"):
+            with _explained(SOONER):
                 found, until = waiting.result()
             if until is not None:
                 waiting = ahead.submit(page, until)

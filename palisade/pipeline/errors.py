@@ -36,5 +36,12 @@ class RevisionGone(PipelineError):
     code = "compacted"
 
 
+class VaultNotRead(PipelineError):
+    """No vault on this machine can be read now; the network can."""
+
+    code = "vault-not-read"
+    retry = True
+
+
 class BadValue(PipelineError):
     """A key or value does not have the requested type, and the mode is failfast."""

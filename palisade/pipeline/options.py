@@ -38,6 +38,8 @@ KNOWN = {
     "numPartitions": "number of partitions",
     "partitionRows": "rows per partition, if numPartitions is not given",
     "pinMs": "how long the revision is kept from being compacted after the last renewal",
+    "vaults": "of a state: folders of vaults, separated by commas; a task reads the first one on its machine",
+    "vaultOnly": "true: a task fails if it cannot read a vault, instead of reading over the network",
     "startingRevision": "of a stream: earliest, latest, a revision, or a time such as 2026-03-01T06:00Z",
     "maxRowsPerBatch": "of a stream: about how many changes a micro-batch has",
     "maxBytesPerBatch": "of a stream: how many bytes of changes a micro-batch has",
@@ -85,6 +87,8 @@ class ReadOptions:
     partitions: int
     partition_rows: int
     pin_ms: int
+    vaults: tuple[str, ...]
+    vault_only: bool
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -109,7 +113,18 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         known.number("numPartitions", 0, most=100_000),
         known.number("partitionRows", 100_000, least=1),
         known.number("pinMs", 600_000, least=1_000),
+        *_vaults(known, history),
     )
+
+
+def _vaults(known: _Named, history: bool) -> tuple[tuple[str, ...], bool]:
+    folders = tuple(folder.strip() for folder in known.text("vaults").split(",") if folder.strip())
+    only = known.choice("vaultOnly", "false", ("true", "false")) == "true"
+    if history and folders:
+        raise BadOption("a vault has no history: omit option vaults, or read a state")
+    if only and not folders:
+        raise BadOption("option vaultOnly needs option vaults")
+    return folders, only
 
 
 def access_of(options: Mapping[str, str]) -> Access:

@@ -32,6 +32,12 @@ def test_to_revision_is_the_revision_of_a_history() -> None:
     assert (found.history, found.first, found.revision) == (True, 3, 9)
 
 
+def test_vaults_are_folders_separated_by_commas() -> None:
+    found = read_options(NODE | {"vaults": "/n1/vault, /n2/vault,"})
+    assert (found.vaults, found.vault_only) == (("/n1/vault", "/n2/vault"), False)
+    assert read_options(NODE).vaults == ()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -52,6 +58,8 @@ def test_to_revision_is_the_revision_of_a_history() -> None:
         ({"mode": "lenient"}, "is not one of permissive, failfast"),
         ({"user": "alice"}, "user and passwordFile"),
         ({"tokenFile": "t", "user": "alice", "passwordFile": "p"}, "give tokenFile, or"),
+        ({"vaultOnly": "true"}, "needs option vaults"),
+        ({"vaults": "/n1/vault", "history": "true"}, "a vault has no history"),
         ({"partitionRows": "0"}, "is not a number from 1"),
     ],
 )

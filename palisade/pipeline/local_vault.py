@@ -1,0 +1,82 @@
+"""Reads the rows of a state from the vault of a node on the same machine, instead of over the network.
+
+Guarantee: the rows at revision R, or VaultNotRead. A slice of the vault is taken through the node's fence, so it is
+the released state of the cluster at its LV; it is used if LV is at R or later and the lineage is that of R. The changes
+after R, which any node returns while R is pinned, are undone (`undo.py`).
+
+The vault's files are protected by the permissions of the operating system; the pin and the changes need the right to
+read the range, as over the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from palisade.client.sync_client import SyncClient
+from palisade.metastore.lineage import Lineage
+from palisade.metastore.mvcc import end_of
+from palisade.pipeline.errors import VaultNotRead
+from palisade.pipeline.partitions import Part
+from palisade.pipeline.undo import Undo
+from palisade.vault.errors import NotReached, VaultError
+from palisade.vault.read_policies import Unreachable
+from palisade.vault.reader import VaultReader
+from palisade.vault.slices import VaultSlice, slice_of
+from palisade.wire.scan_pages import Position, changes_of
+
+
+def open_local(folders: Sequence[str], revision: int, timeout_s: float) -> VaultReader:
+    """The first of the vaults that is on this machine and reaches the revision in time. Raises VaultNotRead."""
+    reasons = []
+    for folder in folders:
+        if not Path(folder).is_dir():
+            reasons.append(f"{folder} is not on this machine")
+            continue
+        try:
+            reader = VaultReader(folder)
+        except VaultError as error:
+            reasons.append(str(error))
+            continue
+        try:
+            reader.wait_for(revision, timeout_s)
+            return reader
+        except (NotReached, VaultError) as error:
+            reader.close()
+            reasons.append(f"{folder}: {error}")
+    raise VaultNotRead("no vault can be read: " + "; ".join(reasons))
+
+
+def vault_pages(
+    reader: VaultReader, client: SyncClient, part: Part, lineage: Lineage, renew: Callable[[], None]
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """The pages of a part of a state, each with the key at which the next one begins. Raises VaultNotRead, and the
+    errors of `scan_changes`."""
+    undo, known, end = Undo(), part.last, end_of(part.range_end)
+    at: bytes | None = part.key
+    while at is not None:
+        renew()
+        found = _slice(reader, at, end, part.last, lineage)
+        if found.revision > known:
+            position: Position | None = Position(known + 1)
+            while position is not None:
+                page, position = client.scan_changes(at, part.range_end, position, found.revision, lineage)
+                undo.add(changes_of(page))
+            known = found.revision
+        at = found.until
+        yield b"".join(undo.rows(found.bodies, at)), at
+
+
+def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:
+    try:
+        found = reader.trusted(lambda snapshot: slice_of(snapshot, at, end))
+    except VaultError as error:
+        raise VaultNotRead(str(error)) from error
+    if isinstance(found, Unreachable):
+        raise VaultNotRead(found.reason)
+    own = found.lineage
+    if own is None or (own.cluster_id, own.generation) != (lineage.cluster_id, lineage.generation):
+        raise VaultNotRead(f"the vault is of {own}, the read of {lineage}")
+    if found.revision < revision:
+        raise VaultNotRead(f"the vault was reset: it is at revision {found.revision}, the read at {revision}")
+    return found

@@ -1,0 +1,125 @@
+"""Rows of a state from a vault on the same machine: equal to those of the network, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from palisade.client.sync_client import SyncClient
+from palisade.pipeline import cluster, local_vault
+from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
+from palisade.pipeline.errors import VaultNotRead
+from palisade.pipeline.options import ReadOptions
+from palisade.pipeline.partitions import Part
+from palisade.vault.reader import VaultReader
+from palisade.vault.slices import slice_of
+from palisade.wire.scan_pages import ScannedRow, rows_of
+from tests.support.threaded_node import ThreadedNode
+from tests.support.vault_ground import VaultGround
+
+
+@pytest.fixture
+def ground(
+    threaded: ThreadedNode, blocking: SyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[VaultGround]:
+    """LMDB is not opened twice in one process: the readers share the vaults of the test."""
+    ground = VaultGround(threaded, tmp_path / "vault")
+    monkeypatch.setattr(local_vault, "VaultReader", lambda _: VaultReader.over(ground.vault))
+    ground.write(blocking, 300)
+    ground.follow()
+    ground.serve()
+    yield ground
+    ground.vault.close()
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_vault, "slice_of", lambda *where: slice_of(*where, bytes_max=300))
+
+
+def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, Part]:
+    pinned = fix(client, options, "test")
+    return pinned, Part(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
+
+
+def rows(found: Iterator[bytes]) -> list[ScannedRow]:
+    return list(rows_of(b"".join(found)))
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("bounds", [{}, {"keyFrom": "/k/0030", "keyTo": "/long/"}, {"prefix": "/long/"}])
+def test_rows_are_the_state_at_the_revision_while_writes_go_on(
+    ground: VaultGround, blocking: SyncClient, bounds: dict[str, str]
+) -> None:
+    """Between any two slices the vault moves on."""
+    options = ground.options(vaultOnly="true", **bounds)
+    pinned, part = fixed(blocking, options)
+    wanted = rows(network_pages(options, pinned, part))
+    found: list[ScannedRow] = []
+    for page in pages(options, pinned, part):
+        found += rows_of(page)
+        ground.write(blocking, 3)
+        ground.follow()
+    assert found == wanted
+    assert len(wanted) > 10
+    assert rows(pages(options, *fixed(blocking, options))) == rows(network_pages(options, *fixed(blocking, options)))
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_read_whose_vault_loses_its_lease_continues_over_the_network_or_fails(
+    ground: VaultGround, blocking: SyncClient
+) -> None:
+    options = ground.options()
+    pinned, part = fixed(blocking, options)
+    wanted = rows(network_pages(options, pinned, part))
+    reading = pages(options, pinned, part)
+    found = list(rows_of(next(reading)))
+    assert 0 < len(found) < len(wanted)
+    ground.serve(0)
+    ground.write(blocking, 20)
+    assert [*found, *rows(reading)] == wanted
+    ground.serve()
+    reading = pages(ground.options(vaultOnly="true"), pinned, part)
+    next(reading)
+    ground.serve(0)
+    with pytest.raises(VaultNotRead, match="the node is FENCED"):
+        next(reading)
+
+
+def test_vault_is_read_without_the_network(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is written, the task requests no rows and no changes."""
+    options = ground.options()
+    pinned, part = fixed(blocking, options)
+    wanted = rows(network_pages(options, pinned, part))
+    monkeypatch.setattr(cluster, "network_pages", None)
+    monkeypatch.setattr(SyncClient, "scan_changes", None)
+    assert rows(pages(options, pinned, part)) == wanted
+
+
+def test_vault_behind_the_revision_is_waited_for(ground: VaultGround, blocking: SyncClient) -> None:
+    ground.write(blocking, 20)
+    options = ground.options(vaultOnly="true", timeoutMs="200")
+    pinned, part = fixed(blocking, options)
+    with pytest.raises(VaultNotRead, match=r"/nowhere is not on this machine; .*vault: .*revision"):
+        list(pages(options, pinned, part))
+    ground.follow()
+    assert rows(pages(options, pinned, part)) == rows(network_pages(options, pinned, part))
+
+
+def test_vault_of_another_cluster_is_not_read(
+    blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground = VaultGround(threaded, tmp_path / "vault", cluster_id="other")
+    monkeypatch.setattr(local_vault, "VaultReader", lambda _: VaultReader.over(ground.vault))
+    with closing(ground.vault):
+        blocking.put("a", "1")
+        ground.follow()
+        ground.serve()
+        options = ground.options(vaultOnly="true")
+        with pytest.raises(VaultNotRead, match=r"the vault is of .*other"):
+            list(pages(options, *fixed(blocking, options)))

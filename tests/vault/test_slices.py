@@ -1,0 +1,74 @@
+"""Slices of a vault: each from its own snapshot, and together the range."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palisade.vault.change import item_of
+from palisade.vault.fence_page import FENCE_BYTES, FencePage
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.opening import open_vault
+from palisade.vault.read_policies import Unreachable
+from palisade.vault.reader import VaultReader
+from palisade.vault.slices import VaultSlice, slice_of
+from palisade.vault.vault import Vault
+from tests.support.vault_feed import follow, full, state_of, write_some
+
+BOUNDS = [(b"\0", None), (b"/k/0050", b"/k/0150"), (b"/k/0050", b"/long/" + b"x" * 484), (b"/long/" + b"x" * 482, None)]
+
+
+@pytest.fixture(params=("memory", "lmdb"))
+def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Vault]:
+    if request.param == "memory":
+        found = Vault(MemoryBackend(), FencePage(bytearray(FENCE_BYTES), b"thisboot"))
+    else:
+        found = open_vault(tmp_path / "vault", map_bytes=1 << 24)
+    yield found
+    found.close()
+
+
+def sliced(reader: VaultReader, start: bytes, end: bytes | None, bytes_max: int) -> VaultSlice:
+    found = reader.trusted(lambda snapshot: slice_of(snapshot, start, end, bytes_max))
+    assert isinstance(found, VaultSlice)
+    return found
+
+
+@pytest.mark.parametrize("bytes_max", [1, 700, 1 << 20])
+@pytest.mark.parametrize(("start", "end"), BOUNDS)
+def test_slices_together_are_the_range_with_long_keys_in_order(
+    vault: Vault, start: bytes, end: bytes | None, bytes_max: int
+) -> None:
+    driver = full([])
+    write_some(driver, random.Random(1), 600)
+    follow(vault, driver)
+    assert vault.page is not None
+    vault.page.serve(10**12, 1)
+    reader = VaultReader.over(vault, clock_ns=lambda: 0)
+    found, at = list[tuple[object, ...]](), start
+    while True:
+        part = sliced(reader, at, end, bytes_max)
+        assert part.revision == driver.store.revision
+        found += [tuple(item_of(body)) for body in part.bodies]
+        if part.until is None:
+            break
+        assert part.until > at
+        at = part.until
+    assert found == [row for row in state_of(driver) if row[0] >= start and (end is None or row[0] < end)]  # type: ignore[operator]
+
+
+def test_slice_is_refused_after_the_lease(vault: Vault) -> None:
+    driver = full([(b"a", b"1"), (b"b", b"2")])
+    follow(vault, driver)
+    assert vault.page is not None
+    vault.page.serve(1_000, 1)
+    now = [0]
+    reader = VaultReader.over(vault, clock_ns=lambda: now[0])
+    assert len(sliced(reader, b"a", None, 1).bodies) == 2
+    now[0] = 1_001
+    refused = reader.trusted(lambda snapshot: slice_of(snapshot, b"a", None))
+    assert isinstance(refused, Unreachable)
+    assert "lease expired" in refused.reason

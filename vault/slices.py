@@ -1,0 +1,63 @@
+"""A range of the vault in slices, each from a snapshot of its own: for readers of many rows in other processes.
+
+A snapshot that is held keeps the pages of LMDB from being reused, so a slice ends after about a megabyte and drops it.
+Slices may be of different revisions; each one names its own. They show the entries alone, as of LV: a vault that is
+served contains released changes only. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from palisade.base.long_keys import LONG_BYTES, PREFIX_BYTES, in_order, stored_end, stored_start
+from palisade.vault.change import with_key
+from palisade.vault.position import VaultLineage, unpack_lineage, unpack_position
+from palisade.vault.snapshot_reads import POSITION, VaultSnapshot
+from palisade.vault.tables import VaultTable
+
+LINEAGE = b"lineage"
+BYTES_PER_SLICE = 1 << 20
+ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class VaultSlice:
+    """The bodies (`change.py`) of a range as of `revision`, in key order. `until`: where the next slice begins; None at
+    the end of the range."""
+
+    revision: int
+    lineage: VaultLineage | None
+    bodies: list[bytes]
+    until: bytes | None
+
+
+def slice_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None, bytes_max: int = BYTES_PER_SLICE) -> VaultSlice:
+    """Raises VaultDamaged."""
+    found, size = list[bytes](), 0
+    until = None
+    for first, bodies in _in_key_order(snapshot, start, end):
+        if size >= bytes_max:
+            until = first
+            break
+        found += bodies
+        size += sum(map(len, bodies))
+    position = unpack_position(snapshot.get(VaultTable.META, POSITION))
+    return VaultSlice(position.revision, unpack_lineage(snapshot.get(VaultTable.META, LINEAGE)), found, until)
+
+
+def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+    """The first key and the bodies of some rows at a time; from the first long key on, of one row at a time."""
+    at = start
+    for keys, bodies in snapshot.chunks(VaultTable.ENTRY, start, ROWS_AT_ONCE) if len(start) <= PREFIX_BYTES else ():
+        if LONG_BYTES in map(len, keys):
+            break
+        if end is not None and keys[-1] >= end:
+            if count := bisect_left(keys, end):
+                yield keys[0], bodies[:count]
+            return
+        yield keys[0], bodies
+        at = keys[-1] + b"\0"
+    stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
+    yield from ((key, [body]) for key, body in in_order(stored, at, end, opened=with_key))
