@@ -47,7 +47,7 @@ async def _exchange(
     """Raises the error that the response stands for."""
     if path is Path.FENCED_API:
         assert isinstance(request, Range)
-        where = URL(f"http://{node.http}/v1/fenced/{quote(request.key, safe='')}", encoded=True)
+        where = URL(f"http://{node.http}{fenced_path(request)}", encoded=True)
         status, body = await _answered(session.get(where))
         if status == 404 and body.get("code") == KeyNotFound.code:
             return RangeResult(0, (), False, 0)
@@ -59,7 +59,16 @@ async def _exchange(
         raise NoAnswer(f"{node.id} answers {request} with {status}: {body}")
     if status >= 400:
         raise problem_in(body)
-    return RangeResult(0, (kv_from(body["kv"]),), False, 1) if path is Path.FENCED_API else result_from(request, body)
+    if path is not Path.FENCED_API:
+        return result_from(request, body)
+    kvs = tuple(map(kv_from, body["kvs"] if request.range_end else (body["kv"],)))
+    return RangeResult(body["revision"] if request.range_end else 0, kvs, body.get("more", False), len(kvs))
+
+
+def fenced_path(request: Range) -> str:
+    """Of a key, or of a range, whose result names its revision."""
+    key, end = quote(request.key, safe=""), quote(request.range_end, safe="")
+    return f"/v1/fenced?key={key}&range_end={end}" if end else f"/v1/fenced/{key}"
 
 
 async def _answered(asked: Any) -> tuple[int, dict[str, Any]]:

@@ -7,6 +7,7 @@ operations could not be decided.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn, prefix_end
@@ -15,16 +16,20 @@ Request = Put | DeleteRange | Txn | Range
 
 STRICT = b"/strict/"
 """Every key below is in a strict region."""
+EVENTUAL = b"/strict-not/"
+"""Outside of strict regions, and directly before them in the order of keys: one range has both."""
 ROUND = 60
 PAST_REVISIONS = 100
+MIXED = 0.15
+"""The share of ranges with keys of both kinds."""
 
 
 class Asking:
-    """`name`: part of the keys, which no other client has written: `/strict/NAME/ROUND/a` and `/NAME/ROUND/a`.
-    `revision`: the newest known one."""
+    """`name`: part of the keys, which no other client has written: `/strict/NAME/ROUND/a` and
+    `/strict-not/NAME/ROUND/a`. `revision`: the newest known one."""
 
     def __init__(self, name: str, chance: Random) -> None:
-        self.prefixes = (STRICT + f"{name}/".encode(), f"/{name}/".encode())
+        self.prefixes = tuple(region + f"{name}/".encode() for region in (STRICT, EVENTUAL))
         self.revision = 1
         self._chance = chance
         self._asked = self._values = 0
@@ -47,9 +52,16 @@ class Asking:
         return next(make for bound, make in self._makes if lot < bound)()
 
     def fenced(self) -> Range:
-        """A read of a vault."""
+        """A read of a vault: of a strict key, or of all keys, strict and other ones, as of one revision."""
         self._asked += 1
+        if self._chance.random() < MIXED:
+            return self.mixed()
         return Range(self._chance.choice(self._keys(self.prefixes[0])))
+
+    def mixed(self) -> Range:
+        """Contains keys of others if there are any between."""
+        strict, eventual = self.prefixes
+        return Range(eventual, prefix_end(strict))
 
     def leased(self) -> bytes:
         """A key that is attached to a lease."""
@@ -98,6 +110,8 @@ class Asking:
         return DeleteRange(*self._span(), prev_kv=True)
 
     def _read(self) -> Range:
+        if self._chance.random() < MIXED:
+            return self.mixed()
         return Range(self._key()) if self._chance.random() < 0.6 else Range(*self._span())
 
     def _local(self) -> Range:
@@ -105,8 +119,15 @@ class Asking:
 
     def _past(self) -> Range:
         revision = self._chance.randint(max(1, self.revision - PAST_REVISIONS), self.revision)
+        if self._chance.random() < MIXED:
+            return replace(self.mixed(), revision=revision)
         return Range(*self._span(), revision=revision)
 
     def _span(self) -> tuple[bytes, bytes]:
         start = self._place(self._chance.choice(self.prefixes))
         return start, prefix_end(start)
+
+
+def is_mixed(request: Range) -> bool:
+    """Whether it is as of `Asking.mixed`."""
+    return request.key.startswith(EVENTUAL) and request.range_end.startswith(STRICT)

@@ -254,12 +254,17 @@ class Ground:
 
     @contextlib.asynccontextmanager
     async def mixed(
-        self, cluster: GroundCluster, name: str = "mixed", pause_s: float = 0.01
+        self,
+        cluster: GroundCluster,
+        name: str = "mixed",
+        pause_s: float = 0.01,
+        *,
+        members: Sequence[NodeProcess] | None = None,
     ) -> AsyncIterator[MixedClients]:
         """Runs clients of every kind meanwhile; at the end reports clients that missed changes (unless links are still
         broken), and violations in their history. The history of the last run, and each one with violations, is kept as
-        a file."""
-        clients = MixedClients(cluster.members, self.chance, name, pause_s=pause_s, vaults=cluster.nodes)
+        a file. `members`: those that stay; of the other nodes only the vaults are read."""
+        clients = MixedClients(members or cluster.members, self.chance, name, pause_s=pause_s, vaults=cluster.nodes)
         try:
             async with clients:
                 yield clients

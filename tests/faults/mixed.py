@@ -21,15 +21,18 @@ import aiohttp
 from palisade.client import Client
 from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, RequestId
 from palisade.metastore.results import RangeResult, RevisionEvents
+from palisade.vault.errors import VaultError
+from palisade.vault.reader import VaultReader
 from tests.faults.asked_by_http import outcome_at
-from tests.faults.asking import Asking, Request
+from tests.faults.asking import Asking, Request, is_mixed
 from tests.faults.judge import judged, woven
 from tests.faults.watchers import Watcher
 from tests.faults.witnesses import Witnesses
+from tests.sim.clients import result_of, rows_result
 from tests.sim.history import History
 from tests.sim.history_file import dump
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.seen import Ok, Outcome, Why
+from tests.sim.seen import Ok, Outcome, Refused, Why
 from tests.sim.seen import Path as Way
 from tests.sim.streaming import AT, sent
 from tests.support.fencing_cluster import now
@@ -81,6 +84,7 @@ class MixedClients:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
         self._start(*(self._by_http(f"{self.name}-h{number}") for number in range(3)))
         self._start(*(self._of_vaults(f"{self.name}-v{number}") for number in range(3)))
+        self._start(self._beside_vaults(f"{self.name}-p0"))
         self._start(*(self._by_stream(f"{self.name}-s{number}") for number in range(2)))
         self._start(*(each.run(self._witnesses.first + 1) for each in self._watchers))
         self._start(self._lease(f"{self.name}-l0"))
@@ -141,8 +145,9 @@ class MixedClients:
     def counts(self) -> dict[str, int]:
         """Numbers of results, as text."""
         reported = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
-        answered = sum(isinstance(each.outcome, Ok) for each in self.history.operations())
-        return {"mixed": answered, "watched": len(reported), "finals": len(self.history.finals())}
+        done = [each for each in self.history.operations() if isinstance(each.outcome, Ok)]
+        ranges = sum(isinstance(each.request, Range) and is_mixed(each.request) for each in done)
+        return {"mixed": len(done), "ranges": ranges, "watched": len(reported), "finals": len(self.history.finals())}
 
     def violations(self, file: Path) -> list[str]:
         """Violations and undecided parts. The history is in `file` then."""
@@ -192,7 +197,22 @@ class MixedClients:
         await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
         return outcome
 
+    async def _beside_vaults(self, client: str) -> None:
+        """A process on the machine of a node, which reads its vault: also while the node has ended."""
+        while True:
+            node, request = self._chance.choice(self._vaults), self._asking.fenced()
+            number = self.history.begin(client, node.id, Way.VAULT_READER, request)
+            try:
+                with VaultReader(node.data_dir / "vault") as reader:
+                    outcome: Outcome = Ok(await read_from(reader, request))
+            except VaultError as error:
+                outcome = Refused(Why.UNAVAILABLE, str(error))
+            self._record(number, outcome)
+            await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
+
     def _record(self, number: int, outcome: Outcome) -> None:
+        if isinstance(outcome, Ok) and isinstance(outcome.result, RangeResult):
+            outcome = Ok(self._own(outcome.result))
         self.history.end(number, outcome)
         if isinstance(outcome, Ok):
             self._asking.revision = max(self._asking.revision, outcome.result.revision)
@@ -238,6 +258,13 @@ class MixedClients:
                     await self._send(client, LeaseRevoke(lease), stream.lease_revoke(lease))
                 await self._send(client, Range(key), stream.range(key))
                 await asyncio.sleep(LEASE_S * self._chance.random())
+
+
+async def read_from(reader: VaultReader, request: Range) -> RangeResult:
+    """Raises VaultError."""
+    if not request.range_end:
+        return result_of(await reader.get_item_async(request.key))
+    return rows_result(await reader.range_async(request.key, request.range_end))
 
 
 def newest_of(history: History) -> int:

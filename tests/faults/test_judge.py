@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from palisade.metastore.requests import FROM_KEY, Put, Range, WatchRequest
+from palisade.metastore.results import Event as Change
 from palisade.metastore.results import KeyValue, PutResult, RangeResult, RevisionEvents
 from tests.faults import judge
-from tests.faults.asking import ROUND, STRICT, Asking
+from tests.faults.asking import EVENTUAL, ROUND, STRICT, Asking, is_mixed
 from tests.faults.judge import judged, woven
 from tests.faults.watchers import Watcher
 from tests.faults.witnesses import Witnesses
@@ -195,8 +196,9 @@ def test_history_in_a_file_is_judged_again(
 
 def test_each_round_uses_other_keys() -> None:
     asking = Asking("mixed", Random(1))
-    rounds = [{asking.fenced().key for _ in range(ROUND - 1)}, {asking.fenced().key for _ in range(ROUND)}]
-    assert [{key.split(b"/")[3] for key in keys} for keys in rounds] == [{b"0"}, {b"1"}]
+    rounds = [[asking.fenced() for _ in range(ROUND - 1)], [asking.fenced() for _ in range(ROUND)]]
+    single = [{each.key for each in asked if not is_mixed(each)} for asked in rounds]
+    assert [{key.split(b"/")[3] for key in keys} for keys in single] == [{b"0"}, {b"1"}]
 
 
 def test_silent_member_is_named_while_others_continue() -> None:
@@ -239,3 +241,22 @@ def test_members_must_agree_and_omit_nothing() -> None:
         "revision 3",
         "n3 reports revision 3 where 2",
     ]
+
+
+def test_range_of_two_revisions_is_a_violation() -> None:
+    """As a removed member answered it: strict keys went on there, others did not (issue 16)."""
+    strict, eventual = STRICT + b"mixed/0/a", EVENTUAL + b"mixed/0/a"
+    asking, history = Asking("mixed", Random(1)), History()
+    revisions = []
+    for revision, (key, value) in enumerate([(strict, b"1"), (eventual, b"2"), (eventual, b"3"), (strict, b"4")], 2):
+        number = history.begin("c1", "n1", Way.HTTP, Put(key, value))
+        history.end(number, Ok(PutResult(revision, None)))
+        kv = KeyValue(key, value, 2 if key == strict else 3, revision, 1 if revision < 4 else 2, 0)
+        revisions.append(RevisionEvents(revision, (Change(False, kv, None),)))
+    old = KeyValue(eventual, b"2", 3, 3, 1, 0)
+    new = KeyValue(strict, b"4", 2, 5, 2, 0)
+    for way in (Way.FENCED_API, Way.VAULT_READER, Way.HTTP):
+        number = history.begin("c2", "n3", way, asking.mixed())
+        history.end(number, Ok(RangeResult(5, (old, new), False, 2)))
+    found = [each for each in judged(woven(history, revisions)) if each.startswith("snapshots: ")]
+    assert len(found) == 3, found

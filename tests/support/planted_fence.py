@@ -23,6 +23,7 @@ from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.service.strict_responses import StrictResponses
+from palisade.vault.regions import Regions
 
 
 def release_without_stage() -> None:
@@ -128,6 +129,21 @@ def ignore_required() -> None:
     lease._judge = lambda self, grant, now, staged: judge(self, grant, now, grant.required)
 
 
+def long_leases() -> None:
+    """The fence page of a node serves 5 s longer than its lease."""
+    lease: Any = FenceLease
+    deadline = lease.deadline
+    lease.deadline = property(lambda self: deadline.fget(self) + 5.0)
+    client: Any = LeaseClient
+    client.recovering = lambda self, begins: setattr(self, "caught_up", True)
+
+
+def ranges_of_two_revisions() -> None:
+    """Strict keys as of RR beside others as of LV, as of one revision: what a removed member answered (issue 16)."""
+    regions: Any = Regions
+    regions.all_strict = regions.has_strict
+
+
 def silent_watches() -> None:
     """A watch of the stream sends one batch, and then nothing, no progress either. n1 is sound: one correct member must
     not hide the fault."""
@@ -158,6 +174,8 @@ FAULTS: dict[str, Callable[[], None]] = {
         grant_without_quorum,
         ignore_required,
         silent_watches,
+        long_leases,
+        ranges_of_two_revisions,
     )
 }
 
