@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram, histograms
+from palisade.base.metric_families import counter, counters, gauge, gauges, histogram, histograms
 from palisade.fencing.messages import HolderPhase
 from palisade.node.fencing.fencing_component import FencingComponent
 from palisade.node.fencing.member_fencing import MemberFencing

@@ -81,8 +81,11 @@ def journal() -> None:
     metavar="SECONDS",
     help="A replica that is silent for this time, 0.1s to 60s, counts as lost. Give both copies the same value.",
 )
+@click.option(
+    "--metrics", type=read_address, metavar="HOST:PORT", help="Address of GET /metrics for Prometheus.  [default: off]"
+)
 @client_options
-def serve(session: CliSession, directory: Path, **given: Any) -> None:
+def serve(session: CliSession, directory: Path, metrics: str | None, **given: Any) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
     It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
@@ -110,7 +113,7 @@ def serve(session: CliSession, directory: Path, **given: Any) -> None:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     call = partial(session.call, notice=False, waits_for_nodes=True)
-    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory)))
+    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory, metrics)))
 
 
 @journal.command()

@@ -62,9 +62,18 @@ class Active:
         return self.agreed.record.sequence if self.agreed.record else 0
 
     @property
+    def remaining_s(self) -> float:
+        """How long no other copy can be active."""
+        return self._lock.lease.remaining_s - self._reserve_s
+
+    @property
     def in_time(self) -> bool:
-        """No other copy can be active yet."""
-        return self._lock.lease.remaining_s > self._reserve_s
+        return self.remaining_s > 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the requests that are not answered yet."""
+        return self._held_bytes
 
     @property
     def replica_name(self) -> str | None:
@@ -180,6 +189,7 @@ class Active:
         finally:
             self._replica = None
             self.progress.happens(ReplicaEvent.DETACHED)
+            self._copy.tally.replicas_lost += self.progress.replica is Replica.LOST
             self._lost.set()
 
     async def _raise_when_lost(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from palisade.catalog.activation import LocalSequence
 from palisade.journal.agreed import Holder
@@ -29,6 +30,16 @@ class CopyOptions:
     replica_timeout_s: float = 1.0
 
 
+@dataclass(slots=True)
+class CopyTally:
+    """Counts since the start of the process. `refused`: by error code."""
+
+    activations: int = 0
+    replicas_lost: int = 0
+    entries_aside: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
 class CopyState:
     """`settled`: the log in memory equals the files; not while a cut is under way, or after it was interrupted."""
 
@@ -38,6 +49,7 @@ class CopyState:
         self.log = log or JournalLog(files)
         self.state = LocalState(options.role)
         self.settled = False
+        self.tally = CopyTally()
         self.on_aside: Callable[[AsideReport], None] = lambda _report: None
 
     async def load(self) -> None:
@@ -77,4 +89,5 @@ class CopyState:
         report = await rotate_aside(self.log, self.files, self.state, common, agreed)
         self.settled = True
         if report is not None:
+            self.tally.entries_aside += report.entries
             self.on_aside(report)

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from palisade.base.clock import SystemClock
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import replace_file, sync_directory, write_synced
+from palisade.base.metrics import Histogram
 from palisade.journal.errors import DirectoryInUse
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class DiskFiles:
         self._thread = ThreadPoolExecutor(1, "journal-files")
         self._open: dict[str, int] = {}
         self._slow = False
+        self.sync_times = Histogram()
         self._clock = clock
         self._failure: OSError | None = None
         """Of the first write or sync that failed: a part may be stored, or pages lost that the next sync would not
@@ -113,7 +115,9 @@ class DiskFiles:
             await self._in_thread(lambda: self._sync_file(file))
         else:
             self._sync_file(file)
-        self._slow = self._clock() - began > SLOW_SYNC_S
+        took_s = self._clock() - began
+        self._slow = took_s > SLOW_SYNC_S
+        self.sync_times.observe(took_s)
 
     def _sync_file(self, file: int) -> None:
         self._raise_failure()

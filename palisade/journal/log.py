@@ -143,6 +143,10 @@ class JournalLog:
         self._synced_bytes = max(self._synced_bytes, written)
 
     @property
+    def size_bytes(self) -> int:
+        return sum(each.size for each in self._segments)
+
+    @property
     def unsynced_bytes(self) -> int:
         return self._written_bytes - self._synced_bytes
 

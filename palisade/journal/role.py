@@ -7,13 +7,14 @@ read. A copy that may be older than another releases the lock.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from palisade.base.errors import PalisadeError
 from palisade.base.network_reason import reason_of
-from palisade.catalog.activation import Claim, Decision, Stop, decide
+from palisade.catalog.activation import ActivationRecord, Claim, Decision, Stop, decide
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
 from palisade.client.claims import Leadership
@@ -40,6 +41,16 @@ _TEMPORARY = (LeaseLost, LeaseNotFound, RaftError, TimeoutError)
 def is_temporary(error: BaseException) -> bool:
     """The same request of the metadata store may succeed later."""
     return isinstance(error, _TEMPORARY) or (isinstance(error, PalisadeError) and error.retry)
+
+
+class RoleState(enum.Enum):
+    """Of one copy."""
+
+    WAITING = "waiting"
+    CATCHING_UP = "catching up"
+    IN_SYNC = "in sync"
+    ACTIVE = "active"
+    OUT_OF_TIME = "active, out of time"
 
 
 class RoleRunner:
@@ -230,6 +241,7 @@ class RoleRunner:
             agreed = await raise_sequence(self.copy, self._record, lock, seen)
             active = Active(self.copy, self._record, lock, agreed)
             self.active, self.holder, self.reason = active, self.copy.options.own, ""
+            self.copy.tally.activations += 1
             log.warning("activated: role=%s sequence=%d", self.copy.options.role, active.sequence)
             self.on_active(active)
             try:
@@ -250,13 +262,12 @@ class RoleRunner:
     def status(self) -> dict[str, Any]:
         """Of this copy; agreed values are those that it last read."""
         copy, active = self.copy, self.active
-        local, record = copy.state.local, self.agreed.record if self.agreed else None
-        record = active.agreed.record if active else record
+        local, record = copy.state.local, self.agreed_record
         end = copy.log.end
         return {
             "role": copy.options.role,
             "name": copy.options.own.name,
-            "state": self._state_name(),
+            "state": self.state.value,
             "reason": self.reason,
             "active": str(self.holder.address) if self.holder else None,
             "sequence": local.sequence if local else 0,
@@ -272,9 +283,16 @@ class RoleRunner:
             "replica_state": active.progress.replica.value if active else None,
         }
 
-    def _state_name(self) -> str:
+    @property
+    def agreed_record(self) -> ActivationRecord | None:
+        """As this copy last read or wrote it."""
+        agreed = self.active.agreed if self.active is not None else self.agreed
+        return agreed.record if agreed is not None else None
+
+    @property
+    def state(self) -> RoleState:
         if self.active is not None:
-            return "active" if self.active.in_time else "active, out of time"
+            return RoleState.ACTIVE if self.active.in_time else RoleState.OUT_OF_TIME
         if self._session is None:
-            return "waiting"
-        return "in sync" if self.in_sync else "catching up"
+            return RoleState.WAITING
+        return RoleState.IN_SYNC if self.in_sync else RoleState.CATCHING_UP

@@ -84,6 +84,7 @@ class JournalService:
 
     def _refuse(self, channel: Channel, error: JournalError, request: int = 0) -> None:
         holder = self._runner.holder
+        self._runner.copy.tally.refused[error.code] += 1
         channel.send(Kind.REFUSED, refusal_of(error, request, holder.address if holder else "").body())
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from palisade.base.address import Address
@@ -23,10 +24,10 @@ CYCLES_SOUGHT_AFTER = 20_000
 """New container objects between two cycle collections."""
 
 
-async def serve(store: RoleStore, options: CopyOptions, directory: Path) -> None:
+async def serve(store: RoleStore, options: CopyOptions, directory: Path, metrics: str | None = None) -> None:
     """Until SIGTERM or SIGINT; then the role is released, so that the other copy takes over at once.
 
-    Raises JournalError, OSError of the disk."""
+    `metrics`: the address of its metrics. Raises JournalError, OSError of the disk."""
     gc.set_threshold(CYCLES_SOUGHT_AFTER)
     files = DiskFiles(directory)
     try:
@@ -41,7 +42,12 @@ async def serve(store: RoleStore, options: CopyOptions, directory: Path) -> None
         await copy.load()
         if copy.log.removed_bytes:
             log.warning("torn end removed: bytes=%d last=%d", copy.log.removed_bytes, copy.log.end.last)
-        await _serve(runner, Address.parse(options.own.address))
+        async with AsyncExitStack() as stack:
+            if metrics is not None:
+                from palisade.journal.metrics_server import served_metrics
+
+                await stack.enter_async_context(served_metrics(runner, files.sync_times, Address.parse(metrics)))
+            await _serve(runner, Address.parse(options.own.address))
     finally:
         files.close()
 

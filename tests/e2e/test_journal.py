@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from palisade.cli.activation_copies import read_directory
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
 from tests.e2e.test_documents import blocks_of, fits, typed_in
-from tests.support.journal_processes import ROLE, Pair
+from tests.support.journal_processes import ROLE, CopyProcess, Pair
 from tests.support.processes import Cluster, palisade, until
 
 pytestmark = pytest.mark.e2e
@@ -173,3 +174,35 @@ async def test_second_process_in_one_directory_is_refused(pair: Pair) -> None:
     code, _, err = await pair.a.refused_start()
     assert code == 1
     assert "in use by another process" in err
+
+
+async def test_metrics_of_both_copies_are_served(pair: Pair) -> None:
+    """As listed in docs/activation.md (issue 17)."""
+    code, _, err = await pair.command("append", "one", "two")
+    assert code == 0, err
+    active, replica = [await metrics_of(copy) for copy in (pair.a, pair.b)]
+    assert active['palisade_journal_info{name="a",role="orders"}'] == 1
+    assert active['palisade_journal_state{state="active"}'] == replica['palisade_journal_state{state="in sync"}'] == 1
+    assert active['palisade_journal_replica_state{state="in sync"}'] == 1
+    assert active["palisade_journal_acknowledged_entry"] == active["palisade_journal_last_entry"] == 2
+    assert replica["palisade_journal_last_entry"] == 2
+    assert active["palisade_journal_replica_lag_entries"] == active["palisade_journal_held_bytes"] == 0
+    assert active["palisade_journal_sequence"] == replica["palisade_journal_sequence"] > 0
+    assert active["palisade_journal_agreed_sequence"] == active["palisade_journal_sequence"]
+    assert active["palisade_journal_activations_total"] == 1
+    assert 0 < active["palisade_journal_lease_seconds"] < 1
+    assert min(each["palisade_journal_fsync_seconds_count"] for each in (active, replica)) > 0
+    assert "palisade_journal_acknowledged_entry" not in replica
+    pair.b.kill()
+
+    async def lost() -> bool:
+        return (await metrics_of(pair.a))["palisade_journal_replicas_lost_total"] == 1
+
+    await until(lost, "the replica being counted as lost")
+
+
+async def metrics_of(copy: CopyProcess) -> dict[str, float]:
+    async with aiohttp.ClientSession(f"http://{copy.metrics}") as http, http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}

@@ -16,11 +16,11 @@ class CopyProcess:
     def __init__(self, cluster: Cluster, folder: Path, name: str, kind: str, *options: str) -> None:
         self.name = name
         self.directory = folder / name
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.log_file = folder / f"{name}.log"
         self._arguments = [
             "journal", "serve", f"--role={ROLE}", f"--name={name}", f"--dir={self.directory}",
-            f"--listen={self.address}", f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}", *options,
+            f"--listen={self.address}", f"--metrics={self.metrics}", f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}", *options,
         ]  # fmt: skip
         self._process: Preloaded | None = None
 

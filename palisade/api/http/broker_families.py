@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from palisade.api.http.metric_families import counters, gauge
+from palisade.base.metric_families import counters, gauge
 from palisade.segments.broker import SegmentBroker
 
 

@@ -9,10 +9,10 @@ from prometheus_client.registry import Collector
 
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.broker_families import broker_families
-from palisade.api.http.metric_families import counter, counters, gauge, gauges, histogram
 from palisade.api.http.segment_families import segment_families
 from palisade.api.http.vault_metrics import info, recovery_families, topology_families
 from palisade.api.services import NodeServices
+from palisade.base.metric_families import counter, counters, gauge, gauges, histogram
 from palisade.catalog.procedures import ENDED
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus

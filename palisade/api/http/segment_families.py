@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from palisade.api.http.metric_families import counter, gauge, gauges
+from palisade.base.metric_families import counter, gauge, gauges
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.view import bytes_of, counts_of
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from palisade.api.http.metric_families import counter, counters, gauge, gauges
+from palisade.base.metric_families import counter, counters, gauge, gauges
 from palisade.base.version import VERSION
 from palisade.recovery.decision import Case
 from palisade.recovery.report import RecoveryPhase, RecoveryReport
