@@ -216,6 +216,22 @@ def test_removed_member_joins_again_with_an_empty_data_folder(
     assert mended.stop() == 0
 
 
+def test_removed_member_joins_again_as_soon_as_its_data_folder_is_empty(
+    up: Callable[..., Up], base_port: int, tmp_path: Path
+) -> None:
+    """Issue 16: it stayed down until the next start, whatever was done to its folder."""
+    run = up("--base-port", str(base_port), "--no-demo")
+    endpoints = run.wait("ready")["endpoints"]
+    palisade(endpoints, "member", "remove", "n3")
+    run.wait("node-exited", node="n3")
+    shutil.rmtree(tmp_path / "cluster" / "n3" / "data")
+    run.wait("node-joins", node="n3")
+    while not all(row["ready"] for row in run.wait("status")["nodes"]):
+        pass
+    assert {each["id"] for each in palisade(endpoints, "member", "list")["members"]} == {"n1", "n2", "n3"}
+    assert run.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [(("--nodes", "0"), "nodes: 0 is out of range"), (("--base-port", "80"), "base-port: 80 is out of range")],

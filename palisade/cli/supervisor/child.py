@@ -27,6 +27,7 @@ class Child:
         self.log_path = folder / "node.log"
         self.program = ["-P", "-m", "palisade.cli", "node"]
         """The arguments of the interpreter before the options of the node."""
+        self.data_dir = folder / "data"
         self._folder = folder
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
@@ -37,6 +38,12 @@ class Child:
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
+
+    def has_data(self) -> bool:
+        try:
+            return any(self.data_dir.iterdir())
+        except FileNotFoundError:
+            return False
 
     def start_with(self, arguments: list[str]) -> None:
         """The options of the next starts."""
@@ -52,7 +59,7 @@ class Child:
                 self._log_start = log.seek(0, os.SEEK_END)
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, *self.program, *self._arguments),
-                    *("--data-dir", str(self._folder / "data"), "--parent-pipe", str(read_end)),
+                    *("--data-dir", str(self.data_dir), "--parent-pipe", str(read_end)),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -18,6 +18,8 @@ from palisade.cli.supervisor.restart_policy import Ending, backoff_s, describe_e
 from palisade.node.local_layout import Layout
 
 STOP_S = 10.0
+EMPTIED_POLL_S = 1.0
+"""How often the data folder of a removed node is examined."""
 Emit = Callable[[SupervisorEvent], None]
 
 
@@ -79,12 +81,26 @@ class LocalCluster:
                 continue
             failures = failures_in_a_row(failures, time.monotonic() - started)
             pause_s = backoff_s(failures) if ending is Ending.FAILED else None
-            self._emit_exit(child, reason, pause_s)
+            if ending is Ending.REMOVED:
+                await self._wait_until_emptied(child, reason)
+                continue
+            then = (
+                "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
+            )
+            self._emit_exit(child, reason, then, pause_s)
             if pause_s is None:
-                why = self.refused if ending is Ending.REFUSED else self.removed
-                why[child.member.id] = "; ".join(child.last_lines(1)) or reason
+                self.refused[child.member.id] = "; ".join(child.last_lines(1)) or reason
                 return
             await self._pause(pause_s)
+
+    async def _wait_until_emptied(self, child: Child, reason: str) -> None:
+        """Its storage may not come back under its name, and a new one may."""
+        then = f"to let it join again, empty {child.data_dir} (it joins then by itself)"
+        self._emit_exit(child, reason, then, None)
+        self.removed[child.member.id] = "; ".join(child.last_lines(1)) or reason
+        while not self._stopping.is_set() and child.has_data():
+            await self._pause(EMPTIED_POLL_S)
+        self.removed.pop(child.member.id)
 
     def _join_again(self, child: Child) -> None:
         """Its storage is new, so it may join under its old name."""
@@ -113,9 +129,8 @@ class LocalCluster:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _emit_exit(self, child: Child, reason: str, pause_s: float | None) -> None:
+    def _emit_exit(self, child: Child, reason: str, then: str, pause_s: float | None) -> None:
         lines = child.last_lines()
-        then = "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
         text = "\n    ".join([f"{child.member.id} ended: {reason}; {then}", *lines])
         fields = {"node": child.member.id, "reason": reason, "log_lines": lines, "restart_in_s": pause_s}
         self._emit(SupervisorEvent("node-exited", text, fields))
