@@ -1,10 +1,11 @@
 """The leader's handling of answers to appends and heartbeats.
 
 `screen_reply` (pure) accepts an answer only in the term in which it was given (pysyncobj.md, fault 2), and never moves
-nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074). It holds an acknowledgement back until
-the leader's own journal has synced as far, because the library counts the leader as one of the majority at once. A held
-answer is judged again then: its sender may have been removed or replaced, and this node may have lost leadership. An
-unknown match of a follower is a value of its own (`None`), which cannot be mistaken for an index.
+nextIndex below matchIndex + 1 or past the end of the log (fault 3, RATIS-1074). An unknown match of a follower is a
+value of its own (`None`), which cannot be mistaken for an index.
+
+An acknowledgement counts at once, also of an entry that is not on the leader's own disk yet: the commit rule ignores
+such an entry (`library.py`), whatever the followers have acknowledged.
 """
 
 from __future__ import annotations
@@ -42,13 +43,6 @@ class StepDown:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Process it again once the own journal has synced this index."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
 class Acknowledge:
     match: int
 
@@ -60,13 +54,11 @@ class Resend:
     next_index: int
 
 
-ReplyVerdict = DropReply | StepDown | Hold | Acknowledge | Resend
+ReplyVerdict = DropReply | StepDown | Acknowledge | Resend
 
 
-def screen_reply(
-    reply: AppendReply, *, term: int, match: int | None, last_index: int, synced_index: int
-) -> ReplyVerdict:
-    """The consequence of an answer for the leader of `term` whose log ends at `last_index`, synced to `synced_index`.
+def screen_reply(reply: AppendReply, *, term: int, match: int | None, last_index: int) -> ReplyVerdict:
+    """The consequence of an answer for the leader of `term` whose log ends at `last_index`.
 
     `match` is the index up to which the follower is known to hold the log, None while unknown.
     """
@@ -80,10 +72,7 @@ def screen_reply(
     acknowledged = reply.next_index - 1
     if acknowledged > last_index:
         return DropReply(f"acknowledges index {acknowledged} of a log that ends at {last_index}")
-    return Hold(acknowledged) if acknowledged > synced_index else Acknowledge(acknowledged)
-
-
-_Held = tuple[str, AppendReply, float, str]
+    return Acknowledge(acknowledged)
 
 
 class AppendReplies:
@@ -105,32 +94,20 @@ class AppendReplies:
         self._replication = replication
         self._is_known = is_known
         self._follow_term = follow_term
-        self.held: list[_Held] = []
-        """Acknowledgements of entries that are not on the leader's own disk yet."""
         self.handlers: dict[int, Callable[[str, Any], None]] = {
             MessageKind.APPEND_REPLY: self._on_append_reply,
             MessageKind.HEARTBEAT_REPLY: self._on_heartbeat_reply,
         }
 
-    def judge_held(self) -> None:
-        """Call it when more of the log is on the leader's own disk."""
-        held, self.held = self.held, []
-        for member, reply, sent_at, incarnation in held:
-            self._judge(member, reply, sent_at, incarnation)
-
     def _on_append_reply(self, follower: str, body: Any) -> None:
         term, next_index, success, sent_at, incarnation = body
-        self._judge(follower, AppendReply(term, next_index, success), sent_at, incarnation)
-
-    def _judge(self, follower: str, reply: AppendReply, sent_at: float, incarnation: str) -> None:
         if not self._engine.leads or not self._is_known(follower, incarnation):
             return
         verdict = screen_reply(
-            reply,
+            AppendReply(term, next_index, success),
             term=self._engine.term,
             match=self._engine.match_index(follower),
             last_index=self._journal.last.index,
-            synced_index=self._journal.synced_index,
         )
         if isinstance(verdict, StepDown):
             self._follow_term(verdict.term)
@@ -138,9 +115,7 @@ class AppendReplies:
         if isinstance(verdict, DropReply):
             return
         self._confirmed(follower, sent_at)
-        if isinstance(verdict, Hold):
-            self.held.append((follower, reply, sent_at, incarnation))
-        elif isinstance(verdict, Acknowledge):
+        if isinstance(verdict, Acknowledge):
             self._engine.deliver_acknowledgement(follower, verdict.match)
             self._replication.acknowledged(follower, verdict.match)
         elif isinstance(verdict, Resend):

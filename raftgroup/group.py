@@ -294,7 +294,7 @@ class Group:
         self._arm()
 
     def _propose_batch(self) -> None:
-        displaced = self._replica.proposed.take_displaced()
+        displaced = self._replica.unapplied.take_displaced()
         if displaced:
             self._proposals.put_back(displaced)
         if not self._proposals:

@@ -18,10 +18,9 @@ from pysyncobj.journal import Journal as LibraryJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as LibraryTransport
 
-from palisade.raftgroup.command_entries import MEMBERSHIP
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.message_screen import Append
-from palisade.raftgroup.ports import Clock, Entry, Journal, Random
+from palisade.raftgroup.ports import MEMBERSHIP, Clock, Entry, Journal, Random
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.timing import RaftTiming
 

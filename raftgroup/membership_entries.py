@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgpack
 
-from palisade.raftgroup.command_entries import MEMBERSHIP
 from palisade.raftgroup.membership import Membership, MembershipLog
-from palisade.raftgroup.ports import Journal
+from palisade.raftgroup.ports import MEMBERSHIP, Journal
 
 _SLICE_ENTRIES = 16
 """Entries read at a time: an entry is a batch, which may have megabytes."""

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from palisade.raftgroup.command_entries import MEMBERSHIP, Batch, batch_in
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.membership_entries import membership_in
-from palisade.raftgroup.ports import Entry
+from palisade.raftgroup.ports import MEMBERSHIP, Entry
+from palisade.raftgroup.proposals import Batch, batch_in
 
 
 class LogView(Protocol):

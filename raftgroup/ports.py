@@ -30,6 +30,10 @@ class Random(Protocol):
     def random(self) -> float: ...
 
 
+BATCH, NO_OP, MEMBERSHIP = b"\x00", b"\x01", b"\x02"
+"""The kinds of entries: the first byte of `Entry.command`, as in PySyncObj."""
+
+
 class Entry(NamedTuple):
     """One entry of the Raft log, in the order of fields that PySyncObj expects."""
 

@@ -1,7 +1,11 @@
-"""Proposals in progress: each has a deadline and ends in exactly one of three ways (pysyncobj.md, fault 13).
+"""Commands on their way through the log: proposed, packed into one entry, decoded once, applied, ended.
 
-Applied, with its result. Refused: it is in no log and never will be, so it may be proposed again. Outcome unknown: it
-was in a log, or sent to the leader, and no reply arrived.
+A proposal has a deadline and ends in exactly one of three ways (pysyncobj.md, fault 13). Applied, with its result.
+Refused: it is in no log and never will be, so it may be proposed again. Outcome unknown: it was in a log, or sent to
+the leader, and no reply arrived.
+
+An entry of commands is one byte for its kind, then [stamp, [command, ...]]. A command is bytes; only the state machine
+interprets the stamp.
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from palisade.raftgroup.command_entries import check_commands
-from palisade.raftgroup.errors import OutcomeUnknown, RaftError, Unavailable
-from palisade.raftgroup.ports import Entry
+import msgpack
+
+from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Unavailable
+from palisade.raftgroup.ports import BATCH, MEMBERSHIP, NO_OP, Entry
 
 log = logging.getLogger(__name__)
 
 BATCH_COMMANDS_MAX = 4096
 BATCH_BYTES_MAX = 4 << 20
+DECODED_BYTES_MAX = 8 << 20
 _PLACE = attrgetter("place")
 
 
@@ -129,8 +135,12 @@ class Proposals:
         return len(self._queue)
 
     def add(self, proposal: Proposal, now: float) -> None:
-        """Its commands go into one entry of the log. It ends once. Raises TypeError for a command that is not bytes."""
-        check_commands(proposal.commands)
+        """Its commands go into one entry of the log. It ends once. Raises TypeError for a command that is not bytes:
+        followers would refuse the entry for ever."""
+        kinds = set(map(type, proposal.commands))
+        if not kinds <= {bytes}:
+            found = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise TypeError(f"a command is bytes, and one of these is not: {found[:200]}")
         timeout_s = proposal.timeout_s
         proposal.deadline, proposal.place = now + timeout_s, next(self._places)
         self._queue.append(proposal)
@@ -179,39 +189,115 @@ class Proposals:
         self._queue.clear()
 
 
-class ProposedEntries:
-    """The entries that this node has proposed as a leader, until an entry at their index is applied.
+Batch = tuple[Any, Sequence[bytes]]
+"""A stamp and commands: the content of one entry."""
 
-    The applied entry decides: it is the proposed one, and its proposals end with their results; or it is the entry of
-    another leader, and its proposals are displaced. Then they are in no log and may be proposed again. Several terms
+
+def batch_entry(stamp: Any, commands: Sequence[bytes]) -> bytes:
+    packed: bytes = msgpack.packb([stamp, commands])
+    return BATCH + packed
+
+
+def batch_in(entry: bytes) -> Batch | None:
+    """None for an entry of a kind without commands. Raises ValueError for an invalid one."""
+    kind = entry[:1]
+    if kind in (NO_OP, MEMBERSHIP):
+        return None
+    if kind != BATCH:
+        raise ValueError(f"no kind of entry begins with {kind!r}")
+    try:
+        batch = msgpack.unpackb(memoryview(entry)[1:], strict_map_key=False)
+    except (ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+        raise ValueError(str(error)[:200] or type(error).__name__) from error
+    if type(batch) is not list or len(batch) != 2:
+        raise ValueError("it is not a stamp and a list of commands")
+    stamp, commands = batch
+    if type(commands) is not list or not set(map(type, commands)) <= {bytes}:
+        raise ValueError("its commands are no list of bytes")
+    return stamp, commands
+
+
+class UnappliedEntries:
+    """Entries that this node has not applied yet: their decoded batches, and the proposals that wait for them.
+
+    A batch is decoded once: by no leader, and by a follower when it checks the append. `decoded_bytes_max` bounds the
+    size of the entries whose batches are kept; another one, also after a restart, is decoded when it is applied.
+
+    The applied entry decides about proposals. It is the proposed one, and they end with their results; or it is the
+    entry of another leader, and they are displaced: then they are in no log and may be proposed again. Several terms
     may have proposed an entry at one index.
     """
 
-    def __init__(self) -> None:
-        self._batches: dict[int, list[tuple[int, Sequence[Proposal]]]] = {}
+    def __init__(self, decoded_bytes_max: int = DECODED_BYTES_MAX) -> None:
+        self._decoded: dict[int, tuple[Entry, Batch]] = {}
+        self._decoded_bytes = 0
+        self._decoded_bytes_max = decoded_bytes_max
+        self._proposed: dict[int, list[tuple[int, Sequence[Proposal]]]] = {}
         """By the index of their entry, each with the term of its entry."""
         self._displaced: list[Proposal] = []
 
-    def add(self, entry: Entry, batch: Sequence[Proposal]) -> None:
-        """The commands of `batch` were appended as `entry`."""
-        self._batches.setdefault(entry.index, []).append((entry.term, batch))
+    @property
+    def decoded(self) -> int:
+        """Number of batches kept."""
+        return len(self._decoded)
+
+    def keep(self, entry: Entry, batch: Batch, proposals: Sequence[Proposal] = ()) -> None:
+        """`batch` is its content; on the leader that has appended it, of `proposals`. If there is no room for all
+        batches, the oldest ones are kept: they are applied first."""
+        index, term = entry.index, entry.term
+        if proposals:
+            self._proposed.setdefault(index, []).append((term, proposals))
+        if index not in self._decoded and self._decoded_bytes + len(entry.command) <= self._decoded_bytes_max:
+            self._decoded[index] = (entry, batch)
+            self._decoded_bytes += len(entry.command)
+
+    def keep_all(self, entries: Sequence[Entry], batches: Sequence[Batch | None]) -> None:
+        """Those of `entries` that have a batch."""
+        for entry, batch in zip(entries, batches, strict=True):
+            if batch is not None:
+                self.keep(entry, batch)
+
+    def take(self, entry: Entry) -> Batch | None:
+        """The batch of this entry, which is about to be applied. None for an entry without commands. Raises NodeFailed
+        for one that can't be read."""
+        kept = self._decoded.pop(entry.index, None)
+        if kept is not None:
+            self._decoded_bytes -= len(kept[0].command)
+            if kept[0].term == entry.term:
+                return kept[1]
+        try:
+            return batch_in(entry.command)
+        except ValueError as error:
+            raise NodeFailed(
+                f"entry {entry.index} of term {entry.term} is committed and not decodable: {error}. The leader of that "
+                "term was faulty, or of another release: run the same release of palisade on all nodes; if that does "
+                "not help, restore a backup"
+            ) from error
 
     def applied(self, index: int, term: int, results: Sequence[Any]) -> None:
         """The entry (index, term) was applied; `results` has one for each of its commands."""
-        for proposed_in, batch in self._batches.pop(index, ()):
+        for proposed_in, proposals in self._proposed.pop(index, ()):
             if proposed_in == term:
-                end_applied(batch, index, term, results)
+                end_applied(proposals, index, term, results)
             else:
-                self._displaced.extend(batch)
-
-    def forget_to(self, index: int) -> None:
-        """A snapshot has replaced the log up to `index`: the results of these entries are not known here."""
-        self._batches = {at: batches for at, batches in self._batches.items() if at > index}
+                self._displaced.extend(proposals)
 
     def take_displaced(self) -> list[Proposal]:
         """The proposals whose entries another leader has replaced."""
         displaced, self._displaced = self._displaced, []
         return displaced
+
+    def truncated_from(self, index: int) -> None:
+        """The log was truncated. Its proposals end later: another member may still hold the entry, and commit it."""
+        for at in [at for at in self._decoded if at >= index]:
+            entry, _ = self._decoded.pop(at)
+            self._decoded_bytes -= len(entry.command)
+
+    def replaced_to(self, index: int) -> None:
+        """A snapshot has replaced the log up to `index`: the results of these entries are not known here."""
+        self._decoded.clear()
+        self._decoded_bytes = 0
+        self._proposed = {at: batches for at, batches in self._proposed.items() if at > index}
 
 
 def _lost_from_sight() -> OutcomeUnknown:

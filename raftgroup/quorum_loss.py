@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palisade.raftgroup.command_entries import batch_entry
 from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
 from palisade.raftgroup.journal_identity import open_storage, realigned, stored_names
 from palisade.raftgroup.membership import FIRST_GENERATION, Membership, MembershipLog
 from palisade.raftgroup.membership_entries import membership_entry, read_memberships
 from palisade.raftgroup.ports import Entry, Journal, Random
+from palisade.raftgroup.proposals import batch_entry
 
 
 @dataclass(frozen=True, slots=True)

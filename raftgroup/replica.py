@@ -1,8 +1,8 @@
 """One member of the group, without an event loop: messages, ticks and proposals in; messages and results out.
 
 It combines PySyncObj's rules with screening, pre-vote, quorum lease and incarnations. A message leaves only after the
-state that it reports is on disk, except a leader's appends (Raft thesis 10.2.1): their acknowledgements wait for the
-leader's own sync.
+state that it reports is on disk, except a leader's appends (Raft thesis 10.2.1): an entry is committed only once the
+leader's own disk has it, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from palisade.base.log_rate_limit import LogLimit
 from palisade.raftgroup.append_replies import AppendReplies
-from palisade.raftgroup.command_entries import DecodedBatches, batch_entry
 from palisade.raftgroup.durable_outbox import Outbox, Send
 from palisade.raftgroup.errors import MembershipRefused, NodeFailed
 from palisade.raftgroup.library import Engine
@@ -31,7 +30,7 @@ from palisade.raftgroup.message_screen import (
 )
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Clock, Entry, Journal, Random, StateMachine
-from palisade.raftgroup.proposals import Proposal, ProposedEntries
+from palisade.raftgroup.proposals import Proposal, UnappliedEntries, batch_entry
 from palisade.raftgroup.quorum_lease import QuorumLease
 from palisade.raftgroup.replication import Replication
 from palisade.raftgroup.role import RaftRole
@@ -71,13 +70,12 @@ class Replica:
         self.elections_won = self.snapshots_installed = 0
         self._ready_to_lead = False
         self._answering: tuple[str, float] | None = None
-        self._decoded = DecodedBatches()
-        self.proposed = ProposedEntries()
+        self.unapplied = UnappliedEntries()
         self.installing = False
         """A snapshot is about to become the state: apply nothing, and do not campaign."""
         self._wants_tick = False
         self._lease_until = 0.0
-        self._sign_of_life_due = 0.0
+        self._answered_at = 0.0
         self._known: dict[str, str] | None = None
         self.has_belonged = False
         """A membership in the log had this node with this storage."""
@@ -97,7 +95,7 @@ class Replica:
             outbox=self.outbox,
         )
         self.replication = Replication(self.engine, journal, clock, timing, send)
-        self._replies = AppendReplies(
+        replies = AppendReplies(
             self.engine,
             journal=journal,
             lease=self.lease,
@@ -113,7 +111,7 @@ class Replica:
         self._handlers: dict[int, Callable[[str, Any], None]] = {
             MessageKind.APPEND: self._on_append,
             MessageKind.HEARTBEAT: self._on_heartbeat,
-            **self._replies.handlers,
+            **replies.handlers,
             **self.voting.handlers,
         }
 
@@ -202,8 +200,7 @@ class Replica:
         stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
         commands = [command for proposal in batch for command in proposal.commands]
         entry = self.engine.append(batch_entry(stamp, commands))
-        self._decoded.keep(entry, (stamp, commands))
-        self.proposed.add(entry, batch)
+        self.unapplied.keep(entry, (stamp, commands), batch)
         self.send_appends()
 
     def propose_membership(self, membership: Membership) -> Entry:
@@ -253,8 +250,7 @@ class Replica:
             self._memberships.reset(membership)
         self.engine.restore(index)
         self.snapshots_installed += 1
-        self._decoded.clear()
-        self.proposed.forget_to(index)
+        self.unapplied.replaced_to(index)
         self._commit_target = max(self._commit_target, index)
         self._membership_changed()
 
@@ -274,14 +270,12 @@ class Replica:
     @property
     def waits_for_sync(self) -> bool:
         """Also after an install that has synced the journal: dependent messages leave with `synced`."""
-        return bool(self._replies.held or self.outbox.held)
+        return bool(self.outbox.held)
 
     def synced(self) -> None:
         """More of the journal is on disk."""
         if self.outbox.held:
             self.outbox.release()
-        if self._replies.held:
-            self._replies.judge_held()
 
     # EngineHost: called by the engine.
 
@@ -323,21 +317,22 @@ class Replica:
 
     def _answer(self, leader: str, next_index: int, success: bool, sent_at: float) -> None:
         body = [self.engine.term, next_index, success, sent_at, self.identity.incarnation]
-        if not self.outbox.send_durable(leader, MessageKind.APPEND_REPLY, body):
+        if self.outbox.send_durable(leader, MessageKind.APPEND_REPLY, body):
+            self._answered_at = self._clock.now()
+        elif self._clock.now() - self._answered_at >= self._timing.heartbeat_s:
             self._give_sign_of_life(leader, sent_at)
 
     def _give_sign_of_life(self, leader: str, sent_at: float) -> None:
         """The answer waits for the disk, perhaps for seconds. A leader that needs this follower for its majority must
         not take that for silence, or it would step down repeatedly. This message states that the node follows, and
         nothing about entries."""
-        now = self._clock.now()
-        if now >= self._sign_of_life_due and self.outbox.term_is_durable:
-            self._sign_of_life_due = now + self._timing.heartbeat_s
+        if self.outbox.term_is_durable:
+            self._answered_at = self._clock.now()
             self._send(leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])
 
     def apply(self, entry: Entry) -> None:
         index, term = entry.index, entry.term
-        batch = self._decoded.take(entry)
+        batch = self.unapplied.take(entry)
         results: Sequence[Any] = ()
         if batch is not None:
             results = self._machine.apply(index, term, *batch)
@@ -346,14 +341,14 @@ class Replica:
             if self.engine.leads and index == self.engine.first_index_of_term:
                 self._machine.lead(self._clock.now(), self._clock.wall_ms())
                 self._ready_to_lead = True
-        self.proposed.applied(index, term, results)
+        self.unapplied.applied(index, term, results)
 
     def membership_added(self, index: int, command: bytes) -> None:
         self._memberships.append(index, membership_in(command))
         self._membership_changed()
 
     def truncated_from(self, index: int) -> None:
-        self._decoded.drop_from(index)
+        self.unapplied.truncated_from(index)
         if self._memberships.truncate_from(index):
             self._membership_changed()
 
@@ -405,7 +400,7 @@ class Replica:
             self._answering = (leader, sent_at)
             self.engine.deliver_append(leader, verdict.append)
             self._answering = None
-            self._decoded.keep_all(verdict.append.entries, batches[-len(verdict.append.entries) :])
+            self.unapplied.keep_all(verdict.append.entries, batches[-len(verdict.append.entries) :])
             self._commit_target = max(self._commit_target, verdict.append.commit)
             return
         self.engine.deliver_heartbeat(leader, term)

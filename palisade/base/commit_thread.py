@@ -12,7 +12,8 @@ A thread that needs the interpreter's lock may starve while the loop is busy: a 
 every few microseconds, as each system call does, may win every race. Observed: 2 s and more for a commit of 0.25 ms.
 Therefore the loop also polls every `POLL_S`, and releases the lock for `YIELD_S` when it does.
 
-Work that is not urgent (a flush of the store) needs no pipe: `DiskThread.run` polls every `RUN_POLL_S`.
+`LoopCommits` follows these rules. Work that is not urgent (a flush of the store) needs no pipe: `DiskThread.run` polls
+every `RUN_POLL_S`.
 """
 
 from __future__ import annotations
@@ -170,3 +171,65 @@ class CommitThread(DiskThread):
     def _on_done(self, commit: CommitTask) -> None:
         if commit.is_polled:
             self.bell.ring()
+
+
+class LoopCommits:
+    """Commits of one event loop, one at a time, in a thread of their own. `patience_s`: for how long an idle loop waits
+    in place for a commit."""
+
+    def __init__(self, name: str, patience_s: float = PATIENCE_S) -> None:
+        self._thread = CommitThread(name)
+        self._patience_s = patience_s
+        self._meter = BusyMeter()
+        self._quick = True
+        """The last commit ended within `patience_s`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop that polls the thread's pipe."""
+        self._poll: asyncio.TimerHandle | None = None
+        self._commit: tuple[CommitTask, Callable[[BaseException | None], None]] | None = None
+        self._closed = False
+
+    def begin(self, commit: Callable[[], object], ended: Callable[[BaseException | None], None]) -> None:
+        """Run `commit` in the thread, then call `ended` in the loop, with the error or None; perhaps before this
+        returns. The next one begins after the end of this one."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._listen_in(loop)
+        self._commit = self._thread.submit(commit), ended
+        self._look(START_S if self._meter.busy() or not self._quick else self._patience_s)
+        if self._commit is not None and self._poll is None:
+            self._poll = loop.call_later(POLL_S, self._polled)
+
+    def close(self) -> None:
+        """Return when the commit in progress is done; its `ended` is not called."""
+        self._closed = True
+        self._listen_in(None)
+        self._thread.close()
+
+    def _listen_in(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._thread.bell)
+        self._loop = loop
+        if loop is not None:
+            loop.add_reader(self._thread.bell, self._rung)
+
+    def _rung(self) -> None:
+        self._thread.bell.hush()
+        self._look(0.0)
+
+    def _polled(self) -> None:
+        """One timer while commits are in progress, not one per commit."""
+        self._poll = None
+        self._look(YIELD_S)
+        if self._commit is not None and self._poll is None and self._loop is not None and not self._closed:
+            self._poll = self._loop.call_later(POLL_S, self._polled)
+
+    def _look(self, patience_s: float) -> None:
+        """End the commit if it is done, or is done within `patience_s`."""
+        if self._commit is None or self._closed:
+            return
+        task, ended = self._commit
+        if task.wait(patience_s):
+            self._commit = None
+            self._quick = task.took_s < self._patience_s
+            ended(task.error)

@@ -24,10 +24,10 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.data_dir import claim_data_dir
 from palisade.node.fencing.holder_registry import PREFIX, registrations, value_of
-from palisade.raftgroup.command_entries import BATCH
 from palisade.raftgroup.journal_identity import keep_membership, open_storage
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.raftgroup.ports import BATCH
 from palisade.vault.directory import DATA
 from palisade.vault.opening import open_vault, read_vault
 from palisade.vault.position import VaultLineage

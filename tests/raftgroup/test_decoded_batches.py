@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-import palisade.raftgroup.command_entries
 import palisade.raftgroup.message_screen
-from palisade.raftgroup.command_entries import NO_OP, DecodedBatches, batch_in
+import palisade.raftgroup.proposals
 from palisade.raftgroup.messages import MessageKind
-from palisade.raftgroup.ports import Entry
+from palisade.raftgroup.ports import NO_OP, Entry
+from palisade.raftgroup.proposals import UnappliedEntries, batch_in
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.register_machine import put
 
@@ -18,7 +18,7 @@ from tests.support.register_machine import put
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every entry that is decoded, in order."""
     found: list[bytes] = []
-    for module in (palisade.raftgroup.message_screen, palisade.raftgroup.command_entries):
+    for module in (palisade.raftgroup.message_screen, palisade.raftgroup.proposals):
         monkeypatch.setattr(module, "batch_in", lambda entry: found.append(entry) or batch_in(entry))
     return found
 
@@ -63,7 +63,7 @@ def test_truncated_batch_is_not_applied_in_place_of_another() -> None:
     follower.gets_append("n3", 2, [(2, 2)], prev=(1, 1), commit=2)
     follower.settle()
     assert follower.machine.registers == {"a": "2.2"}
-    assert len(follower.replica._decoded) == 0
+    assert follower.replica.unapplied.decoded == 0
 
 
 def test_displaced_proposal_may_be_proposed_again_after_another_entry_at_its_index() -> None:
@@ -73,11 +73,11 @@ def test_displaced_proposal_may_be_proposed_again_after_another_entry_at_its_ind
     index = leader.journal.last.index
     leader.gets_append("n2", term + 1, [(index, term + 1)], prev=(index - 1, term))
     leader.settle()
-    assert leader.replica.proposed.take_displaced() == [], "the entry of n2 may yet lose against its own"
+    assert leader.replica.unapplied.take_displaced() == [], "the entry of n2 may yet lose against its own"
     leader.gets("n2", MessageKind.APPEND, term + 1, index, index, term + 1, 100.0, [])
     leader.settle()
-    assert [list(each.commands) for each in leader.replica.proposed.take_displaced()] == [[put("mine", "a", "mine")]]
-    assert leader.replica.proposed.take_displaced() == []
+    assert [list(each.commands) for each in leader.replica.unapplied.take_displaced()] == [[put("mine", "a", "mine")]]
+    assert leader.replica.unapplied.take_displaced() == []
     assert ends == []
 
 
@@ -87,10 +87,10 @@ def entry(index: int, term: int = 1) -> Entry:
 
 
 def test_decoded_batches_are_bounded_and_the_oldest_ones_stay() -> None:
-    kept = DecodedBatches(bytes_max=25)
+    kept = UnappliedEntries(25)
     for index in (1, 2, 3):
         kept.keep(entry(index), (index, []))
-    assert len(kept) == 2
+    assert kept.decoded == 2
     assert kept.take(entry(3)) is None
     assert kept.take(entry(1)) == (1, [])
     kept.keep(entry(4), (4, []))
@@ -98,18 +98,18 @@ def test_decoded_batches_are_bounded_and_the_oldest_ones_stay() -> None:
 
 
 def test_decoded_batches_answer_for_the_term_of_the_entry_only() -> None:
-    kept = DecodedBatches()
+    kept = UnappliedEntries()
     kept.keep(entry(1, term=1), ("old", []))
     assert kept.take(entry(1, term=2)) is None
-    assert len(kept) == 0
+    assert kept.decoded == 0
 
 
 def test_decoded_batches_free_what_was_truncated() -> None:
-    kept = DecodedBatches(bytes_max=20)
+    kept = UnappliedEntries(20)
     kept.keep(entry(1), (1, []))
     kept.keep(entry(2), (2, []))
-    kept.drop_from(2)
+    kept.truncated_from(2)
     kept.keep(entry(2, term=2), ("new", []))
     assert kept.take(entry(2, term=2)) == ("new", [])
-    kept.clear()
-    assert len(kept) == 0
+    kept.replaced_to(0)
+    assert kept.decoded == 0

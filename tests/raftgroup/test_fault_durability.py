@@ -17,8 +17,7 @@ from pysyncobj.journal import FileJournal
 
 from palisade.raftgroup.durable_outbox import Outbox
 from palisade.raftgroup.errors import NodeFailed
-from palisade.raftgroup.journal_file import JournalFile
-from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.lmdb_journal import JournalFile, LmdbJournal
 from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.ports import Entry

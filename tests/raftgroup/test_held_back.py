@@ -1,4 +1,5 @@
-"""Acknowledgements, messages and a snapshot held back for the disk while the state changed (issue 2)."""
+"""Acknowledgements before the leader's own sync, and messages and a snapshot held back for the disk, while the state
+changes (issue 2)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tests.support.lone_replica import LoneReplica
 from tests.support.register_machine import put
 
 
-def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
-    """A leader that has not synced its own entry when n2 acknowledges it; and the entry's index."""
+def with_an_early_acknowledgement() -> tuple[LoneReplica, int]:
+    """A leader that has not synced its own entry when n2 and n3 acknowledge it; and the entry's index."""
     leader = LoneReplica(("n1", "n2", "n3", "n4", "n5"))
     term = leader.campaigns(["n2", "n3"])
     for voter in ("n2", "n3"):
@@ -25,11 +26,11 @@ def with_a_held_acknowledgement() -> tuple[LoneReplica, int]:
     for follower in ("n2", "n3", "n4"):
         leader.acknowledges(follower)
     leader.settle()
-    leader.proposes(put("held", "a", "held"))
+    leader.proposes(put("early", "a", "early"))
     index = leader.journal.last.index
-    leader.acknowledges("n2")
-    assert leader.replica.waits_for_sync
-    assert leader.replica.engine.match_index("n2") == index - 1
+    for follower in ("n2", "n3"):
+        leader.acknowledges(follower)
+    leader.tick()
     return leader, index
 
 
@@ -39,14 +40,16 @@ def changes_to(leader: LoneReplica, membership: Membership) -> None:
     assert leader.replica.membership == membership
 
 
-def test_held_acknowledgement_of_a_member_counts() -> None:
-    leader, index = with_a_held_acknowledgement()
+def test_acknowledged_entry_is_committed_once_the_leader_has_synced_it() -> None:
+    leader, index = with_an_early_acknowledgement()
+    assert leader.replica.engine.commit_index == index - 1
     leader.sync()
-    assert leader.replica.engine.match_index("n2") == index
+    leader.tick()
+    assert leader.replica.engine.commit_index == index
 
 
-def test_held_acknowledgement_of_a_removed_member_does_not_count() -> None:
-    leader, index = with_a_held_acknowledgement()
+def test_early_acknowledgement_of_a_removed_member_does_not_count() -> None:
+    leader, index = with_an_early_acknowledgement()
     changes_to(leader, leader.replica.membership.without("n2"))
     leader.sync()
     leader.settle()
@@ -59,9 +62,9 @@ def test_held_acknowledgement_of_a_removed_member_does_not_count() -> None:
     assert leader.replica.engine.commit_index == leader.journal.last.index
 
 
-def test_held_acknowledgement_of_a_replaced_storage_does_not_count() -> None:
+def test_early_acknowledgement_of_a_replaced_storage_does_not_count() -> None:
     """The new storage has nothing of what the old one had acknowledged (RATIS-2523)."""
-    leader, _ = with_a_held_acknowledgement()
+    leader, _ = with_an_early_acknowledgement()
     wiped = Member("n2", MemberRole.LEARNER, "new storage", {"peer": "n2"})
     changes_to(leader, leader.replica.membership.with_member(wiped))
     leader.sync()

@@ -18,11 +18,10 @@ from typing import Any
 import lmdb
 import pytest
 
-from palisade.raftgroup import journal_file
+from palisade.raftgroup import lmdb_journal
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 from palisade.raftgroup.journal import LogChanges
-from palisade.raftgroup.journal_file import JournalFile, meta_value, pack
-from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.raftgroup.lmdb_journal import JournalFile, LmdbJournal, meta_value, pack
 from palisade.raftgroup.ports import Entry
 from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
@@ -251,7 +250,7 @@ def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
 
 
 async def test_file_grows_beyond_its_first_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_file, "MAP_BYTES_MIN", 1 << 20)
+    monkeypatch.setattr(lmdb_journal, "MAP_BYTES_MIN", 1 << 20)
     journal = LmdbJournal(tmp_path, memory_bytes=100_000)
     commands = [random.Random(index).randbytes(700_000) for index in range(1, 21)]
     for index, command in enumerate(commands, 1):
@@ -377,7 +376,7 @@ async def test_nothing_is_synced_after_a_failure(tmp_path: Path, monkeypatch: py
     journal = LmdbJournal(tmp_path)
     fill(journal, 3)
     with monkeypatch.context() as broken:
-        broken.setattr(journal_file, "entry_value", None)
+        broken.setattr(lmdb_journal, "entry_value", None)
         with pytest.raises(NodeFailed):
             await journal.sync()
     fill(journal, 6)
@@ -390,8 +389,8 @@ async def test_nothing_is_synced_after_a_failure(tmp_path: Path, monkeypatch: py
 async def test_opening_does_not_read_the_whole_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await written(tmp_path, 3000)
     read: list[int] = []
-    entry_from = journal_file.entry_from
-    monkeypatch.setattr(journal_file, "entry_from", lambda index, value: read.append(index) or entry_from(index, value))
+    entry_from = lmdb_journal.entry_from
+    monkeypatch.setattr(lmdb_journal, "entry_from", lambda index, value: read.append(index) or entry_from(index, value))
     journal = LmdbJournal(tmp_path)
     assert read == list(range(3000, 2000, -1))
     assert journal.slice(10, 12) == [Entry(command_of(index, 1), index, 1) for index in (10, 11)]

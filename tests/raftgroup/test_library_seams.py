@@ -21,10 +21,10 @@ from pysyncobj.journal import Journal
 from pysyncobj.transport import Transport
 
 from palisade import raftgroup
-from palisade.raftgroup.command_entries import BATCH, MEMBERSHIP, NO_OP
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.library import Engine
 from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.ports import BATCH, MEMBERSHIP, NO_OP
 from tests.support.lone_replica import LoneReplica
 
 RELIED_UPON = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from palisade.raftgroup.append_replies import Acknowledge, AppendReply, DropReply, Hold, Resend, StepDown, screen_reply
+from palisade.raftgroup.append_replies import Acknowledge, AppendReply, DropReply, Resend, StepDown, screen_reply
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.message_screen import Append, Extend, Matched, Missing, StaleTerm, screen_append
@@ -80,7 +80,7 @@ class TestReplies:
 
     @staticmethod
     def screened(reply: AppendReply, match: int | None = None) -> object:
-        return screen_reply(reply, term=5, match=match, last_index=10, synced_index=8)
+        return screen_reply(reply, term=5, match=match, last_index=10)
 
     def test_reply_of_a_later_term_ends_the_leadership(self) -> None:
         assert self.screened(AppendReply(6, 0, False)) == StepDown(6)
@@ -92,8 +92,8 @@ class TestReplies:
     def test_acknowledgement_beyond_the_log_does_not_count(self) -> None:
         assert isinstance(self.screened(AppendReply(5, 12, True)), DropReply)
 
-    def test_acknowledgement_beyond_the_own_disk_waits(self) -> None:
-        assert self.screened(AppendReply(5, 10, True)) == Hold(9)
+    def test_acknowledgement_confirms_everything_below_the_requested_index(self) -> None:
+        assert self.screened(AppendReply(5, 11, True)) == Acknowledge(10)
         assert self.screened(AppendReply(5, 9, True)) == Acknowledge(8)
 
     @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ class TestReplies:
         st.none() | st.integers(0, 10),
     )
     def test_next_index_stays_above_match_and_within_the_log(self, reply: AppendReply, match: int | None) -> None:
-        verdict = screen_reply(reply, term=5, match=match, last_index=10, synced_index=10)
+        verdict = screen_reply(reply, term=5, match=match, last_index=10)
         if isinstance(verdict, Resend):
             assert (match or 0) < verdict.next_index <= 11
         if isinstance(verdict, Acknowledge):

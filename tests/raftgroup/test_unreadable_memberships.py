@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from palisade.raftgroup.command_entries import MEMBERSHIP
 from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.membership_entries import membership_entry
 from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.ports import MEMBERSHIP
 from tests.support.lone_replica import LoneReplica, voters, write
 from tests.support.raft_cluster import Cluster, settled
 

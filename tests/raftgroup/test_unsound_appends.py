@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palisade.raftgroup.command_entries import BATCH, NO_OP, batch_entry, batch_in
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.messages import MessageKind
-from palisade.raftgroup.ports import Entry
-from palisade.raftgroup.proposals import CallbackProposal
+from palisade.raftgroup.ports import BATCH, NO_OP, Entry
+from palisade.raftgroup.proposals import CallbackProposal, batch_entry, batch_in
 from tests.support.lone_replica import LoneReplica, write
 from tests.support.raft_cluster import Cluster, settled
 

@@ -16,7 +16,7 @@ from random import Random
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.ordered_map import Table as StoreTable
 from palisade.metastore.record_check import CHECKSUMS as STORE_CHECKSUMS
-from palisade.raftgroup import journal_file
+from palisade.raftgroup import lmdb_journal
 from palisade.raftgroup.errors import JournalCorrupt
 from palisade.raftgroup.ports import Entry
 from palisade.vault.errors import VaultDamaged
@@ -75,10 +75,10 @@ def _in_journal(disk: Disk, chance: Random) -> Damage | None:
         return None
     place = len(entries) - 1 - int(min(40, len(entries)) * chance.random())
     index = entries[place].index
-    raw, how = spoiled(journal_file.entry_value(entries[place]), chance)
+    raw, how = spoiled(lmdb_journal.entry_value(entries[place]), chance)
 
     def read() -> None:
-        found: Entry = journal_file.entry_from(index, raw)
+        found: Entry = lmdb_journal.entry_from(index, raw)
         entries[place] = found
         journal.disk.stored = replace(journal.disk.stored, entries=entries)
         journal.crash()

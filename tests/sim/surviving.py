@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.survivor_store import NO_TIME, Break, foresee, go_on_alone
-from palisade.raftgroup.command_entries import batch_in
 from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
+from palisade.raftgroup.proposals import batch_in
 from tests.sim.backups import Base, Survivor
 from tests.sim.committing import Committing
 from tests.sim.disaster import SHORTEST_S, Disaster

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from palisade.raftgroup.command_entries import BATCH
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.membership import Member, MemberIdentity, MemberRole, Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.ports import BATCH
 from palisade.raftgroup.proposals import Applied, CallbackProposal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.timing import RaftTiming

@@ -18,7 +18,7 @@ import palisade.raftgroup.lmdb_journal
 from palisade.base.commit_thread import DiskThread
 from palisade.cli.main import main
 from palisade.raftgroup.journal import LogChanges
-from palisade.raftgroup.journal_file import JournalFile
+from palisade.raftgroup.lmdb_journal import JournalFile
 
 SECONDS_FILE = Path(sys.argv[1])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import palisade.raftgroup.journal_file
+import palisade.raftgroup.lmdb_journal
 import palisade.raftgroup.replica
 from palisade.base.checksums import RowChecksums
 from palisade.metastore.compaction import Compactor
@@ -128,7 +128,7 @@ def damage_that_is_let_through(patch: Patch) -> None:
     def entry(index: int, value: bytes) -> Entry:
         return Entry(value[12:], index, int.from_bytes(value[4:12], "big"))
 
-    patch.setattr(palisade.raftgroup.journal_file, "entry_from", entry)
+    patch.setattr(palisade.raftgroup.lmdb_journal, "entry_from", entry)
     patch.setattr(RowChecksums, "unseal", lambda self, table, key, sealed: sealed[:-8])
 
 
