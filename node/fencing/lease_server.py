@@ -37,8 +37,7 @@ from palisade.fencing.release import NotGranted, Registration, Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.changes import AppliedEntry, StoreListener
-from palisade.service.strict_changes import StrictBatch
-from palisade.service.strict_responses import ReleaseWaiters
+from palisade.service.strict_changes import ReleaseWaiters, StrictBatch
 from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)
@@ -239,6 +238,7 @@ class LeaseServer(StoreListener):
 
     def reloaded(self) -> None:
         self.log.reset(self._revision())
+        self._wake()
 
     def committed(self, batch: StrictBatch) -> None:
         self.core.committed(batch.upto, self._now(), batch.strict)

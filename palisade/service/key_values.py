@@ -24,10 +24,9 @@ from palisade.metastore.validation import check_request, check_request_id, is_re
 from palisade.service.authorization.needs import needs_of
 from palisade.service.callers import Caller
 from palisade.service.pending_frame import FrameReply, PendingFrame
-from palisade.service.pending_write import PendingWrite, Reply
+from palisade.service.pending_write import PendingWrite, Reply, StrictResponses
 from palisade.service.ports import GroupFace
 from palisade.service.range_pages import is_pageable, read_pages
-from palisade.service.strict_responses import StrictResponses
 from palisade.service.watches import Watching
 from palisade.service.write_checks import WriteChecks
 
@@ -90,11 +89,10 @@ class KeyValues:
             check_request_id(request_id, self.store.limits)
         strict = self.strict
         touches_strict = strict is not None and strict.classify(request, own=caller.writes_own)
-        command = encode_command(request, request_id)
-        timeout_s = timeout_s or self.deadline_s
-        write = PendingWrite(command, request, request_id, reply, timeout_s, strict, self.metrics)
-        write.all_strict = touches_strict
-        self.group.submit(write)
+        command, timeout_s = encode_command(request, request_id), timeout_s or self.deadline_s
+        self.group.submit(
+            PendingWrite(command, request, request_id, reply, timeout_s, strict, touches_strict, self.metrics)
+        )
 
     async def write(
         self,

@@ -14,9 +14,8 @@ from palisade.metastore.command_codec import decode_fields, unpack_command
 from palisade.metastore.put_series import results_in
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied
-from palisade.service.pending_write import HeldProposal, Outcome, WriteState
+from palisade.service.pending_write import HeldProposal, Outcome, StrictResponses, WriteState
 from palisade.service.strict_commands import Prefixes, fields_are_strict
-from palisade.service.strict_responses import StrictResponses
 from palisade.service.write_checks import CheckedWrite
 
 
@@ -47,12 +46,13 @@ class PendingFrame(HeldProposal):
         strict: StrictResponses | None,
         metrics: Metrics,
     ) -> None:
-        super().__init__([write.command for write in writes], timeout_s, strict, sum([write.puts for write in writes]))
+        commands, puts = [write.command for write in writes], sum([write.puts for write in writes])
+        all_strict = strict is not None and all(write.strict for write in writes)
+        super().__init__(commands, timeout_s, strict, all_strict, puts)
         self.writes = writes
         self._held: Sequence[int] = ()
         """Positions of the writes that wait for their release."""
         self._reply, self._metrics = reply, metrics
-        self.all_strict = strict is not None and all(write.strict for write in writes)
 
     def decide_again(self, prefixes: Prefixes) -> None:
         self.writes = [_decided(write, prefixes) for write in self.writes]

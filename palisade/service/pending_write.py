@@ -1,8 +1,17 @@
 """A write from its proposal to its response, as one object: proposed, applied, released, answered.
 
-A write to a strict region is answered when it is released, or with ReleasePending at its deadline. Whether it touches
-one is decided when it is proposed, and again when it is applied if the regions may have changed meanwhile
-(`StrictResponses.knows`). The deadline counts from the proposal.
+A write or read that touches no strict region costs one check of its key. Any other response waits for the release:
+after it, no node serves a value that the write has replaced.
+
+Whether a write touches a strict region is decided when it is proposed. A prefix may become strict while the write is
+under way, and the regions at the revision of the write count. So it is decided again when the write is applied, unless
+nothing has changed; and nothing can have changed unnoticed on a node that has applied that revision, or that holds a
+lease: a region takes effect only once every holder has staged it (`StrictResponses.knows`). The change of a region
+itself waits for writes that were answered before, or by other nodes (`RegionAdmin`).
+
+A response leaves once this node knows that every strict change up to its revision is released; so each node answers for
+itself, under any leader. A write that is not released by its deadline, which counts from the proposal, is answered as
+pending: it is committed and stays committed (F8).
 """
 
 from __future__ import annotations
@@ -10,24 +19,146 @@ from __future__ import annotations
 import enum
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from palisade.base.key_text import key_text
 from palisade.base.metrics import Metrics
-from palisade.metastore.command_codec import decode_result
-from palisade.metastore.requests import Command, RequestId
+from palisade.metastore.requests import Command, Put, Range, RequestId, prefix_end
+from palisade.metastore.result_codec import decode_result, revision_of
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.service.retry_check import check_answers
-from palisade.service.strict_commands import Prefixes, is_strict
-from palisade.wire.fencing_errors import ReleaseError
+from palisade.service.strict_changes import OnReached, ReleaseWaiters
+from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
+from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 
-if TYPE_CHECKING:
-    from palisade.service.strict_responses import StrictResponses
+OWN_KEYS = Range(OWN, prefix_end(OWN), limit=1, keys_only=True)
 
 Outcome = Applied | RaftError | ReleaseError
 """Of a write. ReleaseError: applied, and not released in time."""
 Reply = Callable[[Any], None]
 """Called once with the result (`metastore.results`) or an exception."""
+
+
+class LeaseHolder(Protocol):
+    @property
+    def prefixes(self) -> Prefixes:
+        """The strict prefixes that the vault of this node knows."""
+        ...
+
+    @property
+    def serves(self) -> bool:
+        """Whether a lease is held."""
+        ...
+
+
+class OwnLease:
+    """The lease of this node, which is read for every write. `holder`: None until the vault of this node is open."""
+
+    __slots__ = ("holder",)
+
+    def __init__(self, holder: LeaseHolder | None = None) -> None:
+        self.holder = holder
+
+    def opened(self, holder: LeaseHolder) -> None:
+        """The vault of this node is open."""
+        self.holder = holder
+
+
+class StrictResponses:
+    """`waits_for`: for which nodes the oldest change waits, as text. `has_own`: whether the cluster has keys of its
+    own. `lease`: of this node, whose vault may have staged more than this node has applied."""
+
+    def __init__(
+        self,
+        released: ReleaseWaiters,
+        waits_for: Callable[[], str],
+        has_own: Callable[[], bool],
+        lease: OwnLease,
+    ) -> None:
+        self.released = released
+        self._waits_for = waits_for
+        self._has_own = has_own
+        self.lease = lease
+        self._sources: tuple[Prefixes, Prefixes] = ((), ())
+        self._prefixes: Prefixes = (OWN,)
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """Every strict key begins with one of them, and so does every key of the cluster's own. The same object while
+        nothing has changed."""
+        applied, holder = self.released.log.prefixes, self.lease.holder
+        staged = holder.prefixes if holder is not None else ()
+        if applied is not self._sources[0] or staged is not self._sources[1]:
+            self._sources = applied, staged
+            union = tuple(dict.fromkeys((OWN, *applied, *staged)))
+            self._prefixes = self._prefixes if union == self._prefixes else union
+        return self._prefixes
+
+    # Writes
+
+    def classify(self, request: Any, *, own: bool) -> bool:
+        """Whether the request touches a strict region. `own`: it may write the cluster's own keys, which are strict.
+
+        Raises ReservedKey."""
+        if type(request) is Put:
+            touched = request.key.startswith(self.prefixes)
+            reserved = request.key if touched and not own and request.key.startswith(OWN) else None
+        else:
+            touched = is_strict(request, self.prefixes)
+            reserved = writes_own(request, self._has_own) if touched and not own else None
+        if reserved is not None:
+            raise ReservedKey(
+                f"{key_text(reserved)}: keys under {OWN.decode()} are the cluster's own. Use /v1/regions and "
+                "/v1/catalog, or palisade region and palisade catalog; delete around them"
+            )
+        return touched
+
+    def knows(self, prefixes: Prefixes, applied: Applied) -> bool:
+        """Whether exactly these were strict at the revisions of `applied`."""
+        if self.prefixes is not prefixes:
+            return False
+        return applied.here or ((holder := self.lease.holder) is not None and holder.serves)
+
+    def when_applied(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.applied.when(last_revision(applied), until, on_reached)
+
+    def when_released(self, applied: Applied, until: float, on_reached: OnReached) -> None:
+        self.released.when(last_revision(applied), until, on_reached)
+
+    def as_it_stands(self, applied: Applied) -> Applied | ReleasePending:
+        """The outcome of one write at its deadline: pending unless it is released or was refused."""
+        return applied if self.released.is_reached(last_revision(applied)) else self.late(applied)
+
+    def late(self, applied: Applied) -> ReleasePending:
+        return self.pending(last_revision(applied))
+
+    def pending(self, revision: int) -> ReleasePending:
+        return ReleasePending.of(revision, self._waits_for())
+
+    # Reads
+
+    def is_pending(self, request: Any) -> bool:
+        """Whether what it reads has a strict change that is not released. Call it in the turn that reads."""
+        log = self.released.log
+        if log.settled:
+            return False
+        if isinstance(request, Range):
+            return log.is_pending(request.key, request.range_end)
+        return is_strict(request, self.prefixes)
+
+    async def seen(self, revision: int, timeout_s: float) -> None:
+        """Wait until everything up to `revision` is released. Raises ReadPending."""
+        if not await self.released.until(revision, timeout_s):
+            raise ReadPending(
+                f"what was read has a strict change up to revision {revision} that is not released yet"
+                f"{self._waits_for()}: read again in a moment"
+            )
+
+
+def last_revision(applied: Applied) -> int:
+    results = applied.results
+    return revision_of(results[0]) if len(results) == 1 else max(map(revision_of, results), default=0)
 
 
 class WriteState(enum.Enum):
@@ -46,13 +177,17 @@ class HeldProposal(Proposal):
     __slots__ = ("all_strict", "applied", "prefixes", "state", "strict", "until")
 
     def __init__(
-        self, commands: Sequence[bytes], timeout_s: float, strict: StrictResponses | None, weight: int | None = None
+        self,
+        commands: Sequence[bytes],
+        timeout_s: float,
+        strict: StrictResponses | None,
+        all_strict: bool,
+        weight: int | None = None,
     ) -> None:
         super().__init__(commands, timeout_s, weight)
         self.state = WriteState.PROPOSED
         self.applied: Applied | None = None
-        self.all_strict = False
-        self.strict = strict
+        self.strict, self.all_strict = strict, all_strict
         self.prefixes: Prefixes = ()
         self.until = 0.0
         if strict is not None:
@@ -117,9 +252,10 @@ class PendingWrite(HeldProposal):
         reply: Reply,
         timeout_s: float,
         strict: StrictResponses | None,
+        all_strict: bool,
         metrics: Metrics,
     ) -> None:
-        super().__init__((command,), timeout_s, strict)
+        super().__init__((command,), timeout_s, strict, all_strict)
         self.request, self.request_id = request, request_id
         self._reply, self._metrics, self._began = reply, metrics, metrics.now()
 

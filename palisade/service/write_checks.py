@@ -31,8 +31,8 @@ from palisade.metastore.requests import (
 from palisade.metastore.validation import check_request, check_request_id
 from palisade.service.authorization.needs import needs_of
 from palisade.service.callers import Caller
+from palisade.service.pending_write import StrictResponses
 from palisade.service.strict_commands import OWN, any_strict
-from palisade.service.strict_responses import StrictResponses
 
 CLIENT_COMMANDS = (
     Put, DeleteRange, Txn, Compact, LeaseGrant, LeaseRevoke, LeaseKeepAlive, DisarmAlarm, Pin, Unpin,

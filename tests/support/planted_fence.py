@@ -22,7 +22,7 @@ from palisade.fencing.lease import FenceLease, GrantVerdict
 from palisade.fencing.messages import GrantMessage, StageMessage
 from palisade.fencing.release import Releases
 from palisade.node.fencing.lease_client import LeaseClient
-from palisade.service.strict_responses import StrictResponses
+from palisade.service.pending_write import StrictResponses
 from palisade.vault.regions import Regions
 
 

@@ -23,8 +23,7 @@ from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry, registrations, value_of
 from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import ReleaseWaiters
+from palisade.service.strict_changes import ReleaseWaiters, StrictLog
 from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
 

@@ -22,10 +22,9 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.proposals import Applied
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.pending_frame import PendingFrame
-from palisade.service.pending_write import Outcome, PendingWrite
+from palisade.service.pending_write import Outcome, OwnLease, PendingWrite, StrictResponses
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import StrictLog
-from palisade.service.strict_responses import OwnLease, ReleaseWaiters, StrictResponses
+from palisade.service.strict_changes import ReleaseWaiters, StrictLog
 from palisade.service.write_checks import CheckedWrite, WriteChecks
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from palisade.wire.fencing_errors import ReleasePending
@@ -80,9 +79,8 @@ class Member(StoreListener):
 
     def write(self, key: bytes, on_outcome: Callable[[Outcome], object], timeout_s: float) -> PendingWrite:
         request = Put(key, b"new")
-        write = RecordedWrite(b"", request, None, on_outcome, timeout_s, self.answers, Metrics())
-        write.all_strict = self.answers.classify(request, own=False)
-        return write
+        touches_strict = self.answers.classify(request, own=False)
+        return RecordedWrite(b"", request, None, on_outcome, timeout_s, self.answers, touches_strict, Metrics())
 
     def propose_frame(self, *keys: bytes) -> None:
         """Over the stream."""
