@@ -99,6 +99,7 @@ class Group:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._syncing = self._stopped = False
+        self._sync_began = 0.0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
@@ -327,10 +328,10 @@ class Group:
     def _sync(self) -> None:
         """Not within the turn: its messages and answers leave before the loop waits for the disk."""
         if not self._stopped:
-            began = self._clock.now()
-            self._journal.begin_sync(lambda failure: self._synced(failure, began))
+            self._sync_began = self._clock.now()
+            self._journal.begin_sync(self._synced)
 
-    def _synced(self, failure: Exception | None, began: float) -> None:
+    def _synced(self, failure: Exception | None) -> None:
         """Send what the sync made true; let the next batch in."""
         self._syncing = False
         if self._stopped:
@@ -338,7 +339,7 @@ class Group:
         try:
             if failure is not None:
                 raise failure
-            self._events.synced(self._clock.now() - began)
+            self._events.synced(self._clock.now() - self._sync_began)
             self._replica.synced()
         except Exception as error:
             self.fail(error)

@@ -105,7 +105,7 @@ class LeaseServer(StoreListener):
     ) -> None:
         self._on_failed = on_failed
         self.timing = timing
-        self.core = Releases(timing)
+        self._core = Releases(timing)
         self.log, self._wake, self._on_released = released.log, released.wake, released.release
         self._now = now
         self._lease_holds, self._leader_address = cluster.lease_holds, cluster.leader_address
@@ -121,6 +121,15 @@ class LeaseServer(StoreListener):
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+
+    @property
+    def core(self) -> Releases:
+        """With everything that is applied. It receives eventual revisions here, when they matter, not with each entry:
+        they wait for nothing."""
+        core, latest = self._core, self.log.latest
+        if core.leads and latest > core.lm:
+            core.committed(latest, self._now(), None)
+        return core
 
     # Leadership
 
@@ -232,7 +241,7 @@ class LeaseServer(StoreListener):
     def applied(self, changes: AppliedEntry) -> None:
         """Before anything that depends on it leaves this node."""
         batch = self.log.applied(changes.keys, changes.before, changes.revision)
-        if self.core.leads:
+        if batch.keys and self._core.leads:
             self.committed(batch)
         self._wake()
 
@@ -241,9 +250,9 @@ class LeaseServer(StoreListener):
         self._wake()
 
     def committed(self, batch: StrictBatch) -> None:
-        self.core.committed(batch.upto, self._now(), batch.strict)
-        if batch.keys:
-            self._soon()
+        """Strict changes, on the leader."""
+        self._core.committed(batch.upto, self._now(), batch.strict)
+        self._soon()
 
     # The turn
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http.callers import HttpCallers, set_caller
-from palisade.api.http.etcd_api import refused
+from palisade.api.http.authorization_header import HttpCallers, set_caller
+from palisade.api.http.etcd_errors import refused
 from palisade.api.http.protobuf_json import BadJson
 from palisade.api.http.reauthorize import REAUTHORIZE
 from palisade.api.http.route_permissions import Rule, rule_of

@@ -1,4 +1,4 @@
-"""Members and errors in etcd's JSON, and requests without content (`etcd_keys.py`)."""
+"""Members in etcd's JSON, and requests without content (`etcd_keys.py`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,3 @@ def member(number: int, each: Member) -> str:
     if http:
         text += f',"clientURLs":[{json.dumps("http://" + http)}]'
     return text + (',"isLearner":true}' if each.role is MemberRole.LEARNER else "}")
-
-
-def error_fields(message: str, code: int) -> bytes:
-    text = json.dumps(message)
-    return f'{{"error":{text},"message":{text},"code":{code}}}'.encode()

@@ -1,18 +1,24 @@
-"""Requests about keys of etcd's JSON paths as values of the meta storage, and their results as the gateway of etcd 3.4
-writes them: one operation after the other.
+"""Keys over the JSON paths of etcd v3: requests as values of the meta storage, and results as the gateway of etcd 3.4
+writes them.
 
 The rules that etcd's server applies before it proposes anything are here as well, where they are about the shape of
 the request and not about the state of the store (etcdserver/api/v3rpc/key.go, 3.4). In responses bytes are base64,
 int64 a string, and a field that has its default (zero, false, empty) is left out. The order of the fields is that of
 etcd's proto files.
+
+`EtcdKeys` calls `reply` exactly once for each request: for writes in the turn of the event loop in which they are
+applied, without a task or a future of their own, and for reads of one key at once if the quorum lease permits it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from binascii import b2a_base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+from palisade.api.http.etcd_errors import refused
 from palisade.api.http.protobuf_json import (
     BadJson,
     JsonMessage,
@@ -21,9 +27,12 @@ from palisade.api.http.protobuf_json import (
     as_enum,
     as_int64,
     as_list,
+    read_single,
 )
+from palisade.api.http.request_head import HttpReply, Unary
 from palisade.metastore.errors import InvalidRequest, KeyEmpty, KeyNotFound, LeaseNotFound
 from palisade.metastore.requests import (
+    Command,
     Compact,
     Compare,
     CompareResult,
@@ -43,6 +52,9 @@ from palisade.metastore.results import (
     RangeResult,
     TxnResult,
 )
+from palisade.metastore.validation import is_read_only
+from palisade.service.callers import Caller
+from palisade.service.key_values import KeyValues
 
 NESTING_MAX = 64
 """Deeper transactions are refused while they are read; the store has a lower limit of its own."""
@@ -54,6 +66,8 @@ OPERAND_OF = {
     CompareTarget.LEASE: ("lease", 0),
 }
 NestedResult = PutResult | DeleteRangeResult | RangeResult | TxnResult
+Fields = Callable[[Any, str], str]
+"""The response to a request, from its result and the text of its header."""
 
 
 class Header:
@@ -281,3 +295,89 @@ def decode_compact(value: Any) -> Compact:
 
 def compact_fields(result: CompactResult, header: str) -> str:
     return f"{{{header}}}"
+
+
+class EtcdKeys:
+    """The paths below /v3/kv, and what the other paths share with them: the header, writes, and answers that take a
+    task."""
+
+    def __init__(self, service: KeyValues, cluster_id: int, member_id: int) -> None:
+        self._service = service
+        self.header = Header(cluster_id, member_id)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.unary: dict[str, Unary] = {
+            "/v3/kv/put": self.writes(decode_put, put_fields),
+            "/v3/kv/range": self.range,
+            "/v3/kv/deleterange": self.writes(decode_delete, delete_fields),
+            "/v3/kv/txn": self.txn,
+            "/v3/kv/compaction": self.writes(decode_compact, compact_fields),
+        }
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def writes(self, decode: Callable[[Any], Command], fields: Fields) -> Unary:
+        """A path of writes: how its body is read, and its result written."""
+        return partial(self._write, decode, fields)
+
+    def _write(
+        self, decode: Callable[[Any], Command], fields: Fields, body: bytes, reply: HttpReply, caller: Caller
+    ) -> None:
+        try:
+            self._service.submit(decode(read_single(body)), partial(self._answer, fields, reply), caller=caller)
+        except Exception as error:
+            reply(*refused(error))
+
+    def txn(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
+        try:
+            request = decode_txn(read_single(body))
+            read_only = is_read_only(request)
+            if not read_only:
+                self._service.submit(request, partial(self._answer, txn_fields, reply), caller=caller)
+        except Exception as error:
+            reply(*refused(error))
+            return
+        if read_only:
+            self.later(self._read(self._service.read_txn(request, caller=caller), txn_fields), reply)
+
+    def range(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
+        try:
+            request = decode_range(read_single(body))
+            result = self._service.range_now(request, caller=caller)
+            if result is not None:
+                text = range_fields(result, self.header.text(result.revision, self._service.group.term))
+        except Exception as error:
+            reply(*refused(error))
+            return
+        if result is not None:
+            reply(200, text.encode())
+        else:
+            self.later(self._read(self._service.range(request, caller=caller), range_fields), reply)
+
+    # Responses.
+
+    def _answer(self, fields: Fields, reply: HttpReply, result: Any) -> None:
+        if isinstance(result, Exception):
+            reply(*refused(result))
+        else:
+            reply(200, fields(result, self.header.text(result.revision, self._service.group.term)).encode())
+
+    async def _read(self, result: Awaitable[Any], fields: Fields) -> str:
+        found = await result
+        return fields(found, self.header.text(found.revision, self._service.group.term))
+
+    def later(self, answer: Awaitable[str], reply: HttpReply) -> None:
+        task = asyncio.get_running_loop().create_task(_answer_later(answer, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _answer_later(answer: Awaitable[str], reply: HttpReply) -> None:
+    try:
+        text = await answer
+    except Exception as error:
+        reply(*refused(error))
+    else:
+        reply(200, text.encode())

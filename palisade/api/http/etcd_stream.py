@@ -13,7 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http.etcd_api import EtcdApi, refused
+from palisade.api.http.etcd_api import EtcdApi
+from palisade.api.http.etcd_errors import refused
 from palisade.api.http.etcd_leases import decode_lease_id, lease_fields
 from palisade.api.http.etcd_watch import WatchStream
 from palisade.api.http.etcd_watch_messages import decode_watch, result_line

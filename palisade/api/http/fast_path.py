@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from palisade.api.http.callers import ANY_CLIENT, HttpCallers, HttpClient, without_authorization
+from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
@@ -34,6 +35,7 @@ from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
 from palisade.base.wrong_port import advice, refusal, spoken
+from palisade.service.callers import UNRESTRICTED
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ QUEUED_BYTES_MAX = 64 * 1024
 SWEEP_S = 0.5
 BLANK = 0x20
 """Every request begins with a byte of at least this value."""
+AUTHORIZATION = b"\r\nAuthorization: "
+PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class FrontServer:
         self.closing = False
         self._calm = asyncio.Event()
         self._by_transport: dict[Any, HttpConnection] = {}
-        self._heads: dict[int, bytes] = {}
+        self._heads: dict[tuple[int, bool], bytes] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -115,11 +119,17 @@ class FrontServer:
                 async with asyncio.timeout(patience_s):
                     await self._calm.wait()
 
-    def answered(self) -> None:
-        """A request has ended."""
+    def answered(self, status: int, *, problem: bool) -> bytes:
+        """A request has ended. Returns everything before the length of its response."""
+        self.metrics.answered(status)
         self.busy -= 1
         if self.closing and not self.busy:
             self._calm.set()
+        head = self._heads.get((status, problem))
+        if head is None:
+            head = make_head(status, b"application/problem+json" if problem else b"application/json")
+            self._heads[status, problem] = head
+        return head
 
     def abort(self) -> None:
         for connection in list(self.connections):
@@ -140,14 +150,6 @@ class FrontServer:
                     self._plans.clear()
                 self._plans[head] = plan
         return plan
-
-    def response_head(self, status: int, problem: bool = False) -> bytes:
-        """Everything before the length."""
-        head = self._heads.get(-status if problem else status)
-        if head is None:
-            head = make_head(status, b"application/problem+json" if problem else b"application/json")
-            self._heads[-status if problem else status] = head
-        return head
 
     def handling(self, transport: Any) -> None:
         """aiohttp has read a whole head from this connection, and begins to handle it."""
@@ -187,7 +189,8 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, server: FrontServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._client: HttpClient = ANY_CLIENT
+        self._client: AuthenticatedClient | None = None
+        """None: authorization is off."""
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
         self._so_far = bytearray()
@@ -286,7 +289,8 @@ class HttpConnection(asyncio.Protocol):
             self._buffer = data
             self._wait_for_more(body=False)
             return
-        head, header = without_authorization(data[: end + 4], self._client.header)
+        client = self._client
+        head, header = without_authorization(data[: end + 4], client.header if client is not None else None)
         plan = self._server.plan(head) if end >= 0 else None
         if plan is None or plan.length > self._server.limits.body_bytes_max:
             self._hand_over(data)
@@ -301,7 +305,10 @@ class HttpConnection(asyncio.Protocol):
         self._busy = True
         self._server.busy += 1
         self.waiting_since = None
-        self._client.run(plan, header, data[end + 4 : stop], self.reply)
+        if client is None:
+            plan.call(data[end + 4 : stop], self.reply, UNRESTRICTED)
+        else:
+            client.run(plan, header, data[end + 4 : stop], self.reply)
 
     def _wait_for_more(self, *, body: bool) -> None:
         if self.waiting_since is None or body != self._body_due:
@@ -312,11 +319,9 @@ class HttpConnection(asyncio.Protocol):
         """Answer the current request; called exactly once for it, in the loop's thread."""
         transport = self._transport
         self._busy = False
-        self._server.answered()
-        self._server.metrics.answered(status)
+        head = self._server.answered(status, problem=self._v1 and status >= 400)
         if transport is None:
             return
-        head = self._server.response_head(status, self._v1 and status >= 400)
         transport.write(b"%b%d\r\n%b\r\n%b" % (head, len(payload), headers, payload))
         self.last_used = self._server.now()
         if self._server.closing:
@@ -373,3 +378,17 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
+    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
+    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
+    before."""
+    at = head.find(AUTHORIZATION)
+    if at < 0:
+        return head, None
+    end = head.find(b"\r\n", at + 2)
+    value = head[at + len(AUTHORIZATION) : end]
+    if value != known and PLAIN_VALUE.fullmatch(value) is None:
+        return head, None
+    return head[:at] + head[end:], value

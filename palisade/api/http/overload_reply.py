@@ -7,7 +7,7 @@ import asyncio
 import json
 from typing import cast
 
-from palisade.api.http.etcd_cluster import error_fields
+from palisade.api.http.etcd_errors import error_fields
 from palisade.api.http.request_head import make_head
 
 GRPC_UNAVAILABLE = 14

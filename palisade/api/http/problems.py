@@ -14,8 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http.etcd_api import refused
-from palisade.api.http.etcd_cluster import error_fields
+from palisade.api.http.etcd_errors import error_fields, refused
 from palisade.api.http.protobuf_json import BadJson
 from palisade.api.http.request_head import HttpReply
 from palisade.base.errors import PalisadeError

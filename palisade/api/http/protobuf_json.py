@@ -70,14 +70,21 @@ def read_text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise BadJson(f"invalid JSON: not UTF-8 at byte {error.start}") from None
+        raise _not_utf8(error) from None
+
+
+def _not_utf8(error: UnicodeDecodeError) -> BadJson:
+    return BadJson(f"invalid JSON: not UTF-8 at byte {error.start}")
 
 
 def read_single(body: bytes) -> Any:
     """The one JSON value that a body holds; an empty body is an empty message, as in etcd's gateway."""
-    text = read_text(body)
-    if not text:
+    if not body:
         return None
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error) from None
     value, end = read_value(text)
     if end != len(text):
         raise BadJson(f"invalid character {text[end]!r} after top-level value")

@@ -13,8 +13,9 @@ from aiohttp.typedefs import Middleware
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from palisade.api.http.authorization import AuthorizationGate
-from palisade.api.http.callers import caller_of
-from palisade.api.http.etcd_api import EtcdApi, refused
+from palisade.api.http.authorization_header import caller_of
+from palisade.api.http.etcd_api import EtcdApi
+from palisade.api.http.etcd_errors import refused
 from palisade.api.http.etcd_health import EtcdHealth
 from palisade.api.http.etcd_stream import EtcdStreams
 from palisade.api.http.fast_path import FrontServer, HttpLimits

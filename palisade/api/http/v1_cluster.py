@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from palisade.api.cluster_view import alarms_view, listed_members, status_view
-from palisade.api.http.callers import caller_of
+from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.request_body import a_flag, a_number, a_text, a_time, fields_of, read_json, request_id_of
 from palisade.api.http.v1_keys import answer
 from palisade.api.services import NodeServices

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
-from palisade.api.http.callers import caller_of
+from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.problems import refuse
 from palisade.api.http.request_body import Spec, a_flag, a_number, content, query_of
 from palisade.api.http.request_head import Hot, HttpReply

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
-from palisade.api.http.callers import caller_of
+from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.problems import problem_of, refuse
 from palisade.api.http.request_body import a_flag, a_number, query_of, read_body, read_json, request_id_of
 from palisade.api.http.request_head import Hot, HttpReply

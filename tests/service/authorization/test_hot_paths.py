@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.callers import AuthenticatedClient, HttpCallers, HttpClient, without_authorization
+from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
+from palisade.api.http.fast_path import without_authorization
 from palisade.api.http.request_head import Hot, HttpReply, RequestPlan
 from palisade.api.http.server import HttpServer
 from palisade.catalog.permissions import PermissionGrant, Permissions, Subject
@@ -209,7 +210,7 @@ async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users:
 class Connection:
     """One connection on the fast path, and what its requests were answered with."""
 
-    client: HttpClient
+    client: AuthenticatedClient
     answers: list[object]
 
     def get(self, header: str | None) -> object:

@@ -7,8 +7,7 @@ loop; if they have to be fetched, only this request waits.
 from __future__ import annotations
 
 import asyncio
-import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -21,8 +20,6 @@ from palisade.wire.credentials import from_header
 if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
-AUTHORIZATION = b"\r\nAuthorization: "
-PLAIN_VALUE = re.compile(rb"[ -~\t]*")
 _CALLER: web.RequestKey[Caller] = web.RequestKey("caller")
 
 
@@ -36,45 +33,9 @@ def set_caller(request: web.Request, caller: Caller) -> None:
     request[_CALLER] = caller
 
 
-def without_authorization(head: bytes, known: bytes | None = None) -> tuple[bytes, bytes | None]:
-    """The head without the Authorization header, if written in its usual form, and the value of that header. So cached
-    heads contain no secrets, and clients with different credentials share them. `known`: a value that has been checked
-    before."""
-    at = head.find(AUTHORIZATION)
-    if at < 0:
-        return head, None
-    end = head.find(b"\r\n", at + 2)
-    value = head[at + len(AUTHORIZATION) : end]
-    if value != known and PLAIN_VALUE.fullmatch(value) is None:
-        return head, None
-    return head[:at] + head[end:], value
-
-
-class HttpClient(Protocol):
-    """The client of one connection on the fast path. `header`: the credentials that are kept, as they were sent."""
-
-    @property
-    def header(self) -> bytes | None: ...
-
-    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
-        """Run the plan with the rights that the Authorization header gives, or refuse the request."""
-        ...
-
-
-class AnyClient:
-    """Where authorization is off."""
-
-    header = None
-
-    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
-        plan.call(body, reply, UNRESTRICTED)
-
-
-ANY_CLIENT = AnyClient()
-
-
 class AuthenticatedClient:
-    """Where authorization is on. `address`: of the client, for the audit log.
+    """The client of one connection on the fast path. `address`: of the client, for the audit log. `header`: the
+    credentials that are kept, as they were sent.
 
     A token that the client has presented is kept until the connection ends, so that a request with the same token
     costs one comparison. Passwords and join tokens, which do not expire, are not kept.
@@ -88,6 +49,7 @@ class AuthenticatedClient:
         self._known: Authenticated | None = None
 
     def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
+        """Run the plan with the rights that the Authorization header gives, or refuse the request."""
         known = self._known
         if known is None or header != self.header or not self._authorizer.is_current(known):
             known = self._authenticate(plan, header, body, reply)
@@ -136,7 +98,7 @@ class HttpCallers:
         self.authorizer = authorizer
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def client(self, transport: asyncio.BaseTransport) -> HttpClient:
+    def client(self, transport: asyncio.BaseTransport) -> AuthenticatedClient:
         """The client of a new connection."""
         peer = transport.get_extra_info("peername")
         return AuthenticatedClient(self, str(peer[0]) if isinstance(peer, tuple) and peer else "")
