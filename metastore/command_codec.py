@@ -1,8 +1,12 @@
-"""Commands as bytes: msgpack arrays that begin with a number (never a class name, never pickle).
+"""Commands and their results on the wire: msgpack arrays that begin with a number (never a class name, never pickle).
 
 A command is [operation, request id or nil, fields...]; inside a transaction the request id is omitted. A command that
 cannot be decoded is refused with the same text on every replica: the decoder depends on the bytes alone. A put without
-options, the most frequent command, has its own operation. For results see `result_codec.py`, also reachable from here.
+options, the most frequent command, has its own operation.
+
+`apply` returns results in wire form on every node, as tuples of msgpack types; a node that forwarded the command
+receives them as lists; `decode_result` accepts both. A refusal is a result, too. Results stored for retries (M3) have
+the same form, packed.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from typing import Any
 
 import msgpack
 
-from palisade.metastore.errors import InvalidRequest
+from palisade.base.errors import by_code
+from palisade.metastore.errors import Compacted, InvalidRequest, MetastoreError
 from palisade.metastore.requests import (
     BeginGeneration,
     Command,
@@ -40,17 +45,18 @@ from palisade.metastore.requests import (
     Txn,
     Unpin,
 )
-from palisade.metastore.result_codec import decode_result, encode_result
-
-__all__ = [
-    "decode_command",
-    "decode_fields",
-    "decode_result",
-    "encode_command",
-    "encode_plain_put",
-    "encode_result",
-    "unpack_command",
-]
+from palisade.metastore.results import (
+    CompactResult,
+    DeleteRangeResult,
+    DoneResult,
+    KeyValue,
+    LeaseResult,
+    PinResult,
+    PutResult,
+    RangeResult,
+    Result,
+    TxnResult,
+)
 
 PLAIN_PUT, PUT, DELETE_RANGE, RANGE, TXN, COMPACT = 1, 2, 3, 4, 5, 6
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE, LEASE_EXPIRE = 7, 8, 9, 10
@@ -62,6 +68,14 @@ LEASE_GRANT_MS = 20
 """LEASE_GRANT has the ttl in whole seconds. It is not written any more, and may be in the log of an earlier version."""
 COPY_CHUNK = 21
 
+REFUSED, PUT_RESULT, DELETE_RANGE_RESULT, RANGE_RESULT, TXN_RESULT = 0, 1, 2, 3, 4
+COMPACT_RESULT, LEASE_RESULT, DONE_RESULT, PIN_RESULT = 5, 6, 7, 8
+SERIES, EACH = 9, 10
+"""The results of a series of puts (`put_series.py`)."""
+LEASE_MS_RESULT = 11
+"""LEASE_RESULT has the ttl in whole seconds. It is not written any more, and may be among the stored results of
+retries."""
+
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 DEPTH_MAX = 64
 """Limit of the decoder; `Limits.txn_depth_max` is far below it."""
@@ -71,6 +85,8 @@ pack: Callable[[Any], bytes] = msgpack.Packer().pack
 unpack: Callable[[bytes], Any] = msgpack.unpackb
 
 Fields = list[Any]
+Wire = tuple[Any, ...]
+Numbered = Sequence[Any]
 OPERATIONS = frozenset((Put, DeleteRange, Range, Txn))
 
 
@@ -337,3 +353,85 @@ def member(value: Any, members: Sequence[Any]) -> Any:
 
 TARGETS, RESULTS = tuple(CompareTarget), tuple(CompareResult)
 SORT_ORDERS, SORT_TARGETS = tuple(SortOrder), tuple(SortTarget)
+
+
+def refusal(error: MetastoreError) -> Wire:
+    return (REFUSED, error.code, str(error), error.minimal_revision if isinstance(error, Compacted) else 0)
+
+
+def put_result(result: PutResult) -> Wire:
+    if result.prev_kv is None:
+        return (PUT_RESULT, result.revision)
+    return (PUT_RESULT, result.revision, tuple(result.prev_kv))
+
+
+def kvs(pairs: Sequence[KeyValue]) -> Wire:
+    return tuple(map(tuple, pairs))
+
+
+RESULT_ENCODERS: dict[type, Callable[[Any], Wire]] = {
+    PutResult: put_result,
+    DeleteRangeResult: lambda r: (DELETE_RANGE_RESULT, r.revision, r.deleted, kvs(r.prev_kvs)),
+    RangeResult: lambda r: (RANGE_RESULT, r.revision, kvs(r.kvs), r.more, r.count),
+    TxnResult: lambda r: (TXN_RESULT, r.revision, r.succeeded, tuple(map(encode_result, r.results))),
+    CompactResult: lambda r: (COMPACT_RESULT, r.revision, r.minimal_revision),
+    LeaseResult: lambda r: (LEASE_MS_RESULT, r.revision, r.id, r.ttl_ms),
+    DoneResult: lambda r: (DONE_RESULT, r.revision, r.count),
+    PinResult: lambda r: (PIN_RESULT, r.revision, r.minimal_revision, r.remaining_ms),
+}
+
+
+def encode_result(result: Result) -> Wire:
+    return RESULT_ENCODERS[type(result)](result)
+
+
+def revision_of(wire: Numbered) -> int:
+    """Of the store when the command was executed; the last one of a series; 0 for a refusal."""
+    kind = wire[0]
+    if kind == PUT_RESULT:
+        return wire[1]  # type: ignore[no-any-return]
+    if kind == REFUSED:
+        return 0
+    if kind == EACH:
+        return max(map(revision_of, wire[1]), default=0)
+    return int(wire[1] + wire[2] - 1 if kind == SERIES else wire[1])
+
+
+def kvs_from(pairs: Numbered) -> tuple[KeyValue, ...]:
+    return tuple(map(KeyValue._make, pairs))
+
+
+RESULT_DECODERS: dict[int, Callable[..., Result]] = {
+    PUT_RESULT: lambda revision, prev=None: PutResult(revision, KeyValue._make(prev) if prev is not None else None),
+    DELETE_RANGE_RESULT: lambda revision, deleted, pairs: DeleteRangeResult(revision, deleted, kvs_from(pairs)),
+    RANGE_RESULT: lambda revision, pairs, more, count: RangeResult(revision, kvs_from(pairs), more, count),
+    TXN_RESULT: lambda revision, succeeded, results: TxnResult(revision, succeeded, tuple(map(decode_result, results))),
+    COMPACT_RESULT: CompactResult,
+    LEASE_RESULT: lambda revision, id_, ttl_s: LeaseResult(revision, id_, ttl_s * 1000),
+    LEASE_MS_RESULT: LeaseResult,
+    DONE_RESULT: DoneResult,
+    PIN_RESULT: PinResult,
+}
+
+
+def decode_result(wire: Numbered) -> Any:
+    """The result as a value of `results.py`. Raises the contained refusal (`errors.py`)."""
+    if len(wire) == 2 and wire[0] == PUT_RESULT:
+        return PutResult(wire[1])
+    number, *fields = wire
+    if number == REFUSED:
+        raise error_from(*fields)
+    return RESULT_DECODERS[number](*fields)
+
+
+def refusal_in(wire: Numbered) -> MetastoreError:
+    """The refusal instead of the expected result."""
+    return error_from(*wire[1:]) if wire[0] == REFUSED else MetastoreError(f"a result of another kind came: {wire[0]}")
+
+
+def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:
+    """An unknown code, of a newer version, becomes a MetastoreError with its text."""
+    kind = by_code(MetastoreError).get(code, MetastoreError)
+    if issubclass(kind, Compacted):
+        return kind(message, minimal_revision)
+    return kind(message)

@@ -14,7 +14,7 @@ from palisade.base.digest import BUCKETS, CHAIN_FACTOR, leaf_of
 from palisade.base.digest import SUM_MASK as CHAIN_MASK
 from palisade.metastore.block import BLOCK_BYTES, pack_block
 from palisade.metastore.changes import EntryChanges
-from palisade.metastore.command_codec import PLAIN_PUT
+from palisade.metastore.command_codec import PLAIN_PUT, PUT_RESULT, Wire
 from palisade.metastore.digest import BucketSums
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits
@@ -22,7 +22,6 @@ from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.put_series import are_bytes
 from palisade.metastore.record import JUMP_ROWS, LINK_BYTES, POINTER, ROW, VERSION_OVERHEAD_BYTES
 from palisade.metastore.request_results import SEQUENCE_MAX, RequestResults
-from palisade.metastore.result_codec import PUT, Wire
 from palisade.metastore.state import StoreState
 
 MILESTONE = JUMP_ROWS - 1
@@ -68,7 +67,7 @@ class PlainPutBatch:
         pairs = [(key, value) for _, _, key, value in run]
         done = self._put(pairs, self._tables.get_many(Table.KEY, [key for key, _ in pairs]))
         self._remember(run[:done], revision)
-        answers.extend(zip(repeat(PUT), range(revision, revision + done)))
+        answers.extend(zip(repeat(PUT_RESULT), range(revision, revision + done)))
         return first + done
 
     def series(self, fields: Sequence[Any]) -> int:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from palisade.metastore.command_codec import PLAIN_PUT, PUT_SERIES, pack
+from palisade.metastore.command_codec import EACH, PLAIN_PUT, PUT_RESULT, PUT_SERIES, SERIES, Wire, pack
 from palisade.metastore.limits import Limits
 from palisade.metastore.request_results import SEQUENCE_MAX
-from palisade.metastore.result_codec import EACH, PUT, SERIES, Wire
 
 SERIES_PUTS_MAX = 1024
 
@@ -70,13 +69,13 @@ def singles(fields: Sequence[Any], first: int = 0) -> list[list[Any]]:
 
 def result_of(wires: Sequence[Wire]) -> Wire:
     """The results of its puts as one; in short form if all were put, with consecutive revisions."""
-    first = wires[0][1] if wires[0][0] == PUT else 0
-    regular = all(wire == (PUT, first + number) for number, wire in enumerate(wires))
+    first = wires[0][1] if wires[0][0] == PUT_RESULT else 0
+    regular = all(wire == (PUT_RESULT, first + number) for number, wire in enumerate(wires))
     return (SERIES, first, len(wires)) if first and regular else (EACH, tuple(wires))
 
 
 def results_in(wire: Sequence[Any]) -> list[Sequence[Any]] | None:
     """The results that `result_of` has combined; None for the result of another command."""
     if wire[0] == SERIES:
-        return [(PUT, revision) for revision in range(wire[1], wire[1] + wire[2])]
+        return [(PUT_RESULT, revision) for revision in range(wire[1], wire[1] + wire[2])]
     return list(wire[1]) if wire[0] == EACH else None

@@ -23,12 +23,12 @@ from typing import Any
 
 import msgpack
 
+from palisade.metastore.command_codec import PUT_RESULT
 from palisade.metastore.errors import ResultEvicted
 from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import key_hash
 from palisade.metastore.requests import RequestId
-from palisade.metastore.result_codec import PUT
 from palisade.metastore.state import StoreState
 
 ACTIVE = b"a"
@@ -109,7 +109,7 @@ class RequestResults:
         page = self._page(client, page_of(sequence))
         revision = NUMBER.unpack_from(page, slot_of(sequence))[0] if page is not None else 0
         if revision:
-            return (PUT, revision)
+            return (PUT_RESULT, revision)
         stored = self._tables.get(Table.CLIENT, RESULT + client.name + NUMBER.pack(sequence))
         return None if stored is None else msgpack.unpackb(stored, use_list=False)
 
@@ -154,7 +154,7 @@ class RequestResults:
             self._tables.delete(Table.CLIENT, FORGOTTEN + client.name)
             self._clients[client.name] = client
             self._known[request.client] = client
-        if result[0] == PUT and len(result) == 2:
+        if result[0] == PUT_RESULT and len(result) == 2:
             self.remember_put(client, request.sequence, result[1])
             return
         packed = self._pack(result)

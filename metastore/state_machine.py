@@ -16,7 +16,16 @@ from palisade.base.invariant import InvariantViolated, check
 from palisade.metastore import mvcc
 from palisade.metastore.change_feed import MOD, ChangeFeed
 from palisade.metastore.changes import AppliedEntry, EntryChanges, Rows, StoreListener
-from palisade.metastore.command_codec import decode_fields, encode_result, unpack, unpack_command
+from palisade.metastore.command_codec import (
+    PUT_RESULT,
+    SERIES,
+    Wire,
+    decode_fields,
+    encode_result,
+    refusal,
+    unpack,
+    unpack_command,
+)
 from palisade.metastore.compaction import Compactor
 from palisade.metastore.control_commands import Control
 from palisade.metastore.digest import BucketSums, StoreDigest
@@ -33,7 +42,6 @@ from palisade.metastore.range_read import read_range
 from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.request_results import RequestResults
 from palisade.metastore.requests import Command, CopyChunk, DeleteRange, Put, Range, RequestId, SystemWrite, Txn
-from palisade.metastore.result_codec import PUT, SERIES, Wire, refusal
 from palisade.metastore.results import DoneResult, KeyValue, LeaseInfo, RangeResult, Result, TxnResult
 from palisade.metastore.revision_writer import RevisionWriter
 from palisade.metastore.staged_rows import StagedRows
@@ -301,7 +309,7 @@ class MetaStore:
         done = self._plain_puts.series(fields)
         if done == len(fields[2]) // 2:
             return (SERIES, revision, done)
-        wires: list[Wire] = [(PUT, revision + number) for number in range(done)]
+        wires: list[Wire] = [(PUT_RESULT, revision + number) for number in range(done)]
         return result_of(wires + self._run(singles(fields, done)))
 
     def _command(self, value: Any) -> Wire:

@@ -93,8 +93,10 @@ def too_large(what: str, content: bytes, bytes_max: int) -> str:
 
 
 def check_put(request: Put, limits: Limits) -> None:
-    check_key(request.key, limits)
-    if len(request.value) > limits.value_bytes_max:
+    key_bytes, value_bytes = len(request.key), len(request.value)
+    if not 0 < key_bytes <= limits.key_bytes_max:
+        check_key(request.key, limits)
+    if value_bytes > limits.value_bytes_max:
         raise ValueTooLarge(
             f"the value of {key_text(request.key)} has {len(request.value)} bytes, the limit is"
             f" {limits.value_bytes_max}: split it over several keys"
@@ -105,7 +107,8 @@ def check_put(request: Put, limits: Limits) -> None:
         raise InvalidRequest(f"the put of {key_text(request.key)} has a lease and ignore_lease: give one of them")
     if request.lease:
         check_lease_id(request.lease)
-    check_size(size_of(request), limits)
+    if OPERATION_BYTES + key_bytes + value_bytes > limits.request_bytes_max:
+        check_size(size_of(request), limits)
 
 
 def check_lease_id(lease: int) -> None:

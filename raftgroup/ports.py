@@ -19,8 +19,8 @@ class Clock(Protocol):
         """Seconds since an arbitrary start; monotonic. The only clock that safety depends on."""
         ...
 
-    def wall_ms(self) -> int:
-        """Unix time in milliseconds; may jump, so only the labels of revisions depend on it."""
+    def wall_ns(self) -> int:
+        """Unix time in nanoseconds; may jump, so only the labels of revisions depend on it."""
         ...
 
 

@@ -197,7 +197,7 @@ class Replica:
     def propose(self, batch: Sequence[Proposal]) -> None:
         """On a leader: append the commands of `batch` as one entry, and send it. They complete when it is applied; if
         an entry of another leader is applied in its place, they are displaced."""
-        stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ms())
+        stamp = self._machine.stamp(self._clock.now(), self._clock.wall_ns() // 1_000_000)
         commands = [command for proposal in batch for command in proposal.commands]
         entry = self.engine.append(batch_entry(stamp, commands))
         self.unapplied.keep(entry, (stamp, commands), batch)
@@ -339,7 +339,7 @@ class Replica:
         else:
             self._machine.skip(index, term)
             if self.engine.leads and index == self.engine.first_index_of_term:
-                self._machine.lead(self._clock.now(), self._clock.wall_ms())
+                self._machine.lead(self._clock.now(), self._clock.wall_ns() // 1_000_000)
                 self._ready_to_lead = True
         self.unapplied.applied(index, term, results)
 

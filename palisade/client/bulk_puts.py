@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from palisade.metastore.result_codec import PUT, refusal_in
+from palisade.metastore.command_codec import PUT_RESULT, refusal_in
 
 
 class Many:
@@ -63,7 +63,7 @@ class Many:
         return self._closed or self._error is not None
 
     def set_result(self, wire: Any) -> None:
-        if wire[0] != PUT:
+        if wire[0] != PUT_RESULT:
             self.set_exception(refusal_in(wire))
             return
         self.ended += 1

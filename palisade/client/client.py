@@ -16,9 +16,8 @@ from palisade.client.recording_files import Recording, open_recorder
 from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch
-from palisade.metastore.command_codec import encode_command, operation_fields
+from palisade.metastore.command_codec import decode_result, encode_command, operation_fields
 from palisade.metastore.requests import Command, Range, RequestId, WatchRequest
-from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import PutResult, RangeResult
 from palisade.wire.credentials import Credentials
 from palisade.wire.stream_frames import FrameKind

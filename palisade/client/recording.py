@@ -15,9 +15,16 @@ from typing import Any, Protocol
 
 from palisade.client.call_kinds import CALL_KINDS
 from palisade.client.pending_request import Slot
-from palisade.metastore.command_codec import decode_command, decode_operation, operation_fields
+from palisade.metastore.command_codec import (
+    PUT_RESULT,
+    RANGE_RESULT,
+    REFUSED,
+    decode_command,
+    decode_operation,
+    decode_result,
+    operation_fields,
+)
 from palisade.metastore.requests import Put, Range
-from palisade.metastore.result_codec import PUT, RANGE, REFUSED, decode_result
 from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown
 from palisade.wire.fencing_errors import ReleasePending
 from palisade.wire.recorded_effects import Effects, digest_of, effects_of, possible
@@ -139,11 +146,11 @@ class RecordedSlot:
             self._slot.set_exception(exception)
 
     def _add_outcome(self, completed_ns: int, wire: Any) -> None:
-        if type(self._content) is tuple and self._kind is FrameKind.WRITES and wire[0] == PUT:
+        if type(self._content) is tuple and self._kind is FrameKind.WRITES and wire[0] == PUT_RESULT:
             _, key, value = self._content
             effects: Any = (((key, b"", False, digest_of(value)),), (), ())
             self._add(completed_ns, ("put", _LINEARIZABLE), _OK, wire[1], "", effects)
-        elif self._kind is FrameKind.READS and wire[0] == RANGE and self._content[2:] == PLAIN_GET:
+        elif self._kind is FrameKind.READS and wire[0] == RANGE_RESULT and self._content[2:] == PLAIN_GET:
             self._add(completed_ns, ("range", _LINEARIZABLE), _OK, wire[1], "", _got(self._content[1], wire[2]))
         else:
             self._add_result(completed_ns, wire)

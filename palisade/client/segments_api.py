@@ -15,9 +15,8 @@ from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish, read_records, replace_intervals
 from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
-from palisade.metastore.command_codec import encode_command
+from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.requests import Command, Compare, RequestId, Txn
-from palisade.metastore.result_codec import decode_result
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.vault.errors import VaultError
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable

@@ -27,7 +27,7 @@ class FrameReply(Protocol):
         ...
 
     def on_results(self, writes: Sequence[CheckedWrite], results: Sequence[Any]) -> None:
-        """One result for each write, encoded by `metastore.result_codec`."""
+        """One result for each write, encoded by `metastore.command_codec`."""
         ...
 
     def on_failure(self, writes: Sequence[CheckedWrite], error: Exception) -> None:

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 from palisade.base.key_text import key_text
 from palisade.base.metrics import Metrics
+from palisade.metastore.command_codec import decode_result, revision_of
 from palisade.metastore.requests import Command, Put, Range, RequestId, prefix_end
-from palisade.metastore.result_codec import decode_result, revision_of
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.service.retry_check import check_answers

@@ -46,7 +46,7 @@ class FrameKind(enum.IntEnum):
     READS = 5
     """C [number, range, ...]: ranges as lists, encoded as inside a transaction (`metastore.command_codec`)."""
     RESULTS = 6
-    """N [number, result, ...]: results encoded by `metastore.result_codec`, refusals of the store included."""
+    """N [number, result, ...]: results encoded by `metastore.command_codec`, refusals of the store included."""
     FAILURES = 7
     """N [number, [code, text, revision], ...]: codes of `wire.error_codes`, and its `named_revision`."""
     CALL = 8

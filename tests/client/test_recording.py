@@ -14,10 +14,9 @@ from palisade.client import Client
 from palisade.client.recording import UNWRITTEN_BYTES_MAX, Recorder
 from palisade.client.recording_files import Recording
 from palisade.client.sync_client import SyncClient
-from palisade.metastore.command_codec import operation_fields
+from palisade.metastore.command_codec import PUT_RESULT, RANGE_RESULT, operation_fields
 from palisade.metastore.errors import KeyNotFound
 from palisade.metastore.requests import Range
-from palisade.metastore.result_codec import PUT, RANGE
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.fencing_errors import ReleasePending
 from palisade.wire.recorded_effects import digest_of
@@ -120,7 +119,7 @@ async def test_plain_get_is_recorded_as_any_other_range(recorder: Recorder, held
     """It has a shorter way."""
     for request in (Range(b"k"), Range(b"k", limit=1)):
         slot, _ = slot_of(recorder, operation_fields(request), FrameKind.READS)
-        slot.set_result([RANGE, 9, rows, False, len(rows)])
+        slot.set_result([RANGE_RESULT, 9, rows, False, len(rows)])
     recorder.close()
     short, long, _ = held.entries()
     assert isinstance(short, Recorded)
@@ -149,7 +148,7 @@ async def test_outcome_is_recorded_after_the_caller_was_cancelled(recorder: Reco
     slot, future = slot_of(recorder, (None, b"k", b"1"))
     future.cancel()
     assert not slot.done()
-    slot.set_result([PUT, 5])
+    slot.set_result([PUT_RESULT, 5])
     recorder.close()
     assert [each.revision for each in held.entries() if isinstance(each, Recorded)] == [5]
 
@@ -159,13 +158,13 @@ async def test_slow_disk_drops_operations_and_counts_them(recorder: Recorder, he
     value = b"v" * 1_000
     for _ in range(200_000):
         slot, _ = slot_of(recorder, (None, value, value))
-        slot.set_result([PUT, 5])
+        slot.set_result([PUT_RESULT, 5])
         if recorder.dropped:
             break
     assert len(held.content) < UNWRITTEN_BYTES_MAX + 1_000_000
     held.is_slow = False
     slot, _ = slot_of(recorder, (None, b"k", b"1"))
-    slot.set_result([PUT, 9])
+    slot.set_result([PUT_RESULT, 9])
     recorder.close()
     note, last, _ = held.entries()[-3:]
     assert note == Note(dropped=1)
@@ -186,7 +185,7 @@ async def test_recorder_writes_by_a_timer(recorder: Recorder, held: Held) -> Non
 
     recorder.begin(call_later)
     slot, _ = slot_of(recorder, (None, b"k", b"1"))
-    slot.set_result([PUT, 5])
+    slot.set_result([PUT_RESULT, 5])
     assert not held.content
     calls.pop()()
     assert len(held.entries()) == 1

@@ -14,13 +14,12 @@ from typing import Any
 import msgpack
 import pytest
 
-from palisade.metastore.command_codec import PUT_SERIES, decode_result, encode_command
+from palisade.metastore.command_codec import EACH, PUT_SERIES, SERIES, decode_result, encode_command
 from palisade.metastore.digest import SUMS_KEY
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.requests import RequestId
-from palisade.metastore.result_codec import EACH, SERIES
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.write_checks import WriteChecks
 from tests.support.fuzzing import INTERESTING, Rounds, anything, changed, damaged

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.base.errors import by_code
-from palisade.metastore.command_codec import decode_command, decode_result, encode_command, encode_result
+from palisade.metastore.command_codec import decode_command, decode_result, encode_command, encode_result, refusal
 from palisade.metastore.errors import Compacted, InvalidRequest, MetastoreError
 from palisade.metastore.requests import (
     BeginGeneration,
@@ -39,7 +39,6 @@ from palisade.metastore.requests import (
     Txn,
     Unpin,
 )
-from palisade.metastore.result_codec import refusal
 from palisade.metastore.results import (
     CompactResult,
     DeleteRangeResult,

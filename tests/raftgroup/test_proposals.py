@@ -173,7 +173,7 @@ class StandingClock:
     def now(self) -> float:
         return 0.0
 
-    def wall_ms(self) -> int:
+    def wall_ns(self) -> int:
         return 0
 
 

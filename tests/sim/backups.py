@@ -68,11 +68,11 @@ class Survivor:
     store: MetaStore
 
 
-def taking(now_ms: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
+def taking(wall_ns: Callable[[], int]) -> Callable[[Any], Awaitable[bytes]]:
     """The node's work for a backup request; others have turns between two pieces."""
 
     async def take(node: Any) -> bytes:
-        opened = await open_backup(node.services, CLUSTER, now_ms())
+        opened = await open_backup(node.services, CLUSTER, wall_ns() // 1_000_000)
         try:
             parts = []
             for data in opened.frames:

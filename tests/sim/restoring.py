@@ -49,7 +49,7 @@ class Restorer:
         check = BackupCheck("the backup")
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                data = await world.ask(admin.process, admin.name, host.http, taking(admin.process.wall_ms))
+                data = await world.ask(admin.process, admin.name, host.http, taking(admin.process.wall_ns))
         except (*EXPECTED, ConnectionError, TimeoutError) as error:
             world.note(admin.name, f"gets no backup of {host.id}: {type(error).__name__}")
             world.count("backup: none")

@@ -26,8 +26,8 @@ class HandClock:
     def now(self) -> float:
         return self.time
 
-    def wall_ms(self) -> int:
-        return int(self.time * 1000)
+    def wall_ns(self) -> int:
+        return int(self.time * 1000) * 1_000_000
 
 
 def storage(member: str) -> str:

@@ -59,8 +59,8 @@ class Process:
         """From now on by this clock."""
         self._rate, self._offset_s = rate, offset_s
 
-    def wall_ms(self) -> int:
-        return WALL_MS + int((self.simulation.now + self.wall_offset_s) * 1000)
+    def wall_ns(self) -> int:
+        return (WALL_MS + int((self.simulation.now + self.wall_offset_s) * 1000)) * 1_000_000
 
     def due(self) -> float | None:
         """When it is due, in the simulation's time."""

@@ -11,10 +11,9 @@ from palisade.api.services import NodeServices
 from palisade.api.stream.catalog_calls import CatalogCalls
 from palisade.api.stream.scan_calls import ScanCalls
 from palisade.api.stream.segment_calls import SegmentCalls
-from palisade.metastore.command_codec import decode_command
+from palisade.metastore.command_codec import decode_command, encode_result
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.requests import RequestId, Txn
-from palisade.metastore.result_codec import encode_result
 from palisade.service.regions import RegionAdmin
 from palisade.service.segment_writes import announce, lease_of_announcements, write_segments
 from palisade.topology.member_request import NAME_CHARACTERS_MAX, new_member

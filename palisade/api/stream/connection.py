@@ -20,9 +20,9 @@ from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from palisade.base.wrong_port import Spoken, refusal, spoken
+from palisade.metastore.command_codec import encode_result
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
-from palisade.metastore.result_codec import encode_result
 from palisade.metastore.results import RangeResult
 from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.service.range_pages import size_of

@@ -12,12 +12,11 @@ import pytest
 
 from palisade.base.metrics import Metrics
 from palisade.metastore.changes import AppliedEntry, StoreListener
-from palisade.metastore.command_codec import encode_command
+from palisade.metastore.command_codec import EACH, PUT_RESULT, encode_command, refusal
 from palisade.metastore.errors import ResultEvicted
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.requests import Put
-from palisade.metastore.result_codec import EACH, PUT, refusal
 from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.proposals import Applied
 from palisade.service.callers import UNRESTRICTED
@@ -113,7 +112,7 @@ class Replies:
 
 
 def put_at(*revisions: int) -> Applied:
-    return Applied(9, 1, [(PUT, revision) for revision in revisions])
+    return Applied(9, 1, [(PUT_RESULT, revision) for revision in revisions])
 
 
 async def test_write_after_its_prefix_became_strict_waits_for_release() -> None:
@@ -216,7 +215,7 @@ async def test_late_frame_returns_the_own_revision_or_refusal_of_each_write() ->
             assert item.number not in outcomes
             outcomes[item.number] = outcome
 
-    first, third, last = (PUT, WRITE), (PUT, WRITE + 1), (PUT, WRITE + 2)
+    first, third, last = (PUT_RESULT, WRITE), (PUT_RESULT, WRITE + 1), (PUT_RESULT, WRITE + 2)
     refused = refusal(ResultEvicted("forgotten"))
     PendingFrame([series, single], Replies(tell), 0.0, member.answers, Metrics()).end(
         Applied(9, 1, [(EACH, [first, refused, third]), last])

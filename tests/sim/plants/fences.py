@@ -81,7 +81,7 @@ def leases_by_the_wall_clock(patch: Patch) -> None:
     class Wall:
         def __init__(self, process: Process) -> None:
             self._process, self._began_s = process, process.wall_offset_s
-            self.wall_ms = process.wall_ms
+            self.wall_ns = process.wall_ns
 
         def now(self) -> float:
             return self._process.now() + self._process.wall_offset_s - self._began_s
