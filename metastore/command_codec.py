@@ -93,7 +93,7 @@ OPERATIONS = frozenset((Put, DeleteRange, Range, Txn))
 def encode_command(request: Command, request_id: RequestId | None = None) -> bytes:
     rid = (request_id.client, request_id.sequence) if request_id is not None else None
     if type(request) is Put and not (request.lease or request.prev_kv or request.ignore_value or request.ignore_lease):
-        return encode_plain_put(request.key, request.value, rid)
+        return pack((PLAIN_PUT, rid, request.key, request.value))
     number, *fields = operation_fields(request)
     return pack((number, rid, *fields))
 

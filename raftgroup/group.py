@@ -98,8 +98,7 @@ class Group:
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._syncing = self._stopped = False
-        self._sync_began = 0.0
+        self._syncing, self._sync_began, self._stopped = False, 0.0, False
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None

@@ -19,9 +19,8 @@ from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.ports import Clock
 from palisade.recovery.lifecycle import Component
 from palisade.service.fenced_reads import Ask, FencedReads
-from palisade.service.pending_write import OwnLease
+from palisade.service.pending_write import OwnLease, ReleaseWaiters
 from palisade.service.ports import GroupFace
-from palisade.service.strict_changes import ReleaseWaiters
 from palisade.vault.vault import Vault
 from palisade.wire.credentials import NodeProof
 

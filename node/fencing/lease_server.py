@@ -37,7 +37,8 @@ from palisade.fencing.release import NotGranted, Registration, Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.changes import AppliedEntry, StoreListener
-from palisade.service.strict_changes import ReleaseWaiters, StrictBatch
+from palisade.service.pending_write import ReleaseWaiters
+from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from palisade.raftgroup.ports import Clock
 from palisade.service.callers import THIS_NODE
 from palisade.service.cluster_fallback import asks_own_cluster
 from palisade.service.key_values import KeyValues
-from palisade.service.pending_write import OWN_KEYS, OwnLease, StrictResponses
+from palisade.service.pending_write import OWN_KEYS, OwnLease, ReleaseWaiters, StrictResponses
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import ReleaseWaiters, StrictLog
+from palisade.service.strict_changes import StrictLog
 
 LOOK_S = 0.5
 

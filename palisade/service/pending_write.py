@@ -16,28 +16,123 @@ pending: it is committed and stays committed (F8).
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 from palisade.base.key_text import key_text
-from palisade.base.metrics import Metrics
+from palisade.base.metrics import Histogram, Metrics
 from palisade.metastore.command_codec import decode_result, revision_of
 from palisade.metastore.requests import Command, Put, Range, RequestId, prefix_end
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.service.retry_check import check_answers
-from palisade.service.strict_changes import OnReached, ReleaseWaiters
+from palisade.service.strict_changes import StrictLog
 from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 
+SWEEP_S = 0.05
+_REVISION = itemgetter(0)
 OWN_KEYS = Range(OWN, prefix_end(OWN), limit=1, keys_only=True)
 
 Outcome = Applied | RaftError | ReleaseError
 """Of a write. ReleaseError: applied, and not released in time."""
+OnReached = Callable[[bool], None]
+"""Whether it was reached in time."""
 Reply = Callable[[Any], None]
 """Called once with the result (`metastore.results`) or an exception."""
+
+
+class Waiting:
+    """Callbacks that wait until a point, which never goes back, reaches a revision. `reached`: where it is now."""
+
+    def __init__(self, now: Callable[[], float], reached: int) -> None:
+        self._reached = reached
+        self.now = now
+        self._waiting: list[tuple[int, float, float, OnReached]] = []
+        """By revision; those of one revision in order of arrival."""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.waits = Histogram((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0))
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_reached(self, revision: int) -> bool:
+        return revision <= self._reached
+
+    def when(self, revision: int, until: float, on_reached: OnReached) -> None:
+        """Call `on_reached` once, at once if `revision` is reached already. `until`: by the clock `now`."""
+        if revision <= self._reached:
+            on_reached(True)
+            return
+        waiting = self._waiting
+        entry = (revision, until, self.now(), on_reached)
+        if not waiting or revision >= waiting[-1][0]:
+            waiting.append(entry)
+        else:
+            waiting.insert(bisect_right(waiting, revision, key=_REVISION), entry)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    async def until(self, revision: int, timeout_s: float) -> bool:
+        """Whether it was reached in time."""
+        if revision <= self._reached:
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_reached(in_time: bool) -> None:
+            if not future.done():
+                future.set_result(in_time)
+
+        self.when(revision, self.now() + timeout_s, on_reached)
+        return await future
+
+    def move_to(self, point: int) -> None:
+        """Call what has waited for it; nothing if the point is there already, or has gone back."""
+        if point > self._reached:
+            self._reached = point
+        if not self._waiting or self._waiting[0][0] > self._reached:
+            return
+        reached = bisect_right(self._waiting, self._reached, key=_REVISION)
+        now, waited, observe = self.now(), self._waiting[:reached], self.waits.observe
+        del self._waiting[:reached]
+        for _, _, began, on_reached in waited:
+            observe(now - began)
+            on_reached(True)
+
+    def _sweep(self) -> None:
+        now = self.now()
+        late = [each for each in self._waiting if each[1] <= now]
+        if late:
+            self._waiting = [each for each in self._waiting if each[1] > now]
+            self.late += len(late)
+            for _, _, _, on_reached in late:
+                on_reached(False)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
+
+
+class ReleaseWaiters(Waiting):
+    """What waits for the releases of `log`. `applied`: what waits until an entry is applied by this node."""
+
+    def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
+        super().__init__(now, log.point)
+        self.log = log
+        self.applied = Waiting(now, log.latest)
+
+    def wake(self) -> None:
+        """Call it whenever `log` has changed."""
+        self.applied.move_to(self.log.latest)
+        self.move_to(self.log.point)
+
+    def release(self, revision: int) -> None:
+        """RR is at least `revision`."""
+        if self.log.release(revision):
+            self.wake()
 
 
 class LeaseHolder(Protocol):

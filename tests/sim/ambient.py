@@ -39,8 +39,8 @@ from palisade.recovery import vault_component as vault_keeper
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
 from palisade.service import housekeeping as leader_duties
+from palisade.service import pending_write
 from palisade.service import procedure_runner as runner
-from palisade.service import strict_changes
 from palisade.topology import address_announcement as moving
 from palisade.topology import join_token as token
 from palisade.topology import registrar
@@ -75,7 +75,7 @@ PACES: tuple[tuple[Any, str, float], ...] = (
     (barrier, "_RETRY_S", 0.2),
     (part, "LOOK_S", 0.4),
     (registry, "LOOK_S", 0.4),
-    (strict_changes, "SWEEP_S", 0.2),
+    (pending_write, "SWEEP_S", 0.2),
     (beside, "LOOK_S", 0.4),
     (leader_duties, "LOOK_S", 0.5),
     (server, "LEADER_POLL_S", 0.5),

@@ -10,9 +10,9 @@ from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.requests import Command
 from palisade.metastore.state_machine import MetaStore
 from palisade.service.key_values import KeyValues
-from palisade.service.pending_write import OwnLease, StrictResponses
+from palisade.service.pending_write import OwnLease, ReleaseWaiters, StrictResponses
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import ReleaseWaiters, StrictLog
+from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import FakeGroup
 
 

@@ -22,8 +22,9 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry, registrations, value_of
 from palisade.node.fencing.lease_server import ClusterView, LeaseServer
+from palisade.service.pending_write import ReleaseWaiters
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import ReleaseWaiters, StrictLog
+from palisade.service.strict_changes import StrictLog
 from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
 

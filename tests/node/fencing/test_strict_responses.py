@@ -21,9 +21,9 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.raftgroup.proposals import Applied
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.pending_frame import PendingFrame
-from palisade.service.pending_write import Outcome, OwnLease, PendingWrite, StrictResponses
+from palisade.service.pending_write import Outcome, OwnLease, PendingWrite, ReleaseWaiters, StrictResponses
 from palisade.service.regions import regions_of
-from palisade.service.strict_changes import ReleaseWaiters, StrictLog
+from palisade.service.strict_changes import StrictLog
 from palisade.service.write_checks import CheckedWrite, WriteChecks
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
 from palisade.wire.fencing_errors import ReleasePending

@@ -26,8 +26,8 @@ from palisade.node.fencing.vault_gate import VaultGate
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
-from palisade.service.pending_write import StrictResponses
-from palisade.service.strict_changes import ReleaseWaiters, StrictBatch, StrictLog
+from palisade.service.pending_write import ReleaseWaiters, StrictResponses
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.vault.pending import Row, StagedChange
 from palisade.vault.staging import VaultStaging
 from tests.sim.faults import Fault, Kind
