@@ -17,9 +17,8 @@ from __future__ import annotations
 from itertools import islice
 from struct import Struct
 
-from palisade.metastore.block import open_block
 from palisade.metastore.errors import FutureRevision, InvalidRequest, TooManyPins
-from palisade.metastore.history import History, is_tombstone, mod_of
+from palisade.metastore.history import History, is_tombstone, mod_of, open_block
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.mvcc import compacted
 from palisade.metastore.ordered_map import OrderedMap, Table

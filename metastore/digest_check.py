@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palisade.base.digest import BUCKETS, SUM_MASK, bucket_of, leaf_of
-from palisade.metastore.block import HEADER, Block
 from palisade.metastore.digest import read_sums
-from palisade.metastore.history import History, is_tombstone, mod_of
+from palisade.metastore.history import HEADER, Block, History, is_tombstone, mod_of
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import LINK_BYTES, POINTER, ROW, StoredRow, row_size, unpack_row
 from palisade.metastore.state import StoreState

@@ -12,10 +12,10 @@ from zlib import crc32
 
 from palisade.base.digest import BUCKETS, CHAIN_FACTOR, leaf_of
 from palisade.base.digest import SUM_MASK as CHAIN_MASK
-from palisade.metastore.block import BLOCK_BYTES, pack_block
 from palisade.metastore.changes import EntryChanges
 from palisade.metastore.command_codec import PLAIN_PUT, PUT_RESULT, Wire
 from palisade.metastore.digest import BucketSums
+from palisade.metastore.history import BLOCK_BYTES, pack_block
 from palisade.metastore.lease import LeaseBook
 from palisade.metastore.limits import Limits
 from palisade.metastore.ordered_map import OrderedMap, Table

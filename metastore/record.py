@@ -8,7 +8,7 @@ one key is one look-up. Its *pointer* is revision and sub, the number of the eve
 
 A *leaf* is the hash of the content alone (`row[LINK_BYTES:]`), which vaults have as well as replicas.
 
-REVISION holds the events in blocks (`block.py`). An event is the written row followed by the row that it replaced. So
+REVISION holds the events in blocks (`history.py`). An event is the written row followed by the row that it replaced. So
 every version that a retained revision can read is in a block of a later revision, or in KEY.
 """
 

@@ -107,7 +107,7 @@ class Node:
         vault, reads = lambda: self.keeper.vault, lambda: self.fencing.part.reads
         on_vault, self.broker = with_broker(on_vault, vault, reads, self._clock.now)
         home = self._machine.vault()
-        self.fencing = MemberFencing(
+        self.fencing: MemberFencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
             self.key_values,
             strict,
@@ -115,7 +115,7 @@ class Node:
             self._clock,
             config.fencing.timing(),
         )
-        self.keeper = self._make_keeper(home, on_vault)
+        self.keeper: VaultComponent = self._make_keeper(home, on_vault)
         releases = CatalogReleases(self.fencing.until_released, self.fencing.waiting_for)
         self.catalog = Catalog(self.key_values, config.id, releases)
         self.services = self._make_services()

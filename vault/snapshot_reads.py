@@ -24,10 +24,10 @@ from typing import Any, Protocol
 
 from palisade.base.long_keys import in_order, stored_end, stored_key, stored_start
 from palisade.vault.change import Item, VaultEvent, item_of, with_key
-from palisade.vault.pending import body_of, revision_of
 from palisade.vault.position import unpack_position
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions
+from palisade.vault.staging import body_of, revision_of
 from palisade.vault.tables import VaultTable
 
 POSITION = b"position"

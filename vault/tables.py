@@ -31,7 +31,7 @@ class VaultTable(enum.IntEnum):
     DIFFERENCE = 4
     """stored key -> the entry before a difference (empty: there was none), until the listeners have received it."""
     PENDING = 5
-    """stored key -> a change that is staged and not applied (`pending.py`)."""
+    """stored key -> a change that is staged and not applied (`staging.py`)."""
 
 
 Changes = Mapping[VaultTable, Mapping[bytes, bytes | None]]

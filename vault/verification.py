@@ -19,7 +19,7 @@ from palisade.vault.change import is_body, item_of
 from palisade.vault.directory import check_head
 from palisade.vault.errors import RESET, VaultDamaged
 from palisade.vault.lmdb_tables import LmdbBackend
-from palisade.vault.pending import check_pending
+from palisade.vault.staging import check_pending
 from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 

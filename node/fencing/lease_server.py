@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from palisade.base.metrics import Histogram
 from palisade.fencing.messages import (
@@ -30,6 +31,7 @@ from palisade.fencing.messages import (
     Renew,
     Row,
     StagedMessage,
+    StageMessage,
     WelcomeMessage,
 )
 from palisade.fencing.registry import HolderStanding
@@ -292,27 +294,20 @@ class LeaseServer(StoreListener):
     def _stage_all(self) -> None:
         """Holders that lack the same changes get the same rows: read once, and encoded once
         (`wire.fence_messages.FenceFrames`)."""
-        made: dict[tuple[int, int], tuple[Row, ...] | None] = {}
+        rows: Callable[[int], tuple[Row, ...] | None] = cache(self._rows)
+        core = self.core
         for connection in list(self.connections):
             session = connection.session
             if session is None or not session.holder.incarnation:
                 continue
-            if not connection.renewed and connection.staged_upto >= self.core.strict_latest:
+            if not connection.renewed and connection.staged_upto >= core.strict_latest:
                 continue
-            wanted = session.next_range(self.core.lm, self.core.rr)
-            if wanted is None:
+            stage = session.next_stage(core.term, core.lm, core.rr, rows)
+            if stage is None:
                 continue
-            lacking = (wanted.after, wanted.upto)
-            if lacking not in made:
-                made[lacking] = self._rows(wanted.after)
-            rows = made[lacking]
-            if rows is None:
-                connection.send(wanted.behind(self.core.term))
-                session.behind()
-            else:
-                connection.send(wanted.stage(self.core.term, rows))
-                session.sent(wanted)
-                connection.staged_upto = wanted.upto
+            connection.send(stage)
+            if isinstance(stage, StageMessage):
+                connection.staged_upto = stage.upto
 
     def _rows(self, after: int) -> tuple[Row, ...] | None:
         """The latest version of each key is enough: a holder serves staged values only after their release."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from palisade.fencing.grants import Holding
+from palisade.fencing.registry import Holding
 from palisade.fencing.release import Releases, ReleaseWait
 from palisade.node.fencing.fencing_component import FencingComponent
 from palisade.node.fencing.leader_connection import LeaderLink

@@ -197,7 +197,8 @@ class Holder:
         joined = self._staging.joined
         if not self._staging.marked(mark):
             return None
-        self._lease.staged(now, self._staging.staged)
+        if self._lease.kept:
+            self._lease.staged(now, self._staging.staged)
         if not joined:
             self._renew_at = now
         return StagedMessage(self._staging.staged)

@@ -2,7 +2,7 @@
 
 A lease runs from t0, the holder's own time of the request. The leader grants after the request. So however the network
 delays, loses, repeats or reorders messages, the lease ends at most T_fence after the grant, from which the leader
-counts (`grants.py`). If it ran from the receipt of the grant, it could end at any time.
+counts (`registry.py`). If it ran from the receipt of the grant, it could end at any time.
 
 A holder accepts a grant only when it has staged what the grant requires: all strict revisions that the leader knew to
 be committed. So no grant extends a cache that lacks a change committed before the grant was issued.
@@ -38,7 +38,7 @@ class FenceLease:
     """At most one lease of `length_s`. `now`: grants requested up to then are rejected, because another process may
     have requested them."""
 
-    __slots__ = ("_asked", "_incarnation", "_kept", "_length_s", "_not_before", "_t0", "_term")
+    __slots__ = ("_asked", "_incarnation", "_length_s", "_not_before", "_t0", "_term", "kept")
 
     def __init__(self, length_s: float, incarnation: int, now: float, term: int) -> None:
         self._length_s = length_s
@@ -47,7 +47,8 @@ class FenceLease:
         self._not_before = now
         self._asked = NEVER
         self._t0 = NEVER
-        self._kept: tuple[GrantMessage, ...] = ()
+        self.kept: tuple[GrantMessage, ...] = ()
+        """Grants that wait until more is staged: then call `staged`."""
 
     @property
     def term(self) -> int:
@@ -82,7 +83,7 @@ class FenceLease:
         """Give up the lease and reject every grant requested up to now. Returns the time for the promise."""
         self._not_before = max(self._not_before, self._asked, now)
         self._t0 = NEVER
-        self._kept = ()
+        self.kept = ()
         return self._not_before
 
     def offer(self, grant: GrantMessage, now: float, staged: int) -> GrantVerdict:
@@ -90,13 +91,13 @@ class FenceLease:
         verdict = self._judge(grant, now, staged)
         if verdict is GrantVerdict.ACCEPTED:
             self._t0 = max(self._t0, grant.t0)
-        elif verdict is GrantVerdict.KEPT and grant not in self._kept:
-            self._kept = (*self._kept[-KEPT_MAX + 1 :], grant)
+        elif verdict is GrantVerdict.KEPT and grant not in self.kept:
+            self.kept = (*self.kept[-KEPT_MAX + 1 :], grant)
         return verdict
 
     def staged(self, now: float, staged: int) -> None:
         """Process the kept grants again, because more is staged."""
-        kept, self._kept = self._kept, ()
+        kept, self.kept = self.kept, ()
         for grant in kept:
             self.offer(grant, now, staged)
 

@@ -1,8 +1,8 @@
 """The leader's side of fencing: grants, and up to which revision changes may be shown (RR, the released revision).
 
-A strict revision is released once no registered holder can serve what it replaced (`verdict.py`, `grants.py`). RR moves
-over the revisions in order. A released revision stays released under any later leader, so releases are never revoked.
-RR itself is not stored. A new leader knows RR once everything committed before its term is proven released, which takes
+A strict revision is released once no registered holder can serve what it replaced (`verdict.py`, `registry.py`). RR
+moves over the revisions in order. A released revision stays released under any later leader, so releases are never
+revoked. RR itself is not stored. A new leader knows RR once everything committed before its term is proven released, which takes
 an answer of each holder, or at most T_proceed of its own term.
 
 Safety depends on the order of calls. `committed` comes before the revision is announced to anyone, and before any grant
@@ -21,9 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from palisade.fencing.errors import InvariantBroken, NotLeading
-from palisade.fencing.grants import Registration
 from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, Renew
-from palisade.fencing.registry import HolderStanding, Registry
+from palisade.fencing.registry import HolderStanding, Registration, Registry
 from palisade.fencing.timing import FenceTiming
 from palisade.fencing.verdict import Verdict, VerdictOutcome, judge, overall
 

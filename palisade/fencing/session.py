@@ -7,24 +7,9 @@ one ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from palisade.fencing.messages import Behind, Hello, HolderId, JoinMessage, Row, StageMessage
-
-
-@dataclass(frozen=True, slots=True)
-class StageRange:
-    """The strict events of after < r <= upto have to be staged; there may be none."""
-
-    chain: int
-    after: int
-    upto: int
-
-    def stage(self, term: int, rows: tuple[Row, ...]) -> StageMessage:
-        return StageMessage(term, self.chain, self.after, self.upto, rows)
-
-    def behind(self, term: int) -> Behind:
-        return Behind(term, self.chain, self.upto)
 
 
 class HolderSession:
@@ -52,22 +37,31 @@ class HolderSession:
         if join.chain > self._chain:
             self._chain, self._join_lv, self._sent = join.chain, join.lv, None
 
-    def next_range(self, lm: int, released: int | None) -> StageRange | None:
-        """The next range to stage, if any. `released`: RR; None while it is unknown."""
+    def lacking(self, lm: int, released: int | None) -> tuple[int, int] | None:
+        """(after, upto): the strict events of after < r <= upto have to be staged, even if there are none. None: no
+        stage is due. `released`: RR; None while it is unknown."""
         if self._join_lv is not None:
-            return None if released is None else StageRange(self._chain, min(released, self._join_lv), lm)
+            return None if released is None else (min(released, self._join_lv), lm)
         if self._sent is None or lm <= self._sent:
             return None
-        return StageRange(self._chain, self._sent, lm)
+        return self._sent, lm
 
-    def sent(self, staged: StageRange) -> None:
-        """Call when the stage of this range was sent."""
-        if staged.chain == self._chain:
-            self._join_lv, self._sent = None, staged.upto
-
-    def behind(self) -> None:
-        """Call when a Behind was sent because the range cannot be staged. The holder joins again."""
-        self._join_lv = self._sent = None
+    def next_stage(
+        self, term: int, lm: int, released: int | None, rows: Callable[[int], tuple[Row, ...] | None]
+    ) -> StageMessage | Behind | None:
+        """The next message, which counts as sent. `rows`: the strict events after a revision, up to `lm`; None if they
+        cannot be staged: the holder catches up and joins again."""
+        lacking = self.lacking(lm, released)
+        if lacking is None:
+            return None
+        after, upto = lacking
+        found = rows(after)
+        self._join_lv = None
+        if found is None:
+            self._sent = None
+            return Behind(term, self._chain, upto)
+        self._sent = upto
+        return StageMessage(term, self._chain, after, upto, found)
 
     def release_due(self, released: int | None) -> bool:
         """True once for each increase of RR."""

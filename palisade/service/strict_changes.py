@@ -73,6 +73,7 @@ class StrictLog:
     def _union(self) -> None:
         everything = (self._regions, *(regions for _, regions in self._former))
         found = {prefix for each in everything for prefix in each.strict_prefixes}
+        self._prefixes_decide = not self._former and self._regions.prefixes_decide
         self.prefixes = tuple(sorted(prefix for prefix in found if not _covered(prefix, found)))
 
     def is_strict(self, key: bytes) -> bool:
@@ -92,7 +93,7 @@ class StrictLog:
             self._regions = self._load()
             self._union()
             strict = [key for key in changed if key.startswith(self.prefixes)]
-        if self._former or not self._regions.prefixes_decide:
+        if not self._prefixes_decide:
             strict = list(filter(self.is_strict, strict))
         batch = StrictBatch(before, latest, tuple(dict.fromkeys(strict)))
         if batch.keys:

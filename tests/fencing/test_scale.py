@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from palisade.fencing.grants import Holding
 from palisade.fencing.messages import StageMessage
+from palisade.fencing.registry import Holding
 from tests.support.fencing_pair import Pair
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from palisade.fencing.grants import Holding
 from palisade.fencing.messages import HolderPhase, Renew
-from palisade.fencing.registry import HolderStanding
+from palisade.fencing.registry import HolderStanding, Holding
 from palisade.fencing.release import NotGranted, Registration
 from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_pair import Pair

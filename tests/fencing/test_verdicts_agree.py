@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palisade.fencing.grants import Holding, Registration
 from palisade.fencing.messages import FencedMessage
+from palisade.fencing.registry import Holding, Registration
 from palisade.fencing.verdict import Judgement, VerdictOutcome, judge, overall
 from tests.support.fencing_pair import T_PROCEED, TIMING, Pair
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from palisade.metastore import compaction
-from palisade.metastore.block import Block
 from palisade.metastore.digest_check import DigestPart
 from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
-from palisade.metastore.history import mod_of
+from palisade.metastore.history import Block, mod_of
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.put_series import encode_series

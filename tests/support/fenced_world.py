@@ -19,8 +19,8 @@ from palisade.vault.errors import ReadRefused
 from palisade.vault.fence_page import FENCE_BYTES, SEQUENCE_WORD, FencePage, FenceState
 from palisade.vault.follower_reader import FollowerReader
 from palisade.vault.memory_tables import MemoryBackend
-from palisade.vault.pending import StagedChange
 from palisade.vault.reader import VaultReader
+from palisade.vault.staging import StagedChange
 from palisade.vault.tables import Backend
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from palisade.fencing.grants import Holding, Registration
 from palisade.fencing.holder_state import Holder, Lacks
 from palisade.fencing.lease import FenceLease, GrantVerdict
 from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, HolderPhase, Renew, StageMessage
-from palisade.fencing.registry import HolderStanding, Registry
+from palisade.fencing.registry import HolderStanding, Holding, Registration, Registry
 from palisade.fencing.release import NotGranted, Releases
 from palisade.fencing.stage_chain import Mark, Odd, StageChain
 from palisade.fencing.timing import FenceTiming

@@ -75,11 +75,12 @@ class Pair:
 
     def stage(self, name: str, *, deliver: bool = True, acknowledge: bool = True) -> StageMessage | None:
         """What is due is staged, marked and acknowledged, or lost on the way there or back."""
-        due = self.sessions[name].next_range(self.leader.lm, self.leader.rr)
-        if due is None:
+        lm = self.leader.lm
+        stage = self.sessions[name].next_stage(
+            self.leader.term, lm, self.leader.rr, lambda after: rows(range(after + 1, lm + 1))
+        )
+        if not isinstance(stage, StageMessage):
             return None
-        stage = due.stage(self.leader.term, rows(range(due.after + 1, due.upto + 1)))
-        self.sessions[name].sent(due)
         if deliver:
             taken = self.holders[name].on_stage(stage, self.now)
             staged = self.holders[name].marked(taken, self.now) if isinstance(taken, Mark) else taken

@@ -25,6 +25,7 @@ from palisade.fencing.messages import (
     JoinMessage,
     Release,
     Renew,
+    Row,
     StagedMessage,
     StageMessage,
     WelcomeMessage,
@@ -157,19 +158,20 @@ class World(HolderMoves):
             (number, process)
             for number, leader in enumerate(self.leaders)
             for process, session in leader.sessions.items()
-            if session.next_range(leader.releases.lm, leader.releases.rr) is not None
+            if session.lacking(leader.releases.lm, leader.releases.rr) is not None
         ]
 
     def stage(self, option: tuple[int, int]) -> None:
         number, process = option
         leader = self.leaders[number]
-        session = leader.sessions[process]
-        due = session.next_range(leader.releases.lm, leader.releases.rr)
-        if due is not None:
-            rows = range(due.after + 1, due.upto + 1)
-            kept = tuple((r, b"k", b"") for r in rows if r not in self.scope.eventual)
-            session.sent(due)
-            self._send(("H", self._node(number), process, due.stage(leader.term, kept)))
+        lm = leader.releases.lm
+
+        def rows(after: int) -> tuple[Row, ...]:
+            return tuple((r, b"k", b"") for r in range(after + 1, lm + 1) if r not in self.scope.eventual)
+
+        stage = leader.sessions[process].next_stage(leader.term, lm, leader.releases.rr, rows)
+        if stage is not None:
+            self._send(("H", self._node(number), process, stage))
 
     def can_release(self) -> list[Any]:
         return [

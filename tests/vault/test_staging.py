@@ -20,10 +20,10 @@ from palisade.vault.inspection import export_rows, summary_of
 from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.opening import open_vault, read_vault
-from palisade.vault.pending import PendingKeys, StagedChange, check_pending, pack_all
 from palisade.vault.position import VaultPosition
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import Mode, Policy, Region, pack_region, region_key
+from palisade.vault.staging import PendingKeys, StagedChange, check_pending, pack_all
 from palisade.vault.tables import Backend, VaultTable
 from palisade.vault.vault import Vault
 from palisade.vault.verification import verify, verify_at_rest

@@ -211,7 +211,7 @@ def _answer_put(reply: HttpReply, result: Any) -> None:
     if isinstance(result, Exception):
         refuse(result, reply)
     else:
-        reply(200, json_line(shapes.put_shape(result)), b'ETag: "%d"\r\n' % result.revision)
+        reply(200, b'{"revision": %d}\n' % result.revision, b'ETag: "%d"\r\n' % result.revision)
 
 
 def json_line(shape: Any) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from palisade.base.long_keys import stored_key
 from palisade.metastore.results import RevisionEvents
 from palisade.vault.fence_page import COPY_BYTES, unpack_fence
-from palisade.vault.pending import revision_of
+from palisade.vault.staging import revision_of
 from palisade.vault.tables import VaultTable
 from palisade.vault.vault import POSITION, unpack_position
 from tests.sim.node import Host

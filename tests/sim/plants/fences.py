@@ -11,9 +11,8 @@ from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.kinds.all import KINDS
 from palisade.catalog.plan import CatalogPlan
 from palisade.catalog.procedures import Procedure, ProcedureState
-from palisade.fencing.grants import Holding
 from palisade.fencing.lease import FenceLease
-from palisade.fencing.registry import Registry
+from palisade.fencing.registry import Holding, Registry
 from palisade.fencing.release import Releases
 from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Range
@@ -28,8 +27,7 @@ from palisade.service.catalog import Catalog, CatalogOutcome
 from palisade.service.catalog_store import NodeStore
 from palisade.service.pending_write import ReleaseWaiters, StrictResponses
 from palisade.service.strict_changes import StrictBatch, StrictLog
-from palisade.vault.pending import Row, StagedChange
-from palisade.vault.staging import VaultStaging
+from palisade.vault.staging import Row, StagedChange, VaultStaging
 from tests.sim.faults import Fault, Kind
 from tests.sim.machine import SimMachine
 from tests.sim.plants.plant import (
