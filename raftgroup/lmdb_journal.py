@@ -101,7 +101,7 @@ class LmdbStorage:
         try:
             commit = self._file.begin(changes)
         except Exception as error:
-            self._end(self._file.failure(error))
+            ended(self._file.failure(error))
             return
         self._commits.begin(commit, self._ended)
 
@@ -112,29 +112,25 @@ class LmdbStorage:
 
     def _ended(self, error: BaseException | None) -> None:
         """The commit has ended."""
+        if self._write is None:
+            return
+        changes, ended = self._write
         if error is None:
             self._file.landed()
-            self._end(None)
+            ended(None)
         elif isinstance(error, lmdb.MapFullError):
-            self._again()
+            self._again(changes, ended)
         else:
-            self._end(self._file.failure(error))
+            ended(self._file.failure(error))
 
-    def _again(self) -> None:
+    def _again(self, changes: LogChanges, ended: Callable[[Exception | None], None]) -> None:
         """The commit exceeded the size of the map: enlarge it, and write the same changes again."""
         try:
             self._file.grow()
         except Exception as error:
-            self._end(self._file.failure(error))
+            ended(self._file.failure(error))
             return
-        if self._write is not None:
-            self.write(*self._write)
-
-    def _end(self, failure: Exception | None) -> None:
-        write, self._write = self._write, None
-        if write is not None:
-            _, ended = write
-            ended(failure)
+        self.write(changes, ended)
 
 
 class JournalFile:

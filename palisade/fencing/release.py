@@ -2,8 +2,8 @@
 
 A strict revision is released once no registered holder can serve what it replaced (`verdict.py`, `registry.py`). RR
 moves over the revisions in order. A released revision stays released under any later leader, so releases are never
-revoked. RR itself is not stored. A new leader knows RR once everything committed before its term is proven released, which takes
-an answer of each holder, or at most T_proceed of its own term.
+revoked. RR itself is not stored. A new leader knows RR once everything committed before its term is proven released,
+which takes an answer of each holder, or at most T_proceed of its own term.
 
 Safety depends on the order of calls. `committed` comes before the revision is announced to anyone, and before any grant
 that has to require it. A grant is recorded before it is sent. There is no grant without a quorum lease, so none after

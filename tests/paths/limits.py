@@ -36,13 +36,13 @@ class Limit:
 
 
 LIMITS = (
-    Limit("v3-put", "leader", off=Most(33, 120), on=Most(36, 127), goal=Most(24, 100)),
-    Limit("v3-put", "follower", off=Most(46, 136), on=Most(46, 136)),
-    Limit("strict-put", "leader", off=Most(51, 179), on=Most(53, 184), goal=Most(36)),
-    Limit("strict-put", "follower", off=Most(50, 168), on=Most(50, 168)),
-    Limit("follower-put", "follower", off=Most(24, 88), on=Most(28, 92)),
-    Limit("stream-put", "leader", off=Most(32, 119), on=Most(36, 124)),
-    Limit("fenced-get", "follower", off=Most(9, 19), on=Most(12, 25)),
+    Limit("v3-put", "leader", off=Most(24, 100), on=Most(28, 108), goal=Most(24, 100)),
+    Limit("v3-put", "follower", off=Most(44, 136), on=Most(44, 136)),
+    Limit("strict-put", "leader", off=Most(36, 162), on=Most(40, 164), goal=Most(36)),
+    Limit("strict-put", "follower", off=Most(46, 167), on=Most(46, 167)),
+    Limit("follower-put", "follower", off=Most(18, 64), on=Most(23, 70)),
+    Limit("stream-put", "leader", off=Most(26, 107), on=Most(30, 112)),
+    Limit("fenced-get", "follower", off=Most(8, 17), on=Most(12, 24)),
 )
 
 DIFFERENT_FILES = {"v3-put": 0, "strict-put": 1, "follower-put": 0, "stream-put": 1, "fenced-get": 0}

@@ -58,6 +58,7 @@ from palisade.service.key_values import KeyValues
 
 NESTING_MAX = 64
 """Deeper transactions are refused while they are read; the store has a lower limit of its own."""
+NO_KEY = "etcdserver: key is not provided"
 OPERAND_OF = {
     CompareTarget.VERSION: ("version", 0),
     CompareTarget.CREATE: ("create_revision", 0),
@@ -87,7 +88,7 @@ class Header:
 
 def _with_key(found: dict[str, Any]) -> dict[str, Any]:
     if not found.get("key"):
-        raise KeyEmpty("etcdserver: key is not provided")
+        raise KeyEmpty(NO_KEY)
     return found
 
 
@@ -105,7 +106,10 @@ _PUT = JsonMessage(
 
 
 def decode_put(value: Any) -> Put:
-    put = Put(**_with_key(_PUT.read(value)))
+    found = _PUT.read(value)
+    if not found.get("key"):
+        raise KeyEmpty(NO_KEY)
+    put = Put(**found)
     if put.ignore_value and put.value:
         raise InvalidRequest("etcdserver: value is provided")
     if put.ignore_lease and put.lease:
