@@ -211,10 +211,17 @@ def plant_forgotten_subtraction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_reordered_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chain of an event does not depend on the one before it."""
+    """The chain of a written event does not depend on the one before it; readers compute it as they should."""
     from palisade.metastore import history
 
-    monkeypatch.setattr(history, "next_chain", lambda chain, leaf: leaf)
+    close = history.History.close
+
+    def reordered(written: history.History) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(history, "next_chain", lambda chain, leaf: leaf)
+            close(written)
+
+    monkeypatch.setattr(history.History, "close", reordered)
 
 
 @pytest.mark.parametrize("plant", [plant_wrong_leaf, plant_forgotten_subtraction, plant_reordered_chain])
