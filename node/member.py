@@ -49,6 +49,7 @@ from palisade.service.authorization.bootstrap import FirstUser, password_in
 from palisade.service.authorization.rows import FencedRows, StoreRows
 from palisade.service.catalog import Catalog
 from palisade.service.catalog_store import CatalogReleases
+from palisade.service.fenced_reads import FencedReads
 from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
@@ -60,6 +61,7 @@ from palisade.topology.registrar import ClusterState, Registrar
 from palisade.topology.seed_discovery import http_of_voters, known_seeds
 from palisade.topology.topology import Topology
 from palisade.topology.view import logical_view, nodes_of
+from palisade.vault.vault import Vault
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +106,7 @@ class Node:
         self._first_user = FirstUser(self.key_values, password)
         self.topology = self._make_topology()
         on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
-        vault, reads = lambda: self.keeper.vault, lambda: self.fencing.part.reads
-        on_vault, self.broker = with_broker(on_vault, vault, reads, self._clock.now)
+        on_vault, self.broker = with_broker(on_vault, self._vault, self._reads, self._clock.now)
         home = self._machine.vault()
         self.fencing: MemberFencing = MemberFencing(
             HolderNode(config.id, home.vault_id, self.topology.member.incarnation, proof_of(config)),
@@ -124,6 +125,12 @@ class Node:
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self._http = self._machine.http(lambda: self._make_http(room, host))
         self._life = Lifecycle(self._parts())
+
+    def _vault(self) -> Vault:
+        return self.keeper.vault
+
+    def _reads(self) -> FencedReads:
+        return self.fencing.part.reads
 
     def _make_http(self, room: ConnectionLimit, scenarios: ScenarioHost) -> HttpServer:
         return HttpServer(

@@ -189,7 +189,6 @@ class Active:
         finally:
             self._replica = None
             self.progress.happens(ReplicaEvent.DETACHED)
-            self._copy.tally.replicas_lost += self.progress.replica is Replica.LOST
             self._lost.set()
 
     async def _raise_when_lost(self) -> None:
@@ -197,6 +196,7 @@ class Active:
         while True:
             await self._lost.wait()
             self._lost.clear()
+            self._copy.tally.replicas_lost += self.progress.replica is Replica.LOST
             while self.progress.replica is Replica.LOST:
                 try:
                     await self._raise()

@@ -10,6 +10,7 @@ Checked always: a broker returns no node for a copy that was not complete when i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -218,10 +219,8 @@ class AnnouncingWorld:
 
     def deliver_delayed(self) -> None:
         request, request_id = self.delayed.pop(self.rng.randrange(len(self.delayed)))
-        try:
+        with contextlib.suppress(MetastoreError):  # the lease of that time may have ended
             self.write(request, request_id)
-        except MetastoreError:
-            pass  # The lease of that time has ended.
 
     def assign(self, day: int, nodes: set[str]) -> None:
         name, wanted = str(segment(day)), version_of(self.stock.content[str(segment(day))])

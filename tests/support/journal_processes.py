@@ -20,7 +20,8 @@ class CopyProcess:
         self.log_file = folder / f"{name}.log"
         self._arguments = [
             "journal", "serve", f"--role={ROLE}", f"--name={name}", f"--dir={self.directory}",
-            f"--listen={self.address}", f"--metrics={self.metrics}", f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}", *options,
+            f"--listen={self.address}", f"--metrics={self.metrics}", f"--{kind}",
+            f"--endpoints={','.join(cluster.endpoints)}", *options,
         ]  # fmt: skip
         self._process: Preloaded | None = None
 

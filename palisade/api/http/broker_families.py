@@ -24,4 +24,6 @@ def broker_families(broker: SegmentBroker | None) -> Iterator[Metric]:
     yield gauge("palisade_broker_segments_queryable", "Segments that queries count on.", counts.queryable)
     yield gauge("palisade_broker_segments_missing", "Segments that queries count on, without a server.", counts.missing)
     outcomes = sorted(broker.lookups.items())
-    yield counters("palisade_broker_lookups", "Lookups by outcome: complete, missing or an error code.", "outcome", outcomes)
+    yield counters(
+        "palisade_broker_lookups", "Lookups by outcome: complete, missing or an error code.", "outcome", outcomes
+    )
