@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
@@ -113,12 +114,6 @@ async def keepers(client: Any) -> list[str]:
             "assigned. Wait until it is back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
-
-
-def addresses_in(topology: Mapping[str, Any]) -> dict[str, str]:
-    """HTTP address by name of the nodes in the logical topology."""
-    rows: Iterable[Mapping[str, Any]] = topology["logical"]
-    return {row["id"]: row["addresses"]["http"] for row in rows if row["addresses"].get("http")}
 
 
 async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:

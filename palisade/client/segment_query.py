@@ -29,7 +29,8 @@ PAUSE_S = 0.2
 
 Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
 """A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
-segments that were not loaded yet (`not_loaded`), and `rows`, the number of rows by segment in the known records."""
+segments that were not loaded yet (`not_loaded`), `rows`, the number of rows by segment in the known records, and these
+`records`."""
 AskNode = Callable[[str, str], Awaitable[int]]
 """(node, segment) -> rows. Raises NodeFailed."""
 
@@ -112,7 +113,8 @@ async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dic
         )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
     rows = {each["segment"]: each["rows"] for each in listed["segments"]}
-    return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows}
+    records = {each["segment"]: each for each in listed["segments"]}
+    return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows, "records": records}
 
 
 def not_loaded(listed: Iterable[Mapping[str, Any]], found: Mapping[str, Any], interval: Interval) -> list[str]:

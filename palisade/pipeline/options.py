@@ -16,6 +16,7 @@ from palisade.client.endpoints import read_endpoints
 from palisade.client.operations import interval
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.offsets import Since
+from palisade.pipeline.segment_interval import interval_of
 
 NUMBER_MAX = (1 << 63) - 1
 KNOWN = {
@@ -38,6 +39,9 @@ KNOWN = {
     "numPartitions": "number of partitions",
     "partitionRows": "rows per partition, if numPartitions is not given",
     "pinMs": "how long the revision is kept from being compacted after the last renewal",
+    "table": "read the segments of this data source, instead of keys",
+    "interval": "of a table: start/end, such as 2013-03/2013-04, in UTC; the end is excluded",
+    "columns": "of a table: the columns to read, separated by commas",
     "vaults": "of a state: folders of vaults, separated by commas; a task reads the first one on its machine",
     "vaultOnly": "true: a task fails if it cannot read a vault, instead of reading over the network",
     "startingRevision": "of a stream: earliest, latest, a revision, or a time such as 2026-03-01T06:00Z",
@@ -191,6 +195,33 @@ def _start(known: _Named) -> str | int | Since:
             f"option startingRevision={start!r} is not earliest, latest, a revision from 1, or a time such as "
             "2026-03-01T06:00Z"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """`columns`: those to read; all if it is empty."""
+
+    access: Access
+    table: str
+    interval: tuple[str, str]
+    columns: tuple[str, ...]
+
+
+OF_TABLES = ("table", "interval", "columns")
+OF_ACCESS = ("endpoints", "tokenFile", "user", "passwordFile", "timeoutMs")
+
+
+def table_options(options: Mapping[str, str]) -> TableOptions | None:
+    """None: a read of keys. Raises BadOption."""
+    known = _Named(options)
+    if not known.text("table"):
+        if given := [name for name in OF_TABLES if name in known]:
+            raise BadOption(f"option {given[0]} is for tables: give option table")
+        return None
+    if others := [name for name in KNOWN if name in known and name not in (*OF_TABLES, *OF_ACCESS)]:
+        raise BadOption(f"option {others[0]} is for keys, and option table reads segments: omit one of them")
+    columns = tuple(name.strip() for name in known.text("columns").split(",") if name.strip())
+    return TableOptions(access_of(options), known.text("table"), interval_of(known.text("interval")), columns)
 
 
 @dataclass(frozen=True, slots=True)

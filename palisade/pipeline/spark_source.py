@@ -16,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from palisade.pipeline.cluster import Pinned, connect, count, fix
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.options import ReadOptions, read_options
+from palisade.pipeline.options import ReadOptions, read_options, table_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
 from palisade.pipeline.sink_rows import check_columns
 from palisade.pipeline.spark_parts import PartOfRead, batches_of
+from palisade.pipeline.spark_segments import TableRead, TableReader, find_table
 from palisade.pipeline.spark_sink import BatchSink, Sink, StreamSink
 from palisade.pipeline.spark_stream import ChangeStream
 
@@ -45,23 +47,30 @@ class PalisadeSource(DataSource):
     """`spark.read.format("palisade")` and `spark.readStream.format("palisade")`; docs/pipeline.md has the options."""
 
     pinned: Pinned | None = None
+    table: TableRead | None = None
 
     @classmethod
     def name(cls) -> str:
         return "palisade"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
+        table = table_options(self.options)
+        if table is not None:
+            self.table = find_table(table)
+            return self.table.schema()
         options = read_options(self.options)
         if STREAM not in self.options:
             with connect(options.access) as client:
                 self.pinned = fix(client, options, secrets.token_hex(8))
         return columns_of(options, changes=options.history or STREAM in self.options)
 
-    def reader(self, schema: Any) -> ScanReader:
+    def reader(self, schema: Any) -> DataSourceReader:
+        if self.table is not None:
+            return TableReader(self.table)
         if STREAM in self.options:
             raise BadOption(f"option {STREAM} is for spark.readStream: use revision, or history and fromRevision")
         if self.pinned is None:
-            raise BadOption("omit .schema(): give the fields of JSON values as option valueSchema")
+            raise BadOption("omit .schema(): give fields of JSON values as option valueSchema, columns as columns")
         return ScanReader(read_options(self.options), self.pinned, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: Any, overwrite: bool) -> BatchSink:

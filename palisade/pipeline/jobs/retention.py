@@ -10,6 +10,7 @@ from typing import Any
 
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import SegmentRecord
+from palisade.client.node_addresses import addresses_in
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline.cluster import connect, credentials_of
 from palisade.pipeline.errors import BadOption, JobFailed
@@ -58,7 +59,7 @@ def run(spark: Any, access: Access, options: RetentionOptions, progress: Progres
 
 def http_addresses(client: SyncClient) -> list[str]:
     """Of the nodes in the logical topology."""
-    return [str(row["addresses"]["http"]) for row in client.topology()["logical"] if row["addresses"].get("http")]
+    return list(addresses_in(client.topology()).values())
 
 
 def all_records(client: SyncClient, data_source: str) -> tuple[dict[SegmentRecord, int], dict[str, Manifest]]:

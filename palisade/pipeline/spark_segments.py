@@ -1,0 +1,72 @@
+"""The batch read of a table: one Spark partition for each segment.
+
+The broker is asked once, at `load()`: the answer and the columns are pickled with the source, so every scan of the
+DataFrame reads the same segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from palisade.client.segment_query import lookup_all
+from palisade.client.sync_client import blocking
+from palisade.pipeline.cluster import connect
+from palisade.pipeline.errors import PipelineError
+from palisade.pipeline.options import TableOptions
+from palisade.pipeline.segment_fetch import fetch
+from palisade.pipeline.segment_read import SegmentPart, fitted, parts_of, schema_of
+
+_lookup = blocking(lookup_all)
+
+
+class NoSegments(PipelineError):
+    """No segment tells the columns of the table."""
+
+    code = "no-segments"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """What `load()` found: the segments of one revision, and the columns of the read."""
+
+    options: TableOptions
+    parts: tuple[SegmentPart, ...]
+    columns: pa.Schema
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self.columns, prefer_timestamp_ntz=False)
+
+
+class PartOfTable(InputPartition):
+    def __init__(self, part: SegmentPart) -> None:
+        self.part = part
+
+
+def find_table(options: TableOptions) -> TableRead:
+    """Raises TableUnavailable with all segments that cannot be read, NoSegments, BadOption."""
+    with connect(options.access) as client:
+        parts = parts_of(_lookup(client, options.table, *options.interval))
+    if not parts:
+        raise NoSegments(f"data source {options.table} has no segment from {' to '.join(options.interval)}")
+    newest = fetch(parts[-1], options.access)
+    return TableRead(options, tuple(parts), schema_of(newest.schema, options.columns))
+
+
+class TableReader(DataSourceReader):
+    def __init__(self, read: TableRead) -> None:
+        self._read = read
+
+    def partitions(self) -> Sequence[PartOfTable]:
+        return [PartOfTable(part) for part in self._read.parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part: SegmentPart = partition.part
+        options = self._read.options
+        table = fetch(part, options.access)
+        yield from fitted(table, self._read.columns, part.segment, bool(options.columns)).to_batches()
