@@ -56,7 +56,7 @@ class Calm:
             tasks.append(script.begin(change))
             for number in range(WRITES):
                 for host in script.world.members:
-                    tasks += [script.begin(Put(key, b"%d" % number), host) for key in (b"t/a", b"s/a", b"e/a")]
+                    tasks.extend(script.begin(Put(key, b"%d" % number), host) for key in (b"t/a", b"s/a", b"e/a"))
                 script.run_until(lambda: all(task.done() for task in tasks), within_s=5)
                 script.run_for(0.02)
         for task in tasks:
