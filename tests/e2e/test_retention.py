@@ -24,6 +24,8 @@ DAY_MS = 86_400_000
 OPTIONS = ("segments_origin", "segments_look_s", "segments_trash_s")
 FIRST_DAY = name(1)
 RULE = "/v1/catalog/ttl/demo.flights?wait_s=30"
+RULE_S, LEASE_S = 6.0, 10.0
+"""Until the first day expires. Three times what a node needs to read a rule and be paused, and three leases."""
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
@@ -107,14 +109,13 @@ async def test_expired_segments_are_removed_on_every_node_and_restored_without_t
         follower.kill()
 
 
-@pytest.mark.alone
 async def test_paused_node_deletes_nothing_by_a_removed_rule(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     """F11: it knew the rule, and the first day expires during its pause."""
     cluster, whole = keepers
     victim, other = await cluster.followers()
-    await answered(other, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(4)})
+    await answered(other, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(RULE_S)})
     passes = (await segments_of(victim))["retention"]["passes"]
 
     async def has_looked() -> bool:
@@ -122,7 +123,7 @@ async def test_paused_node_deletes_nothing_by_a_removed_rule(
 
     await until(has_looked, "the node looking at the rule")
     victim.pause()
-    ends_s = time.time() + 4
+    ends_s = time.time() + RULE_S
     await answered(other, "DELETE", RULE)
     await until(lambda: time.time() > ends_s, "the first day being past its time by the old rule")
     victim.resume()
@@ -133,14 +134,13 @@ async def test_paused_node_deletes_nothing_by_a_removed_rule(
     assert (await segments_of(victim))["trashings"] == 0
 
 
-@pytest.mark.alone
 async def test_fenced_node_keeps_expired_segments_until_it_serves_again(
     keepers: tuple[Cluster, dict[str, bytes]],
 ) -> None:
     cluster, whole = keepers
     alone, *others = cluster.nodes
-    ends_s = time.time() + 20
-    await answered(alone, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(20)})
+    ends_s = time.time() + LEASE_S
+    await answered(alone, "PUT", RULE, {"ttl_ms": ttl_ms_that_ends_in(LEASE_S)})
     for node in others:
         node.pause()
 

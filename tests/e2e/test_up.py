@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.processes import WORKER, WORKERS
+
 pytestmark = pytest.mark.e2e
 
 WAIT_S = 120
@@ -66,8 +68,9 @@ class Up:
 
 @pytest.fixture
 def base_port() -> int:
-    """A block of 210 ports that is free at both ends; tests may run beside a cluster with the default ports."""
-    for base in range(20_000, 30_000, 300):
+    """A block of 210 ports that is free at both ends; tests may run beside a cluster with the default ports. No other
+    process of the same test run returns the same block."""
+    for base in range(20_000 + WORKER % WORKERS * 300, 30_000, WORKERS * 300):
         try:
             for offset in (1, 2, 3, 101, 102, 103, 201, 202, 203):
                 with socket.socket() as probe:

@@ -129,6 +129,7 @@ def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.Monkey
     group = settled(cluster).group
     cluster.call("n1", group.add(Member("n4", MemberRole.LEARNER, "of n4", {"peer": "n4"})))
     cluster.put("n1", "a", "first")
+    cluster.run_until(cluster.converged)
     for member in ("n2", "n3", "n1"):
         cluster.crash(member)
     last = force(cluster, "n1").last_index

@@ -21,17 +21,36 @@ BOTH = ("-n", str(os.cpu_count() or 2), "--dist", "loadfile")
 COMPUTING = ("-m", "not e2e", "--ignore=tests/tidy")
 WITH_PROCESSES = ("tests/clients", "tests/differential", "tests/e2e", "tests/faults", "tests/fuzz", "tests/pipeline")
 """Where tests marked e2e are: to collect the other folders as well would take longer than most of them."""
-ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
-TWO = Step("e2e, two at once", (*PYTEST, *WITH_PROCESSES, "-n", "2", "--dist", "loadfile", "-m", "e2e and not alone"))
+SIMULATED = ("tests/catalog", "tests/contracts", "tests/fencing", "tests/journal", "tests/raftgroup", "tests/sim")
+"""Computing tests without deadlines and threads. They may run with idle priority: however late they are, they pass."""
+WITH_THREADS = (
+    "tests/raftgroup/transport", "tests/raftgroup/test_commit_thread.py", "tests/raftgroup/test_journal_disk.py",
+)  # fmt: skip
+"""Except these."""
+FOLDERS = tuple(f"tests/{each.name}" for each in (ROOT / "tests").iterdir() if any(each.glob("**/test_*.py")))
+AT_ONCE = 3
+"""E2e tests: with two, the processors wait for a third of the time."""
+
 CHECKS = Step("checks", ("scripts/check",))
-COMPUTES = Step("computing tests", (*PYTEST, *BOTH, *COMPUTING))
-FIRST = (CHECKS, COMPUTES, ALONE, TWO)
+ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
+SEVERAL = Step(
+    f"e2e, {AT_ONCE} at once",
+    (*PYTEST, *WITH_PROCESSES, "-n", str(AT_ONCE), "--dist", "loadfile", "-m", "e2e and not alone"),
+)
+TIMED = (*sorted(each for each in FOLDERS if each not in (*SIMULATED, "tests/tidy")), *WITH_THREADS)
+COMPUTES = Step("computing tests", (*PYTEST, *TIMED, *BOTH, *COMPUTING))
+SIMULATES = Step(
+    "simulated tests",
+    (*PYTEST, *SIMULATED, *BOTH, *COMPUTING, *(f"--ignore={each}" for each in WITH_THREADS)),
+    after=ALONE.name,
+)
+FIRST = (CHECKS, ALONE, SEVERAL, COMPUTES)
 SECOND = (
     Step("planted faults", ("scripts/sim", "--plants")),
     Step("seeds", ("scripts/sim", "--count", "300")),
+    SIMULATES,
 )
-"""Seeds and planted faults touch no disk and wait for nothing, so they disturb no test that measures times. Computing
-tests are not in this lane: some of them have a server with deadlines of its own."""
+"""Seeds and planted faults touch no disk, so they disturb no test that measures times; simulated tests write files."""
 NO_TESTS = 5
 """The exit code of pytest where all that was named is deselected."""
 SEEDS = Step("20 seeds", ("scripts/sim", "--count", "20"))

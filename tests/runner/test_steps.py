@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.runner.__main__ import ROOT, WITH_PROCESSES
+from tests.runner.__main__ import ROOT, SIMULATED, TIMED, WITH_PROCESSES, WITH_THREADS
 from tests.runner.steps import Run, Step
 
 
@@ -37,6 +38,31 @@ def test_the_second_lane_gives_way_and_the_time_of_processors_is_counted() -> No
     busy = "import time\nwhile time.process_time() < 0.2: pass"
     assert run.go((python("busy", busy),), (python("idle", idle),)) == 0
     assert next(each.cpu_s for each in run.ended if each.name == "busy") >= 0.2
+
+
+REAL_TIME = re.compile(
+    r"support\.(waiting|processes|served_node|threaded_node|fake_group|loopback) import|asyncio\.timeout|wait_for\("
+    r"|^(import|from) (threading|subprocess)|time\.(monotonic|time|sleep)\(", re.MULTILINE
+)  # fmt: skip
+
+
+def test_each_computing_test_is_in_exactly_one_step() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        simulated = name.startswith(tuple(f"{each}/" for each in SIMULATED)) and not name.startswith(WITH_THREADS)
+        timed = name.startswith(tuple(each if each.endswith(".py") else f"{each}/" for each in TIMED))
+        assert simulated + timed + name.startswith("tests/tidy/") == 1, name
+
+
+def test_simulated_tests_know_no_real_time() -> None:
+    files = [path for each in SIMULATED for path in (ROOT / each).rglob("test_*.py")]
+    files = [path for path in files if not path.relative_to(ROOT).as_posix().startswith(WITH_THREADS)]
+    found = {path.relative_to(ROOT).as_posix() for path in files if REAL_TIME.search(path.read_text("utf-8"))}
+    assert found == WITHOUT_LIMIT
+
+
+WITHOUT_LIMIT = {"tests/sim/test_simulation.py", "tests/sim/test_simulator.py"}
+"""They run a program without a time limit, or have a timeout in simulated time."""
 
 
 def test_tests_with_processes_lie_where_they_are_looked_for() -> None:

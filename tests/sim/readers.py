@@ -23,10 +23,11 @@ from tests.sim.clients import result_of, rows_result
 from tests.sim.history import History
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.schedule import TIMER_S_MIN, FastProcess
 from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
+from tests.support.simulation import Process
+from tests.support.virtual_loop import TIMER_S_MIN
 
 WAIT_S = 0.05
 WAITED = 0.15
@@ -71,7 +72,7 @@ class Ambiguous(Exception):
 class Steps:
     """Of all reads of one process."""
 
-    def __init__(self, world: World, process: FastProcess) -> None:
+    def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
         self._at: Step | None = None
         self._times = 0
@@ -121,7 +122,7 @@ class _Words:
         return self._words[index]
 
 
-def reader_of(vault: Vault, process: FastProcess, steps: Steps) -> VaultReader:
+def reader_of(vault: Vault, process: Process, steps: Steps) -> VaultReader:
     def clock_ns() -> int:
         steps.take(Step.CLOCK)
         return int(process.now() * 1e9)

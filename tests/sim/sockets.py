@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.network import RETRANSMIT_S, Network
-from tests.sim.schedule import FastLoop
 from tests.support.simulation import Process
+from tests.support.virtual_loop import VirtualLoop
 
 
 class Listener:
@@ -37,7 +37,7 @@ class Listener:
         return
 
 
-class SimLoop(FastLoop):
+class SimLoop(VirtualLoop):
     """The event loop of a process on the host `name`, whose address is `host`. `process` is set when it is created."""
 
     network: Network

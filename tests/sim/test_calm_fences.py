@@ -3,6 +3,7 @@ eventual, and each entry mixes strict and eventual writes."""
 
 from __future__ import annotations
 
+from asyncio import Task
 from collections.abc import Callable
 from typing import Any
 
@@ -49,16 +50,21 @@ class Calm:
             self.longest = max([self.longest, *(process.now() - wait.since for wait in core.waits(process.now(), 1))])
 
     def write_and_change_regions(self) -> None:
-        script, tasks = self.script, []
         for kind in KINDS:
             region = Region("s", b"s/", kind or Mode.STRICT, Policy.FAIL_CLOSED)
             change = Put(region_key("s"), pack_region(region)) if kind is not None else DeleteRange(region_key("s"))
-            tasks.append(script.begin(change))
+            self._end([self.script.begin(change), *self._writes(b"first")])
             for number in range(WRITES):
-                for host in script.world.members:
-                    tasks.extend(script.begin(Put(key, b"%d" % number), host) for key in (b"t/a", b"s/a", b"e/a"))
-                script.run_until(lambda: all(task.done() for task in tasks), within_s=5)
-                script.run_for(0.02)
+                self._end(self._writes(b"%d" % number))
+
+    def _writes(self, value: bytes) -> list[Task[Any]]:
+        """Strict and eventual ones at every member, in the same turn."""
+        script, keys = self.script, (b"t/a", b"s/a", b"e/a")
+        return [script.begin(Put(key, value), host) for host in script.world.members for key in keys]
+
+    def _end(self, tasks: list[Task[Any]]) -> None:
+        self.script.run_until(lambda: all(task.done() for task in tasks), within_s=5)
+        self.script.run_for(0.02)
         for task in tasks:
             task.result()
 

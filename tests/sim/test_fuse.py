@@ -10,13 +10,13 @@ import pytest
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.ports import Entry
 from tests.sim.fuse import light_fuse, put_out
-from tests.sim.schedule import FastLoop, FastSimulation
-from tests.support.simulation import Process
+from tests.support.simulation import Process, Simulation
+from tests.support.virtual_loop import VirtualLoop
 
 
-def counting(simulation: FastSimulation, seen: list[int], tasks: int) -> Process:
+def counting(simulation: Simulation, seen: list[int], tasks: int) -> Process:
     """A process of so many tasks, each of which awaits at every step."""
-    process = simulation.process("p", loop=FastLoop)
+    process = simulation.process("p", loop=VirtualLoop)
 
     async def steps(first: int) -> None:
         for number in range(5):
@@ -30,7 +30,7 @@ def counting(simulation: FastSimulation, seen: list[int], tasks: int) -> Process
 
 @pytest.mark.parametrize("calls", range(1, 13))
 def test_fuse_stops_a_turn_at_its_place(calls: int) -> None:
-    simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
+    simulation, seen, whole = Simulation(1), list[int](), list[int]()
     counting(simulation, whole, 3)
     simulation.run_for(1.0)
     process = counting(simulation, seen, 3)
@@ -44,7 +44,7 @@ def test_fuse_stops_a_turn_at_its_place(calls: int) -> None:
 
 @pytest.mark.parametrize("calls", range(1, 13))
 def test_process_paused_by_a_fuse_continues_with_the_rest(calls: int) -> None:
-    simulation, seen, whole = FastSimulation(1), list[int](), list[int]()
+    simulation, seen, whole = Simulation(1), list[int](), list[int]()
     counting(simulation, whole, 3)
     simulation.run_for(1.0)
     process = counting(simulation, seen, 3)
@@ -58,7 +58,7 @@ def test_process_paused_by_a_fuse_continues_with_the_rest(calls: int) -> None:
 
 
 def test_disarmed_fuse_does_nothing() -> None:
-    simulation, seen = FastSimulation(1), list[int]()
+    simulation, seen = Simulation(1), list[int]()
     process = counting(simulation, seen, 2)
     light_fuse(process, 3, process.kill)
     put_out(process)
@@ -70,8 +70,8 @@ def test_disarmed_fuse_does_nothing() -> None:
 
 @pytest.mark.parametrize("lands", [True, False])
 def test_sync_during_a_kill_is_durable_or_not(lands: bool) -> None:
-    simulation = FastSimulation(1)
-    process = simulation.process("p", loop=FastLoop)
+    simulation = Simulation(1)
+    process = simulation.process("p", loop=VirtualLoop)
     journal = MemoryJournal(lambda: asyncio.sleep(1.0))
 
     async def write() -> None:
@@ -92,7 +92,7 @@ def test_sync_during_a_kill_is_durable_or_not(lands: bool) -> None:
 
 def test_fired_fuse_cannot_be_disarmed() -> None:
     """Storm 210149: the process died of it when all faults were to be removed, and was not restarted."""
-    simulation, seen = FastSimulation(1), list[int]()
+    simulation, seen = Simulation(1), list[int]()
     process = counting(simulation, seen, 1)
     light_fuse(process, 1, process.kill)
     process.loop.call_soon(lambda: None)
@@ -104,7 +104,7 @@ def test_fired_fuse_cannot_be_disarmed() -> None:
 
 
 def test_later_fuse_replaces_a_fired_one() -> None:
-    simulation, seen, died = FastSimulation(1), list[int](), list[int]()
+    simulation, seen, died = Simulation(1), list[int](), list[int]()
     process = counting(simulation, seen, 1)
     light_fuse(process, 1, lambda: died.append(1))
     process.loop.call_soon(lambda: None)

@@ -11,7 +11,7 @@ from palisade.metastore.memory_store import MemoryStore
 from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
 from palisade.metastore.store_errors import StoreFailed
 from tests.sim.disk import Disk, SimStore
-from tests.sim.schedule import FastSimulation
+from tests.support.simulation import Simulation
 
 
 async def pieces_of_a_store() -> tuple[SnapshotMeta, list[bytes]]:
@@ -29,7 +29,7 @@ async def pieces_of_a_store() -> tuple[SnapshotMeta, list[bytes]]:
 class Ground:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int = 1) -> None:
         monkeypatch.setattr("palisade.metastore.snapshot.PIECE_BYTES", 20)
-        self.simulation = FastSimulation(seed)
+        self.simulation = Simulation(seed)
         self.disk = Disk(self.simulation, "n1")
         self.process = self.simulation.process("n1")
         self.meta, self.pieces = self.simulation.run(self.process, pieces_of_a_store())

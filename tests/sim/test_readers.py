@@ -11,10 +11,10 @@ from palisade.vault.fence_page import FENCE_BYTES, FencePage
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from tests.sim.readers import STEPS, Ambiguous, Step, Steps, reader_of, row_of
-from tests.sim.schedule import FastLoop, FastProcess
 from tests.sim.stories import A, Story
 from tests.sim.vault_disk import Killed
 from tests.sim.world import Settings, World
+from tests.support.virtual_loop import VirtualLoop
 
 BOOT = b"thisboot"
 SERVED_S = 3.0
@@ -25,8 +25,7 @@ class Reading:
 
     def __init__(self, stops: Step | None, meanwhile: Callable[[Reading], None] = lambda reading: None) -> None:
         self.world = World(1, Settings())
-        process = self.world.simulation.process("reader", loop=FastLoop)
-        assert isinstance(process, FastProcess)
+        process = self.world.simulation.process("reader", loop=VirtualLoop)
         self.process, self.steps = process, Steps(self.world, process)
         self.page = FencePage(bytearray(FENCE_BYTES), BOOT)
         self.page.serve(int((process.now() + SERVED_S) * 1e9), 1)

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.network import Network
-from tests.sim.schedule import FastSimulation
 from tests.sim.sockets import SimLoop, Transport
-from tests.support.simulation import Process
+from tests.support.simulation import Process, Simulation
 
 
 class Recorder(asyncio.Protocol):
@@ -39,7 +38,7 @@ class Ground:
     """A stream between two processes, with a window of 100 bytes."""
 
     def __init__(self) -> None:
-        self.simulation = FastSimulation(1)
+        self.simulation = Simulation(1)
         self.network = Network(self.simulation)
         self.network.window_bytes = 100
         self.here, self.there = self._process("a", 1), self._process("b", 2)

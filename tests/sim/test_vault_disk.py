@@ -13,10 +13,11 @@ from palisade.vault.fence_page import FenceState
 from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 from tests.sim.disk import FSYNC_S, Disk
-from tests.sim.schedule import FastLoop, FastSimulation
 from tests.sim.vault_disk import Found, Killed, Loss, Trouble
 from tests.sim.vault_home import SimVaultHome
+from tests.support.simulation import Simulation
 from tests.support.vault_feed import follow, full, items_of
+from tests.support.virtual_loop import VirtualLoop
 
 WRITES = 12
 
@@ -25,7 +26,7 @@ class Ground:
     """A machine with a vault, and a process that has it open."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.simulation = FastSimulation(seed)
+        self.simulation = Simulation(seed)
         self.recorded: list[str] = []
         self.disk = Disk(self.simulation, "n1", count=self.recorded.append)
         self.driver = full([(b"a", b"%d" % number) for number in range(WRITES)])
@@ -34,7 +35,7 @@ class Ground:
 
     def begin(self) -> Any:
         """The process of the next start."""
-        process: Any = self.simulation.process("n1", loop=FastLoop)
+        process: Any = self.simulation.process("n1", loop=VirtualLoop)
         self.process = process
         self.disk.hand.is_dead = lambda: process.dead
         return process
@@ -87,7 +88,7 @@ def test_commits_on_a_slow_disk_are_visible_before_their_writer_continues() -> N
             await asyncio.sleep(0.001)
             seen.append((Vault(ground.disk.backend).revision, ground.vault.revision))
 
-    ground.simulation.process("reader", loop=FastLoop).start(look())
+    ground.simulation.process("reader", loop=VirtualLoop).start(look())
     ground.apply(WRITES)
     assert "vault disk: commit-waits" in ground.recorded
     assert {committed - known for committed, known in seen} == {0, 1}

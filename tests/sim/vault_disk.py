@@ -21,7 +21,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from palisade.vault.errors import VaultUnusable
-from tests.sim.schedule import FastProcess
 
 if TYPE_CHECKING:
     from tests.sim.disk import Disk
@@ -178,7 +177,7 @@ class VaultDisk:
 
     def _stand_still(self, for_s: float) -> None:
         process = self._simulation.turning
-        if isinstance(process, FastProcess):
+        if process is not None:
             process.stand_still_for(for_s)
             if process.dead:
                 raise Killed

@@ -24,11 +24,10 @@ from tests.sim.committing import Committing
 from tests.sim.history import History
 from tests.sim.network import WINDOW_BYTES, Network
 from tests.sim.node import Host
-from tests.sim.schedule import FastSimulation
 from tests.sim.seen import Answer, Call
 from tests.support.onlooker import Onlooker, Violation
 from tests.support.raft_network import QUEUED_BYTES_MAX, SMALL_PEER_BYTES_MAX, Weather
-from tests.support.simulation import Process
+from tests.support.simulation import Process, Simulation
 
 T = TypeVar("T")
 LINES_MAX = 400
@@ -102,7 +101,7 @@ class Checker(Onlooker):
 class World:
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.seed, self.settings = seed, settings or Settings.of(seed)
-        self.simulation = FastSimulation(seed)
+        self.simulation = Simulation(seed)
         self.chance = self.simulation.random
         self.network = Network(self.simulation)
         self.network.weather = Weather()

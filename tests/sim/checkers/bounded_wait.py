@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from palisade.node.config import FenceTimes
 from tests.sim.backups import Base
 from tests.sim.node import Host
-from tests.sim.schedule import FastProcess
 from tests.sim.world import FENCES, Checker, World
 
 SLACK_S = 0.05
@@ -85,7 +84,7 @@ def now_s(host: Host) -> float:
 
 
 def stood_s(host: Host) -> float:
-    return host.process.stood_s if isinstance(host.process, FastProcess) else 0.0
+    return 0.0 if host.process is None else host.process.stood_s
 
 
 def proceed_s(times: FenceTimes) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.sim.node import Host
-from tests.sim.schedule import FastLoop
 from tests.sim.tolerance import is_failing, is_full
 from tests.sim.world import Checker
 
@@ -50,10 +49,9 @@ class LoggedErrors(Checker):
     def ended(self) -> None:
         """A failed task that is kept would never report its error."""
         for process, host in self.world.owners.items():
-            loop = process.loop
-            if process.dead or not isinstance(loop, FastLoop):
+            if process.dead:
                 continue
-            for error in loop.unheard():
+            for error in process.loop.unheard():
                 self.fail(f"a task of {host.id} has failed, and its error was never retrieved:\n{_traced(error)}")
 
     def _logged(self, record: logging.LogRecord) -> None:
