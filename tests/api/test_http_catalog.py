@@ -11,15 +11,9 @@ from aiohttp import ClientSession
 from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.service.key_values import KeyValues
+from tests.support.served_node import call
 
 COLUMNS = [{"name": "machine", "type": "string", "category": "tag"}, {"name": "pressure", "type": "double"}]
-
-
-async def call(http: ClientSession, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-    given = {"json": body} if body is not None else {}
-    async with http.request(method, path, **given) as answer:
-        found: dict[str, Any] = await answer.json(content_type=None)
-        return answer.status, found
 
 
 async def done(http: ClientSession, method: str, path: str, body: Any = None) -> dict[str, Any]:

@@ -15,19 +15,13 @@ from palisade.metastore.requests import Put, Range
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
 from tests.support.segment_names import name, segment
+from tests.support.served_node import call
 
 DIGEST = "sha256:" + "0" * 64
 DOCUMENT = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
 DAY = {"from": "2013-01-01", "to": "2013-01-02", "rows": 842, "size_bytes": 100, "digest": DIGEST}
 NEXT = {**DAY, "from": "2013-01-02", "to": "2013-01-03"}
 JANUARY = "/v1/segments/lookup?data_source=flights&from=2013-01-01&to=2013-02-01"
-
-
-async def call(http: ClientSession, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-    given = {"json": body} if body is not None else {}
-    async with http.request(method, path, **given) as answer:
-        found: dict[str, Any] = await answer.json(content_type=None)
-        return answer.status, found
 
 
 def fits(found: dict[str, Any], shape: str) -> None:

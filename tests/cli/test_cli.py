@@ -14,15 +14,9 @@ from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
 from palisade.raftgroup.generations import judge_generation
-from tests.support.cli_node import CliNode, cli_node
+from tests.support.cli_node import CliNode
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[CliNode]:
-    with cli_node() as node:
-        yield node
 
 
 @pytest.fixture

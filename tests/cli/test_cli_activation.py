@@ -15,16 +15,10 @@ from palisade.catalog.activation import ActivationRecord, ClaimState, LocalSeque
 from palisade.catalog.forced_activation import AUDIT_FILE
 from palisade.cli.main import main
 from palisade.journal.local_file import NAME, LocalState, decode, encode
-from tests.support.cli_node import CliNode, cli_node
+from tests.support.cli_node import CliNode
 
 Run = Callable[..., Result]
 ROLE = "orders"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[CliNode]:
-    with cli_node() as node:
-        yield node
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from palisade.cli.main import main
 from palisade.metastore.limits import Limits
 from tests.support.cli_node import CliNode, cli_node
 
@@ -20,11 +19,6 @@ Run = Callable[..., Result]
 def node() -> Iterator[CliNode]:
     with cli_node(limits=Limits(quota_bytes=QUOTA_BYTES)) as node:
         yield node
-
-
-@pytest.fixture
-def run(node: CliNode) -> Run:
-    return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
 
 
 def test_alarm_list_without_an_alarm_prints_the_used_bytes(run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,17 +15,6 @@ from palisade.metastore.limits import Limits
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[CliNode]:
-    with cli_node() as node:
-        yield node
-
-
-@pytest.fixture
-def run(node: CliNode) -> Run:
-    return lambda *arguments: CliRunner().invoke(main, arguments, env={"PALISADE_ENDPOINTS": node.endpoint})
 
 
 def test_quantiles_are_measured_values() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Iterator
 
 import aiohttp
 import pytest
@@ -16,15 +15,9 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.key_text import key_text
 from palisade.base.network_reason import reason_of
 from palisade.cli.main import main
-from tests.support.cli_node import CliNode, cli_node
+from tests.support.cli_node import CliNode
 
 PYTHON = re.compile(r"\bb'|\bb\"|\[Errno|Connect call|ssl:|Traceback|None or str|Warning")
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[CliNode]:
-    with cli_node() as node:
-        yield node
 
 
 def invoke(node: CliNode, *arguments: str, stdin: str | None = None) -> Result:

@@ -18,16 +18,10 @@ from palisade.cli.credentials import token_file_text
 from palisade.cli.main import main
 from palisade.cli.target import DEFAULT, find_target
 from palisade.node.local_layout import Layout
-from tests.support.cli_node import CliNode, cli_node
+from tests.support.cli_node import CliNode
 
 TOKEN = "pt1.a-secret.b"
 PASSWORD = {"PALISADE_USER": "alice", "PALISADE_PASSWORD": "alices password"}
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[CliNode]:
-    with cli_node() as node:
-        yield node
 
 
 def invoke(*arguments: str, **environ: str) -> Result:

@@ -19,21 +19,13 @@ import pytest
 from palisade.client import Client
 from palisade.metastore.requests import Put
 from tests.support.load import Load
-from tests.support.processes import Cluster, NodeProcess, palisade, until
+from tests.support.processes import Cluster, NodeProcess, palisade, palisade_json, until
 
 pytestmark = pytest.mark.e2e
 
 NewCluster = Callable[..., Cluster]
 VALUE_BYTES = 256 * 1024
 VALUES = 400
-
-
-async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON output of a command that must succeed."""
-    code, out, err = await palisade(*arguments, "--json")
-    assert code == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found
 
 
 async def refused(*arguments: str) -> str:
@@ -62,7 +54,7 @@ async def restore_in_place(cluster: Cluster, file: Path) -> None:
     """At the same addresses, each node by itself, as on three machines."""
     for node in cluster.nodes:
         node.data_dir.rename(before(node))
-        await said("restore", str(file), "--data-dir", str(node.data_dir), "--id", node.id)
+        await palisade_json("restore", str(file), "--data-dir", str(node.data_dir), "--id", node.id)
     cluster.start()
     await cluster.ready()
 
@@ -81,14 +73,14 @@ async def test_backup_under_load_becomes_a_cluster_of_that_revision_and_old_memb
         await client.delete("both/1")
     async with Load(cluster.endpoints, "load") as load:
         await load.writes(200)
-        backup = await said("backup", str(file), *endpoints(cluster))
+        backup = await palisade_json("backup", str(file), *endpoints(cluster))
         await load.writes(200)
         await load.stop()
     revision = backup["revision"]
     expected, history = await content(cluster, revision), await content(cluster, revision - 50)
     assert len(expected) == backup["keys"]
     assert (await cluster.equal_digests())["generation"] == backup["generation"] == 1
-    assert (await said("backup", "--verify", str(file)))["blake2b"] == backup["blake2b"]
+    assert (await palisade_json("backup", "--verify", str(file)))["blake2b"] == backup["blake2b"]
     cluster.kill()
 
     await restore_in_place(cluster, file)
@@ -125,8 +117,8 @@ async def test_restore_creates_a_local_cluster_for_up(new_cluster: NewCluster, t
     old.start()
     await old.ready()
     await old["n1"].put("a", "1")
-    await said("backup", str(file), *endpoints(old))
-    report = await said("restore", str(file), "--data-dir", str(folder), "--cluster", "local-copy")
+    await palisade_json("backup", str(file), *endpoints(old))
+    report = await palisade_json("restore", str(file), "--data-dir", str(folder), "--cluster", "local-copy")
     assert sorted(report["nodes"]) == ["n1", "n2", "n3"]
     assert json.loads((folder / "cluster.json").read_text())["nodes"] == 3
     stores = [(folder / node / "data/store/current/data.mdb").read_bytes() for node in report["nodes"]]
@@ -176,9 +168,9 @@ async def test_interrupted_backup_leaves_no_file(filled: Cluster, tmp_path: Path
     assert process.wait() == (130 if number == signal.SIGINT else -9)
     assert not file.exists()
     assert partial.exists() == (number == signal.SIGKILL)
-    await said("backup", str(file), *endpoints(filled))
+    await palisade_json("backup", str(file), *endpoints(filled))
     assert not partial.exists()
-    await said("backup", "--verify", str(file))
+    await palisade_json("backup", "--verify", str(file))
 
 
 async def test_killed_node_leaves_no_backup_file(filled: Cluster, tmp_path: Path) -> None:
@@ -195,7 +187,7 @@ async def test_killed_node_leaves_no_backup_file(filled: Cluster, tmp_path: Path
 async def test_killed_restore_leaves_no_folder_and_can_be_repeated(filled: Cluster, tmp_path: Path) -> None:
     file, folder = tmp_path / "b.backup", tmp_path / "n1"
     beside = tmp_path / "n1.restoring"
-    await said("backup", str(file), *endpoints(filled))
+    await palisade_json("backup", str(file), *endpoints(filled))
     for wanted in (1 << 20, 30 << 20, 60 << 20):
         process = command("restore", str(file), "--data-dir", str(folder), "--id", "n1")
         await until(lambda wanted=wanted: size_below(beside) > wanted, "the beginning of a restore")
@@ -220,10 +212,10 @@ async def test_survivor_continues_alone_and_others_return_only_empty(new_cluster
     cluster.kill()
     folder = ("--data-dir", str(survivor.data_dir))
 
-    shown = await said("recover-quorum", *folder)
+    shown = await palisade_json("recover-quorum", *folder)
     assert (shown["done"], shown["lost_members"]) == (False, ["n2", "n3"])
     assert "was confirmed: nothing was done" in await refused("recover-quorum", *folder, "--confirm", "wrong")
-    done = await said("recover-quorum", *folder, "--confirm", "e2e")
+    done = await palisade_json("recover-quorum", *folder, "--confirm", "e2e")
     assert (done["done"], done["generation"]) == (True, 2)
     assert "only voter" in await refused("recover-quorum", *folder, "--confirm", "e2e")
 

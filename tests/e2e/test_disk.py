@@ -8,10 +8,12 @@ import os
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from palisade.client import Client, OutcomeUnknown, Unavailable
+from tests.support.full_disk import little_room
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, NodeProcess, until
 
@@ -24,11 +26,6 @@ FILES_MAX = 96
 LOG_BYTES_MAX = 256 * 1024
 
 
-def little_room() -> None:
-    """Limits the file size of the process: a write beyond it fails as on a full disk, also for root."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
-
-
 def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
 
@@ -39,7 +36,7 @@ async def test_node_with_a_full_disk_stops_and_continues_once_there_is_room(
 ) -> None:
     cluster = new_cluster()
     victim = cluster.nodes[0]
-    victim.before_exec = little_room
+    victim.before_exec = partial(little_room, ROOM_BYTES)
     cluster.start()
     await cluster.ready()
     async with Client(cluster.endpoints, timeout_s=20) as client, Load(cluster.endpoints, role, timeout_s=20) as load:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from palisade.client import Client
 from palisade.vault.opening import open_vault
-from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
+from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, palisade_json, until
 
 pytestmark = pytest.mark.e2e
 
@@ -90,19 +89,19 @@ async def test_command_line_works_with_a_follower(cluster: Cluster, follower: Fo
     follower.start()
     revision = await write(cluster, "seen", 20)
     await until(lambda: follows(follower, revision), f"f1 being at {revision}")
-    status = await said("status", "--at", follower.http)
+    status = await palisade_json("status", "--at", follower.http)
     assert [(row["id"], row["role"], row["ready"]) for row in status["nodes"]] == [("f1", "follower-node", True)]
-    whole = await said("status", "--endpoints", ",".join(cluster.endpoints))
+    whole = await palisade_json("status", "--endpoints", ",".join(cluster.endpoints))
     assert [row["id"] for row in whole["nodes"]] == ["n1", "n2", "n3", "f1"]
     assert whole["nodes"][-1]["url"] == f"http://{follower.http}"
-    topology = await said("topology", "--at", follower.http)
+    topology = await palisade_json("topology", "--at", follower.http)
     assert {row["id"]: row["standing"] for row in topology["logical"]} == dict.fromkeys(
         ("f1", "n1", "n2", "n3"), "active"
     )
     for node in (follower, cluster["n1"]):
-        changed = await said("recovery", "--at", node.http, "--catch-up-difference", "33")
+        changed = await palisade_json("recovery", "--at", node.http, "--catch-up-difference", "33")
         assert changed == {"catch_up_difference": 33, "before": 100}
-        recoveries = await said("recovery", "--at", node.http)
+        recoveries = await palisade_json("recovery", "--at", node.http)
         assert (recoveries["under_way"], recoveries["catch_up_difference"]) == (None, 33)
         assert recoveries["recoveries"][-1]["outcome"] == "done"
         metrics = await text_of(node, "/metrics")
@@ -114,14 +113,6 @@ async def test_command_line_works_with_a_follower(cluster: Cluster, follower: Fo
     follower.kill()
     code, _, err = await palisade("recovery", "--at", follower.http)
     assert (code, "no node answers at" in err) == (3, True)
-
-
-async def said(*arguments: str) -> dict[str, Any]:
-    """The JSON output of a command that must succeed."""
-    code, out, err = await palisade(*arguments, "--json")
-    assert code == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found
 
 
 async def text_of(node: NodeProcess, path: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from palisade.client import Client
 from palisade.vault.opening import open_vault, read_vault
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.tables import VaultTable
+from tests.support.full_disk import little_room
 from tests.support.load import Load, check_record
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, until
 
@@ -264,11 +265,6 @@ def said_format(path: Path, version: int) -> None:
             txn.put(b"format", packed, db=about)
 
 
-def little_room() -> None:
-    """Limits the file size of the process: a write beyond it fails as on a full disk, also for root."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM_BYTES, ROOM_BYTES))
-
-
 async def test_full_disk_during_a_snapshot_stops_the_node_and_the_snapshot_resumes(
     cluster: Cluster, new_follower: Callable[[str], WithVault]
 ) -> None:
@@ -281,7 +277,7 @@ async def test_full_disk_during_a_snapshot_stops_the_node_and_the_snapshot_resum
     async with Client(cluster.endpoints) as client:
         await client.compact(revision)
     async with Load(cluster.endpoints, "beside a full disk") as load:
-        follower.before_exec = little_room
+        follower.before_exec = partial(little_room, ROOM_BYTES)
         follower.start()
         assert await follower.ended() == FAILED
         assert "make room on the disk" in follower.last_line()

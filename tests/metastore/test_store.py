@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
 from palisade.metastore.record_check import CHECKSUMS
 from palisade.metastore.store_errors import StoreFailed
+from tests.support.full_disk import files_no_larger_than
 from tests.support.power_loss import during_commit
 from tests.support.store_writer import step
 from tests.support.waiting import until
@@ -42,17 +40,6 @@ def model_after(number: int) -> MemoryMap:
     for done in range(1, number + 1):
         step(model, done)
     return model
-
-
-@contextmanager
-def files_no_larger_than(size_bytes: int) -> Iterator[None]:
-    """As a full disk: every write past this size fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_applied_and_durable_come_from_the_same_record(tmp_path: Path) -> None:

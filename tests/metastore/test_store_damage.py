@@ -16,7 +16,7 @@ from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.store_errors import StoreFailed
-from tests.support.store_writer import step
+from tests.support.store_writer import everything, step
 
 STEPS = 1500
 BRANCH = 1
@@ -34,10 +34,6 @@ async def written(directory: Path) -> bytes:
     await store.flush()
     store.close()
     return (directory / "current" / "data.mdb").read_bytes()
-
-
-def everything(store: LmdbStore) -> list[Any]:
-    return [list(store.scan(table, b"", None)) for table in Table]
 
 
 def answers(store: LmdbStore, expected: list[Any]) -> bool:

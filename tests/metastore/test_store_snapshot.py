@@ -14,6 +14,7 @@ from palisade.metastore.ordered_map import APPLIED_KEY, Table, encode_applied
 from palisade.metastore.snapshot_source import open_source
 from palisade.metastore.snapshot_writer import COMMIT_BYTES
 from palisade.metastore.store_errors import StoreFailed
+from tests.support.store_writer import everything
 
 
 async def large(directory: Path, rows: int = 12_000, map_bytes: int = 1 << 30) -> LmdbStore:
@@ -24,10 +25,6 @@ async def large(directory: Path, rows: int = 12_000, map_bytes: int = 1 << 30) -
     store.put(Table.META, APPLIED_KEY, encode_applied(9, 2))
     await store.flush()
     return store
-
-
-def everything(store: LmdbStore) -> list[Any]:
-    return [list(store.scan(table, b"", None)) for table in Table]
 
 
 def pieces(reader: Any) -> list[bytes]:

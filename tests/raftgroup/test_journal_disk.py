@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import resource
 import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFa
 from palisade.raftgroup.journal import LogChanges
 from palisade.raftgroup.lmdb_journal import JournalFile, LmdbJournal, meta_value, pack
 from palisade.raftgroup.ports import Entry
+from tests.support.full_disk import files_no_larger_than
 from tests.support.journal_writer import command_of
 from tests.support.power_loss import during_commit
 
@@ -78,17 +77,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     monkeypatch.setattr(JournalFile, "begin", made.around(JournalFile.begin))
     yield made
     made.open()
-
-
-@contextmanager
-def files_no_larger_than(size_bytes: int) -> Iterator[None]:
-    """As a full disk: every write past this size fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_power_failure_during_a_commit_leaves_the_old_or_new_state(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
 import random
 import signal
@@ -78,6 +79,14 @@ async def palisade(*arguments: str, environment: Mapping[str, str] = os.environ)
             process.kill()
         code = process.wait()
         return code or 0, *(file.seek(0) or file.read().decode() for file in (out, err))
+
+
+async def palisade_json(*arguments: str) -> dict[str, Any]:
+    """The output of a command that must succeed."""
+    code, out, err = await palisade(*arguments, "--json")
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 async def until_ended(process: Preloaded) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout
@@ -84,3 +85,11 @@ def threaded() -> Iterator[ThreadedNode]:
 def blocking(threaded: ThreadedNode) -> Iterator[SyncClient]:
     with SyncClient([threaded.address], follow_leader=False, timeout_s=5) as opened:
         yield opened
+
+
+async def call(http: ClientSession, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+    """(status, JSON) of the response."""
+    given = {"json": body} if body is not None else {}
+    async with http.request(method, path, **given) as answer:
+        found: dict[str, Any] = await answer.json(content_type=None)
+        return answer.status, found

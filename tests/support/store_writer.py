@@ -18,6 +18,11 @@ KEYS = 500
 TABLES = (Table.REVISION, Table.KEY, Table.LEASE)
 
 
+def everything(store: LmdbStore) -> list[Any]:
+    """All rows, by table."""
+    return [list(store.scan(table, b"", None)) for table in Table]
+
+
 def step(tables: Any, number: int) -> None:
     """Any ordered map, or a model of one."""
     rng = random.Random(number)
