@@ -6,7 +6,9 @@ running; a SparkSession that was started here is stopped.
 
 from __future__ import annotations
 
+import logging
 import secrets
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,17 +75,46 @@ def run_job(
     job: Job, access: Access, options: Any, *, spark: Any = None, master: str = "local[*]", show: Show | None = None
 ) -> Report:
     """As `run`, with parsed options; Java and pyspark are checked already. `show` is called in another thread."""
-    own = spark is None
-    if own:
-        from palisade.spark import session
-
-        spark = session(master, app=f"palisade {job.name}", config=QUIET)
-        spark.sparkContext.setLogLevel("OFF")
-    try:
+    if spark is not None:
         return _run_on(spark, job, access, options, show)
-    finally:
-        if own:
+    from palisade.spark import session
+
+    with plain_interrupts() as restore:
+        spark = session(master, app=f"palisade {job.name}", config=QUIET)
+        restore()
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            return _run_on(spark, job, access, options, show)
+        finally:
             spark.stop()
+
+
+@contextmanager
+def plain_interrupts() -> Iterator[Callable[[], None]]:
+    """Inside, Ctrl-C raises KeyboardInterrupt and nothing is logged about it. Yields a function to call once Spark has
+    started.
+
+    The handler that SparkContext installs calls Java, possibly within another call of Java, which then fails; and Py4J
+    logs each interrupted call as an error with its traceback, by the root logger too.
+    """
+
+    def expected(record: logging.LogRecord) -> bool:
+        return not record.getMessage().endswith("while sending command.")
+
+    before, root, py4j = signal.getsignal(signal.SIGINT), logging.getLogger(), logging.getLogger("py4j")
+    level = py4j.level
+
+    def restore() -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+    root.addFilter(expected)
+    py4j.setLevel(logging.CRITICAL)
+    try:
+        yield restore
+    finally:
+        py4j.setLevel(level)
+        root.removeFilter(expected)
 
 
 def _run_on(spark: Any, job: Job, access: Access, options: Any, show: Show | None) -> Report:

@@ -1,7 +1,7 @@
 """The one line of a Spark error that names the cause. Pure.
 
 Spark passes the traceback of a task to the driver as text. The cause is the last error of this package in it; without
-one, it is the first line.
+one, the innermost Java exception, such as that of a full disk; without both, the first line.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 OURS = re.compile(r"^(?:[\w.]*: )?palisade\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
+JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+): (.+)$", re.MULTILINE)
+"""Suppressed exceptions and their causes are indented."""
 RAISED = ("pyspark.", "py4j.")
 SHOWN = 500
 
@@ -18,9 +20,9 @@ def cause_of(error: BaseException) -> str | None:
     if not type(error).__module__.startswith(RAISED):
         return None
     text = str(error)
-    ours = OURS.findall(text)
-    if ours:
-        kind, message = ours[-1]
+    found = OURS.findall(text) or JAVA.findall(text)
+    if found:
+        kind, message = found[-1]
         return f"{message} ({kind})"[:SHOWN]
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     return first[:SHOWN]

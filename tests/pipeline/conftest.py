@@ -24,7 +24,8 @@ CONFIG = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def java() -> None:
+    """Skips the test, loudly, on a machine that cannot run Spark; fails it in CI."""
     try:
         require_pyspark()
         require_java()
@@ -33,6 +34,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             raise
         warnings.warn(f"THE TESTS OF THE PIPELINE ARE SKIPPED: {error}", stacklevel=1)
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from palisade.spark import session
 
     root = Path(__file__).parents[2]

@@ -105,6 +105,11 @@ def test_error_of_spark_becomes_one_line_with_its_cause() -> None:
     text = 'Job aborted\n  File "x.py", line 7\npalisade.pipeline.errors.BadValue: value of b"k" is no JSON\n\n  at x'
     assert cause_of(spark_error(text)) == 'value of b"k" is no JSON (BadValue)'
     assert cause_of(spark_error("\nno space left on device\n at org.x")) == "no space left on device"
+    full = (
+        "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: Job aborted.\n\tat x.y\n"
+        "Caused by: java.io.IOException: No space left on device\n\tSuppressed: a.B: c\n\tCaused by: a.C: d\n"
+    )
+    assert cause_of(spark_error(full)) == "No space left on device (IOException)"
     assert cause_of(ValueError("ours")) is None
     with pytest.raises(JobFailed, match="job tidy: value of"):
         run_job(raising(spark_error(text)), ACCESS, None, spark=SimpleNamespace(sparkContext=FakeContext()))
