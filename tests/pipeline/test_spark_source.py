@@ -219,6 +219,7 @@ def test_examples_of_the_documentation_run_as_written(spark: Any, threaded: Thre
     assert names["rejected"] == 1
     assert names["changes"].count() == 4
     assert names["archived"] == 4
+    assert names["found"] == [b"flights/1", b"flights/2"]
     assert names["copy"].keys() == {"flights/1", "flights/2"}
     assert names["late"].count() == 2
     with SyncClient([threaded.address], follow_leader=False) as client:
