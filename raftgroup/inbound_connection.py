@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from palisade.base.frames import FrameError
 from palisade.base.wrong_port import Spoken, advice, refusal, spoken
 from palisade.raftgroup.handshake import (
     GROUP_KINDS,
@@ -18,7 +17,8 @@ from palisade.raftgroup.handshake import (
     read_hello,
     read_reason,
 )
-from palisade.raftgroup.peer_connection import Hub, PeerConnection
+from palisade.raftgroup.peer_connection import Frames, Hub, PeerConnection
+from palisade.raftgroup.peer_state import PeerEvent, PeerState
 
 
 class AcceptingHub(Hub, Protocol):
@@ -48,7 +48,7 @@ class Accepted(PeerConnection):
             self.abort(f"more than {self._hub.limits.strangers_max} connections have not greeted yet")
 
     def data_received(self, data: bytes) -> None:
-        what = None if self.greeted or self.closing else spoken(data)
+        what = spoken(data) if self.state is PeerState.GREETING else None
         if what is None or what is Spoken.PEER:
             super().data_received(data)
             return
@@ -58,20 +58,20 @@ class Accepted(PeerConnection):
         self.close(f"refused: {text}")
 
     def take(self, kind: int, body: Any) -> None:
-        if kind >= GROUP_KINDS and self.greeted:
+        if kind >= GROUP_KINDS and self.state is PeerState.OPEN:
             self._receiver.on_message(self.member, kind, body)
-        elif kind == PING and self.greeted:
-            self.send(self._hub.encoder.encode(PONG, None))
-        elif kind == REFUSE and self.greeted:
-            reason = read_reason(body)
-            self.close(f"it refuses this node: {reason}")
-            self._receiver.on_refused(self.member, reason)
-        elif kind == HELLO and not self.greeted:
-            self._meet(body)
         else:
-            raise FrameError(f"unexpected frame of kind {kind}")
+            super().take(kind, body)
 
-    def _meet(self, body: Any) -> None:
+    def _on_ping(self, body: Any) -> None:
+        self.send(self._hub.encoder.encode(PONG, None))
+
+    def _on_refuse(self, body: Any) -> None:
+        reason = read_reason(body)
+        self.close(f"it refuses this node: {reason}")
+        self._receiver.on_refused(self.member, reason)
+
+    def _on_hello(self, body: Any) -> None:
         encode = self._hub.encoder.encode
         try:
             member, greeting = read_hello(body)
@@ -83,7 +83,7 @@ class Accepted(PeerConnection):
             self.close(f"refused: {refusal}")
             return
         self.member = member
-        self.greeted = True
+        self.moved(PeerEvent.GREETED)
         self._parser.frame_bytes_max = self._hub.limits.frame_bytes_max
         self._accepting_hub.introduced(self)
         self.send(encode(HELLO, hello(self._receiver.greeting())))
@@ -91,3 +91,9 @@ class Accepted(PeerConnection):
     def ended(self) -> None:
         peer = f"{self.member} at {self.address}" if self.member else self.address
         self._hub.warn(f"connection from {peer} ended: {self.end_reason}", self.member)
+
+    frames: ClassVar[Frames] = {
+        PeerState.GREETING: {HELLO: _on_hello},
+        PeerState.OPEN: {PING: _on_ping, REFUSE: _on_refuse},
+    }
+    """Messages of the group, too, in OPEN."""

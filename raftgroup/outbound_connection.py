@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from palisade.base.frames import FrameError
 from palisade.raftgroup.handshake import HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
-from palisade.raftgroup.peer_connection import Hub, PeerConnection
+from palisade.raftgroup.peer_connection import Frames, Hub, PeerConnection
+from palisade.raftgroup.peer_state import PeerEvent, PeerState
 from palisade.raftgroup.ports import Random
 
 
@@ -20,7 +20,7 @@ class DiallingHub(Hub, Protocol):
 
 
 class Dialled(PeerConnection):
-    """`finished` is done when the connection is lost."""
+    """`finished` is done when the connection is lost. `greeting`: of the other side, once it was accepted."""
 
     def __init__(self, hub: DiallingHub, member: str) -> None:
         super().__init__(hub, hub.limits.queued_bytes_max)
@@ -35,19 +35,15 @@ class Dialled(PeerConnection):
         self.send(self._hub.encoder.encode(HELLO, hello(self._hub.receiver.greeting())))
         self.flush()
 
-    def take(self, kind: int, body: Any) -> None:
-        if kind == PONG and self.greeted:
-            return
-        if kind == HELLO and not self.greeted:
-            self._meet(body)
-        elif kind == REFUSE and not self.greeted:
-            reason = read_reason(body)
-            self.close(f"it refuses this node: {reason}")
-            self._hub.receiver.on_refused(self.member, reason)
-        else:
-            raise FrameError(f"unexpected frame of kind {kind}")
+    def _on_pong(self, body: Any) -> None:
+        """Its arrival is all."""
 
-    def _meet(self, body: Any) -> None:
+    def _on_refuse(self, body: Any) -> None:
+        reason = read_reason(body)
+        self.close(f"it refuses this node: {reason}")
+        self._hub.receiver.on_refused(self.member, reason)
+
+    def _on_hello(self, body: Any) -> None:
         try:
             member, greeting = read_hello(body)
             reason = self._hub.receiver.greet(greeting)
@@ -60,7 +56,7 @@ class Dialled(PeerConnection):
             self.close(f"refused: {refusal}")
             return
         self.greeting = greeting
-        self.greeted = True
+        self.moved(PeerEvent.GREETED)
         self._dialling_hub.can_send(self)
 
     def tick(self, now: float) -> None:
@@ -69,7 +65,7 @@ class Dialled(PeerConnection):
         if queued < before:
             self.heard_at = now
         super().tick(now)
-        if self.greeted and not self.closing and now - self._pinged_at >= self._hub.limits.ping_interval_s:
+        if self.state is PeerState.OPEN and now - self._pinged_at >= self._hub.limits.ping_interval_s:
             self._pinged_at = now
             self.send(self._hub.encoder.encode(PING, None))
 
@@ -83,6 +79,11 @@ class Dialled(PeerConnection):
     def ended(self) -> None:
         if not self.finished.done():
             self.finished.set_result(None)
+
+    frames: ClassVar[Frames] = {
+        PeerState.GREETING: {HELLO: _on_hello, REFUSE: _on_refuse},
+        PeerState.OPEN: {PONG: _on_pong},
+    }
 
 
 class Dialler:
@@ -150,7 +151,7 @@ class Dialler:
         self._connection = connection
         await connection.finished
         self._connection = None
-        return connection.end_reason, connection.greeted
+        return connection.end_reason, bool(connection.greeting)
 
     def _log_once(self, reason: str) -> None:
         if reason != self._logged:

@@ -1,4 +1,4 @@
-"""One TCP connection between two members: frames out, frames in, and its end.
+"""One TCP connection between two members: its states, frames out, frames in, and its end.
 
 Frames sent in one turn of the event loop leave in one write. The queue for a peer that does not read is bounded; a peer
 beyond the bound is disconnected, because everything here can be sent again. Invalid input ends the connection with one
@@ -10,12 +10,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.base.protocol_state import next_state
+from palisade.raftgroup.peer_state import TRANSITIONS, PeerEvent, PeerState
 from palisade.raftgroup.ports import MessageReceiver
+
+Frames = Mapping[PeerState, Mapping[int, Callable[[Any, Any], None]]]
+"""The kinds of frames that an end accepts in each state, with the method that handles each. Other states have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Hub(Protocol):
 class PeerConnection(asyncio.Protocol):
     """The common part of both ends. The ends differ in their greeting and in the frames that they accept."""
 
+    frames: ClassVar[Frames]
+
     def __init__(self, hub: Hub, queued_bytes_max: int) -> None:
         self._hub = hub
         self._queued_bytes_max = queued_bytes_max
@@ -73,8 +80,7 @@ class PeerConnection(asyncio.Protocol):
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self.transport: asyncio.Transport | None = None
-        self.greeted = False
-        self.closing = False
+        self.state = PeerState.CONNECTING
         self.end_reason = "the other side closed the connection"
         self.opened_at = self.heard_at = hub.now()
 
@@ -85,7 +91,10 @@ class PeerConnection(asyncio.Protocol):
 
     def take(self, kind: int, body: Any) -> None:
         """One frame has arrived."""
-        raise FrameError(f"unexpected frame of kind {kind}")
+        handler = self.frames[self.state].get(kind)
+        if handler is None:
+            raise FrameError(f"unexpected frame of kind {kind}")
+        handler(self, body)
 
     def ended(self) -> None:
         """Called once, after the last frame."""
@@ -96,7 +105,7 @@ class PeerConnection(asyncio.Protocol):
         if self.closing:
             if now - self.heard_at > limits.idle_timeout_s:
                 self.abort(self.end_reason)
-        elif not self.greeted:
+        elif self.state is not PeerState.OPEN:
             if now - self.opened_at > limits.handshake_timeout_s:
                 self.abort(f"no greeting within {limits.handshake_timeout_s:g} s")
         elif now - self.heard_at > limits.idle_timeout_s:
@@ -105,6 +114,14 @@ class PeerConnection(asyncio.Protocol):
     def forgive(self, now: float) -> None:
         """This process was suspended for a while: the silence meanwhile was not the other side's."""
         self.opened_at = self.heard_at = now
+
+    def moved(self, event: PeerEvent) -> None:
+        self.state = next_state(TRANSITIONS, self.state, event)
+
+    @property
+    def closing(self) -> bool:
+        """Nothing more can be sent."""
+        return self.state >= PeerState.CLOSING
 
     @property
     def address(self) -> str:
@@ -115,7 +132,7 @@ class PeerConnection(asyncio.Protocol):
 
     def send(self, frame: bytes) -> bool:
         """Queue a frame. False if the connection has ended, perhaps because of this frame."""
-        if self.closing:
+        if self.state >= PeerState.CLOSING:
             return False
         if not self._waiting:
             self._hub.flush_soon(self.flush)
@@ -146,17 +163,17 @@ class PeerConnection(asyncio.Protocol):
         """End the connection after sending the queued frames."""
         self.flush()
         if not self.closing:
-            self.closing = True
             self.end_reason = reason
             self.heard_at = self._hub.now()
+        self.moved(PeerEvent.CLOSE)
         if self.transport is not None:
             self.transport.close()
 
     def abort(self, reason: str) -> None:
         """End the connection now."""
         if not self.closing:
-            self.closing = True
             self.end_reason = reason
+        self.moved(PeerEvent.CLOSE)
         self._waiting.clear()
         self._waiting_bytes = 0
         if self.transport is not None:
@@ -169,6 +186,7 @@ class PeerConnection(asyncio.Protocol):
         self.opened_at = self.heard_at = self._hub.now()
         _notice_death(transport.get_extra_info("socket"), self._hub.limits.idle_timeout_s)
         self._hub.opened(self)
+        self.moved(PeerEvent.CONNECTED)
         if self.closing:
             self.abort(self.end_reason)
         else:
@@ -177,9 +195,8 @@ class PeerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._hub.now()
         try:
-            frames = self._parser.feed(data)
-            for kind, body in frames:
-                if self.closing:
+            for kind, body in self._parser.feed(data):
+                if self.state >= PeerState.CLOSING:
                     return
                 self.take(kind, body)
         except FrameError as error:
@@ -187,8 +204,8 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closing:
-            self.closing = True
             self.end_reason = str(error) if error else self.end_reason
+        self.moved(PeerEvent.LOST)
         self._waiting.clear()
         self._waiting_bytes = 0
         self._hub.lost(self)

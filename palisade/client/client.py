@@ -62,10 +62,10 @@ class Client(StoreApi):
     async def __aenter__(self) -> Client:
         """The id is chosen here, so that a client created before a fork has different ids in parent and child."""
         self._id = self._id or secrets.token_hex(CLIENT_ID_BYTES)
-        self._session.open()
-        if self._recording is not None:
-            self._session.recorder = recorder = open_recorder(self._recording, self._id)
+        recorder = None if self._recording is None else open_recorder(self._recording, self._id)
+        if recorder is not None:
             recorder.begin(asyncio.get_running_loop().call_later)
+        self._session.open(recorder)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -73,11 +73,12 @@ class StreamSession:
         self._trouble = f"connecting to {route.current()}"
         self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
-        self.recorder: Recorder | None = None
+        self._recorder: Recorder | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def open(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    def open(self, recorder: Recorder | None = None) -> None:
+        """`recorder`: of every request and its end; closed with the session."""
+        self._loop, self._recorder = asyncio.get_running_loop(), recorder
         self._runner = self._loop.create_task(self._run())
         self._sweep()
 
@@ -101,8 +102,8 @@ class StreamSession:
             if not turn.done():
                 turn.set_exception(Unavailable("the client was closed; nothing was sent"))
         self._admission.clear()
-        if self.recorder is not None:
-            self.recorder.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     # Requests.
 
@@ -143,8 +144,8 @@ class StreamSession:
         """As `send`; the result goes to `slot`."""
         if self._closing or self._runner is None:
             raise Unavailable("the client is not open; use it inside its 'async with'")
-        if self.recorder is not None:
-            slot = self.recorder.slot(kind, content, slot)
+        if self._recorder is not None:
+            slot = self._recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes)

@@ -197,7 +197,7 @@ async def test_files_are_rotated_and_the_oldest_removed(stream: StreamServer, tm
     for number in range(4):
         recording = Recording(tmp_path, file_bytes_max=1, files_max=2)
         async with Client([f"127.0.0.1:{stream.port}"], client_id=f"c{number}", record=recording) as client:
-            recorder = client._session.recorder
+            recorder = client._session._recorder
             assert recorder is not None
             for _ in range(3):
                 await client.put("a", "1")

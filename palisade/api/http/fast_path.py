@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
+from palisade.api.http.connection_state import TRANSITIONS, HttpEvent, HttpState
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
@@ -155,14 +156,13 @@ class FrontServer:
         """aiohttp has read a whole head from this connection, and begins to handle it."""
         connection = self._by_transport.get(transport)
         if connection is not None:
-            connection.waiting_since = None
-            connection.handling = True
+            connection.moved(HttpEvent.REQUEST)
 
     def handled(self, transport: Any) -> None:
         """aiohttp waits for the next request of this connection."""
         connection = self._by_transport.get(transport)
         if connection is not None:
-            connection.handling = False
+            connection.moved(HttpEvent.ANSWERED)
 
     def handed_over(self, transport: Any, connection: HttpConnection) -> None:
         self._by_transport[transport] = connection
@@ -179,11 +179,11 @@ class FrontServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. `waiting_since`: the arrival of the first byte of an incomplete request."""
+    """One client. `_since`: when its state began. `_paused`: the client does not read its answers."""
 
     __slots__ = (
-        "_body_due", "_buffer", "_busy", "_client", "_delegate", "_lacking", "_paused", "_server", "_so_far",
-        "_transport", "_v1", "handling", "last_used", "waiting_since",
+        "_buffer", "_client", "_delegate", "_lacking", "_paused", "_server", "_since", "_so_far", "_state",
+        "_transport", "_v1",
     )  # fmt: skip
 
     def __init__(self, server: FrontServer) -> None:
@@ -197,31 +197,29 @@ class HttpConnection(asyncio.Protocol):
         """Of a request whose body still lacks `_lacking` bytes. It grows in place: a body that trickles in is not
         copied, nor is its head looked at, anew with each piece."""
         self._lacking = 0
-        self._busy = False
+        self._state, self._since = HttpState.READY, 0.0
         self._v1 = False
         self._paused = False
-        self._body_due = False
-        self.handling = False
-        self.last_used = 0.0
-        self.waiting_since: float | None = None
 
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.last_used = self._server.now()
+        self._since = now = self._server.now()
         if self._server.callers is not None:
             self._client = self._server.callers.client(transport)
         self._server.connections.add(self)
         self._server.metrics.http_connections += 1
-        welcome = self._server.room.admit(self.last_used)
+        welcome = self._server.room.admit(now)
         if welcome is Admission.CLOSE:
             self._transport.abort()
         elif welcome is Admission.REFUSE_WITH_REASON:
             self._delegate = OverloadReply(self._server.room.reason)
+            self.moved(HttpEvent.HAND_OVER)
             self._delegate.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.moved(HttpEvent.CLOSE)
         self._server.forget(self._transport, self)
         self._server.metrics.http_connections -= 1
         self._buffer = b""
@@ -245,6 +243,11 @@ class HttpConnection(asyncio.Protocol):
         elif self._buffer:
             self._go_on()
 
+    def moved(self, event: HttpEvent) -> None:
+        state = TRANSITIONS[self._state][event]
+        if state is not self._state:
+            self._state, self._since = state, self._server.now()
+
     def _is_misdirected(self, data: bytes) -> bool:
         """Answer a client of another port with the address of the right one."""
         what = spoken(data)
@@ -255,13 +258,12 @@ class HttpConnection(asyncio.Protocol):
         if line is not None:
             log.warning("%s", line)
         self._transport.write(refusal(what, text))
-        self._transport.close()
+        self._close(self._transport)
         return True
 
     def data_received(self, data: bytes) -> None:
         if self._delegate is not None:
-            if self.waiting_since is None and not self.handling:
-                self.waiting_since = self._server.now()
+            self.moved(HttpEvent.PART_OF_HEAD)
             self._delegate.data_received(data)
             return
         if self._lacking > 0:
@@ -274,7 +276,7 @@ class HttpConnection(asyncio.Protocol):
             data = self._buffer + data
         elif data[0] < BLANK and self._is_misdirected(data):
             return
-        if self._busy or self._paused:
+        if self._state >= HttpState.BUSY or self._paused:
             self._buffer = data
             if len(data) > QUEUED_BYTES_MAX and self._transport is not None:
                 self._transport.pause_reading()
@@ -287,7 +289,7 @@ class HttpConnection(asyncio.Protocol):
         end = data.find(END_OF_HEAD)
         if end < 0 and len(data) <= HEAD_BYTES_MAX:
             self._buffer = data
-            self._wait_for_more(body=False)
+            self.moved(HttpEvent.PART_OF_HEAD)
             return
         client = self._client
         head, header = without_authorization(data[: end + 4], client.header if client is not None else None)
@@ -299,38 +301,31 @@ class HttpConnection(asyncio.Protocol):
         self._v1 = plan.hot.v1
         if len(data) < stop:
             self._so_far, self._lacking = bytearray(data), stop - len(data)
-            self._wait_for_more(body=True)
+            self.moved(HttpEvent.PART_OF_BODY)
             return
         self._buffer = data[stop:]
-        self._busy = True
+        self._state = TRANSITIONS[self._state][HttpEvent.REQUEST]
         self._server.busy += 1
-        self.waiting_since = None
         if client is None:
             plan.call(data[end + 4 : stop], self.reply, UNRESTRICTED)
         else:
             client.run(plan, header, data[end + 4 : stop], self.reply)
 
-    def _wait_for_more(self, *, body: bool) -> None:
-        if self.waiting_since is None or body != self._body_due:
-            self.waiting_since = self._server.now()
-            self._body_due = body
-
     def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
         """Answer the current request; called exactly once for it, in the loop's thread."""
         transport = self._transport
-        self._busy = False
+        self._state, self._since = TRANSITIONS[self._state][HttpEvent.ANSWERED], self._server.now()
         head = self._server.answered(status, problem=self._v1 and status >= 400)
         if transport is None:
             return
         transport.write(b"%b%d\r\n%b\r\n%b" % (head, len(payload), headers, payload))
-        self.last_used = self._server.now()
         if self._server.closing:
-            transport.close()
+            self._close(transport)
         elif self._buffer:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self._busy or self._paused or self._transport is None or self._delegate is not None:
+        if self._state >= HttpState.BUSY or self._paused or self._transport is None:
             return
         data, self._buffer = self._buffer, b""
         if len(data) > QUEUED_BYTES_MAX:
@@ -343,7 +338,7 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             return
         self._buffer = b""
-        self.waiting_since = self._server.now()
+        self.moved(HttpEvent.HAND_OVER)
         self._delegate = self._server.fallback()
         self._server.handed_over(self._transport, self)
         self._delegate.connection_made(self._transport)
@@ -352,28 +347,35 @@ class HttpConnection(asyncio.Protocol):
     # Its end.
 
     def check_time(self, now: float) -> None:
-        limits = self._server.limits
-        if self.waiting_since is not None:
-            allowed_s = limits.body_timeout_s if self._body_due else limits.head_timeout_s
-            if now - self.waiting_since > allowed_s:
+        limits, for_s = self._server.limits, now - self._since
+        if self._state is HttpState.READY:
+            if for_s > limits.idle_timeout_s:
+                self.end_soon()
+        elif self._state is HttpState.BODY:
+            if for_s > limits.body_timeout_s:
                 self._refuse_late()
-        elif self._delegate is None and not self._busy and now - self.last_used > limits.idle_timeout_s:
-            self.end_soon()
+        elif self._state in (HttpState.HEAD, HttpState.AIOHTTP_HEAD) and for_s > limits.head_timeout_s:
+            self._refuse_late()
 
     def _refuse_late(self) -> None:
         if self._transport is None:
             return
         if self._delegate is None:
             kind, body = b"text/plain", b"the request did not arrive in time"
-            if self._v1 and self._body_due:
+            if self._v1 and self._state is HttpState.BODY:
                 kind, body = b"application/problem+json", late_body()
             self._transport.write(make_head(408, kind, close=True) + b"%d\r\n\r\n%b" % (len(body), body))
-        self._transport.close()
+        self._close(self._transport)
 
     def end_soon(self) -> None:
         """Close it. If a request is in progress, its answer is written first."""
-        if self._transport is not None and self._delegate is None and not self._busy:
-            self._transport.close()
+        if self._transport is not None and self._state in (HttpState.READY, HttpState.HEAD, HttpState.BODY):
+            self._close(self._transport)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """After what is written already."""
+        self.moved(HttpEvent.CLOSE)
+        transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:

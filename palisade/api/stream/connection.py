@@ -1,4 +1,4 @@
-"""The node's side of one connection of the stream protocol.
+"""The node's side of one connection of the stream protocol: its states, requests and results.
 
 All frames of one read are handled together; all results of one turn of the event loop leave in one write. The memory
 that a client can occupy is bounded (`IN_FLIGHT_MAX`), and the node does not read from a client that does not read. A
@@ -8,17 +8,20 @@ closed connection is part of no reference cycle, since a node collects cycles ra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from palisade.api.stream.frame_checks import NUMBER_MAX, ProtocolError, a_number, deadline_of, error_fields, pairs_of
+from palisade.api.stream import frame_checks
+from palisade.api.stream.connection_state import TRANSITIONS, StreamEvent, StreamState
+from palisade.api.stream.frame_checks import ProtocolError, deadline_of, error_fields, pairs_of
 from palisade.api.stream.lease_port import LeaseConnection
 from palisade.api.stream.session_auth import SessionAuth, refuse_when_idle
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.base.protocol_state import next_state
 from palisade.base.wrong_port import Spoken, refusal, spoken
 from palisade.metastore.command_codec import encode_result
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
@@ -28,7 +31,7 @@ from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.service.range_pages import size_of
 from palisade.service.write_checks import CheckedWrite, TooManyPuts, read_range
 from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
-from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
+from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, FrameKind
 
 if TYPE_CHECKING:
     from palisade.api.stream.server_port import ServerPort
@@ -49,7 +52,7 @@ class StreamConnection(asyncio.Protocol):
         self._parser = FrameParser(server.frame_bytes_max, items_max=4 * ITEMS_MAX)
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
-        self._greeted = False
+        self._state = StreamState.GREETING
         self._follows = False
         self._timeout_s = self._service.deadline_s
         self._in_flight = 0
@@ -65,7 +68,6 @@ class StreamConnection(asyncio.Protocol):
         self._tasks = Tasks(server.loop)
         self._session_auth: SessionAuth | None = None
         """Authorizes every frame; None where authorization is off."""
-        self._authenticating = self._signed_out = False
         self.since = server.now()
         self._lease_connection: LeaseConnection | None = None
 
@@ -79,6 +81,7 @@ class StreamConnection(asyncio.Protocol):
             self.refuse(self._server.room.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._moved(StreamEvent.END)
         self._transport = None
         self._server.connections.pop(self, None)
         self._service.metrics.stream_connections -= 1
@@ -98,11 +101,11 @@ class StreamConnection(asyncio.Protocol):
         self._regulate()
 
     def data_received(self, data: bytes) -> None:
-        if not self._greeted and self._is_misdirected(data):
+        if self._state is StreamState.GREETING and self._is_misdirected(data):
             return
         try:
             for kind, body in self._parser.feed(data):
-                self._on_frame(kind, body)
+                _ON_FRAME[self._state](self, kind, body)
         except (FrameError, ProtocolError) as error:
             self.refuse(str(error))
             return
@@ -118,20 +121,28 @@ class StreamConnection(asyncio.Protocol):
         if what is None or what is Spoken.STREAM or self._transport is None:
             return False
         self._transport.write(refusal(what, self._server.misdirected(what)))
-        self._transport.close()
+        self.close()
         return True
 
-    def _on_frame(self, kind: int, body: Any) -> None:
-        if not self._greeted:
-            self._on_hello(kind, body)
-        elif self._session_auth is None:
+    def _moved(self, event: StreamEvent) -> StreamState:
+        self._state = next_state(TRANSITIONS, self._state, event)
+        return self._state
+
+    def _on_early_frame(self, kind: int, body: Any) -> None:
+        raise ProtocolError("a frame before WELCOME: wait for WELCOME first")
+
+    def _on_request(self, kind: int, body: Any) -> None:
+        if self._session_auth is None:
             self._handle(kind, body)
-        elif not self._signed_out:
-            try:
-                self._session_auth.admit(kind, body, self._handle, self._caught_up)
-            except Unauthenticated as error:
-                self._sign_out(error)
-            self._regulate()
+            return
+        try:
+            self._session_auth.admit(kind, body, self._handle, self._caught_up)
+        except Unauthenticated as error:
+            self._sign_out(error)
+        self._regulate()
+
+    def _on_late_frame(self, kind: int, body: Any) -> None:
+        """It is not executed."""
 
     def _handle(self, kind: int, body: Any) -> None:
         handler = _HANDLERS.get(kind)
@@ -140,15 +151,7 @@ class StreamConnection(asyncio.Protocol):
         handler(self, body)
 
     def _on_hello(self, kind: int, body: Any) -> None:
-        if self._authenticating:
-            raise ProtocolError("a frame before WELCOME: wait for WELCOME first")
-        if kind != FrameKind.HELLO or type(body) is not dict:
-            raise ProtocolError("the first frame must be HELLO: this is a palisade stream port")
-        if body.get("protocol") != PROTOCOL:
-            spoken = str(body.get("protocol"))[:32]
-            raise ProtocolError(
-                f"protocol {spoken} is not supported, this node speaks {PROTOCOL}: use a client of this version"
-            )
+        frame_checks.check_hello(kind, body)
         if body.get("identify") is True:
             self._write(FrameKind.WELCOME, self._server.identity())
             self.close()
@@ -159,12 +162,12 @@ class StreamConnection(asyncio.Protocol):
         if session_auth is None:
             self._welcome()
         else:
-            self._authenticating = True
+            self._moved(StreamEvent.AUTHENTICATE)
             self._tasks.spawn(self._authenticate(session_auth, body))
 
     def _welcome(self) -> None:
-        self._greeted = True
-        self._write(FrameKind.WELCOME, self._server.welcome())
+        if self._moved(StreamEvent.WELCOME) is StreamState.OPEN:
+            self._write(FrameKind.WELCOME, self._server.welcome())
 
     async def _authenticate(self, session_auth: SessionAuth, hello: dict[str, Any]) -> None:
         try:
@@ -187,8 +190,8 @@ class StreamConnection(asyncio.Protocol):
 
     def _sign_out(self, error: Unauthenticated) -> None:
         """The credentials are not valid any more: execute no further frame, answer those before it, then close."""
-        if not self._signed_out:
-            self._signed_out = True
+        if self._state is StreamState.OPEN:
+            self._moved(StreamEvent.SIGN_OUT)
             self._tasks.spawn(refuse_when_idle(self, error, self._timeout_s))
 
     # Requests.
@@ -259,10 +262,8 @@ class StreamConnection(asyncio.Protocol):
             self._flush_soon()
 
     def _on_call(self, body: Any) -> None:
-        if type(body) is not list or len(body) != 3:
-            raise ProtocolError("a CALL frame must have a number, a name and arguments")
-        number = a_number(body[0])
-        self._run(number, partial(self._call, number, body[1], body[2]))
+        number, name, arguments = frame_checks.call_in(body)
+        self._run(number, partial(self._call, number, name, arguments))
 
     async def _call(self, number: int, name: Any, arguments: Any) -> None:
         if self._session_auth is not None:
@@ -282,7 +283,7 @@ class StreamConnection(asyncio.Protocol):
             self._send_failure(number, error)
         finally:
             self._in_flight -= 1
-            if self._signed_out:
+            if self._state is StreamState.SIGNED_OUT:
                 self._flush_soon()
             if not self._reading:
                 self._regulate()
@@ -296,8 +297,6 @@ class StreamConnection(asyncio.Protocol):
             raise ProtocolError(str(error)) from None
         if number in self._watches or len(self._watches) >= WATCHES_MAX:
             raise ProtocolError(f"watch {number}: its number is in use, or {WATCHES_MAX} watches are open")
-        if credit < 0:
-            raise ProtocolError(f"watch {number}: invalid credit of {credit} batches; it must be 0 or more")
         self._watches[number] = watch = StreamWatch(number, credit)
         watch.task = self._tasks.spawn(self._watch(watch, request, progress_s))
 
@@ -314,16 +313,13 @@ class StreamConnection(asyncio.Protocol):
             watch.task = None
 
     def _on_more(self, body: Any) -> None:
-        if type(body) is not list or len(body) != 2 or not 0 < a_number(body[1]) < NUMBER_MAX:
-            raise ProtocolError("a MORE frame must have the number of a watch and a number of batches")
-        watch = self._watches.get(a_number(body[0]))
+        number, batches = frame_checks.more_in(body)
+        watch = self._watches.get(number)
         if watch is not None:
-            watch.grant(body[1])
+            watch.grant(batches)
 
     def _on_unwatch(self, body: Any) -> None:
-        if type(body) is not list or len(body) != 1:
-            raise ProtocolError("an UNWATCH frame must have the number of a watch")
-        watch = self._watches.pop(a_number(body[0]), None)
+        watch = self._watches.pop(frame_checks.unwatch_in(body), None)
         if watch is not None and watch.task is not None:
             watch.task.cancel()
 
@@ -390,8 +386,7 @@ class StreamConnection(asyncio.Protocol):
         """Send the reason, then close the connection. `code`: of `wire.error_codes`, if there is one."""
         certain = {"unanswered_not_executed": True} if unanswered_not_executed else {}
         self._write(FrameKind.REFUSED, {"reason": reason, **({"code": code} if code else {}), **certain})
-        if self._transport is not None:
-            self._transport.close()
+        self.close()
 
     def send_leader(self, body: list[Any]) -> None:
         if self._follows:
@@ -419,7 +414,7 @@ class StreamConnection(asyncio.Protocol):
 
     @property
     def greeted(self) -> bool:
-        return self._greeted
+        return self._state >= StreamState.OPEN
 
     async def wait_idle(self) -> None:
         """Return once every request that has arrived has its result."""
@@ -427,6 +422,8 @@ class StreamConnection(asyncio.Protocol):
             await self._flushed.wait()
 
     def close(self) -> None:
+        """After what is written already."""
+        self._moved(StreamEvent.END)
         if self._transport is not None:
             self._transport.close()
 
@@ -435,6 +432,13 @@ class StreamConnection(asyncio.Protocol):
             self._transport.abort()
 
 
+_ON_FRAME: Mapping[StreamState, Callable[[StreamConnection, int, Any], None]] = {
+    StreamState.GREETING: StreamConnection._on_hello,
+    StreamState.AUTHENTICATING: StreamConnection._on_early_frame,
+    StreamState.OPEN: StreamConnection._on_request,
+    StreamState.SIGNED_OUT: StreamConnection._on_late_frame,
+    StreamState.ENDED: StreamConnection._on_late_frame,
+}
 _HANDLERS: dict[int, Callable[[StreamConnection, Any], None]] = {
     FrameKind.WRITES: StreamConnection._on_writes,
     FrameKind.READS: StreamConnection._on_reads,

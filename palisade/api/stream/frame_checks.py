@@ -7,7 +7,7 @@ from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.wire.error_codes import INTERNAL, named_revision, refusal_of
-from palisade.wire.stream_frames import ITEMS_MAX
+from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,38 @@ def error_fields(error: Exception) -> tuple[str, str, int]:
 def truncated(text: str) -> str:
     """Truncates: the text may quote a request of any length."""
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "..."
+
+
+def check_hello(kind: int, body: Any) -> None:
+    """The first frame. Raises ProtocolError."""
+    if kind != FrameKind.HELLO or type(body) is not dict:
+        raise ProtocolError("the first frame must be HELLO: this is a palisade stream port")
+    if body.get("protocol") != PROTOCOL:
+        raise ProtocolError(
+            f"protocol {str(body.get('protocol'))[:32]} is not supported, this node speaks {PROTOCOL}: use a client of "
+            "this version"
+        )
+
+
+def call_in(body: Any) -> tuple[int, Any, Any]:
+    """(number, name, arguments) of a CALL frame. Raises ProtocolError."""
+    if type(body) is not list or len(body) != 3:
+        raise ProtocolError("a CALL frame must have a number, a name and arguments")
+    return a_number(body[0]), body[1], body[2]
+
+
+def more_in(body: Any) -> tuple[int, int]:
+    """(number of a watch, batches) of a MORE frame. Raises ProtocolError."""
+    if type(body) is not list or len(body) != 2 or not 0 < a_number(body[1]) < NUMBER_MAX:
+        raise ProtocolError("a MORE frame must have the number of a watch and a number of batches")
+    return a_number(body[0]), body[1]
+
+
+def unwatch_in(body: Any) -> int:
+    """The number of a watch in an UNWATCH frame. Raises ProtocolError."""
+    if type(body) is not list or len(body) != 1:
+        raise ProtocolError("an UNWATCH frame must have the number of a watch")
+    return a_number(body[0])
 
 
 def pairs_of(body: Any) -> list[tuple[int, Any]]:

@@ -99,5 +99,7 @@ def read_watch(body: Any) -> tuple[int, WatchRequest, float | None, int]:
     )
     if not typed or number < 0:
         raise InvalidRequest("a field of a WATCH frame has the wrong type")
+    if credit < 0:
+        raise InvalidRequest(f"watch {number}: invalid credit of {credit} batches; it must be 0 or more")
     request = WatchRequest(key, range_end, start, prev_kv, bool(progress_ms), frozenset(filters))
     return number, request, max(progress_ms, PROGRESS_MS_MIN) / 1000 if progress_ms else None, credit
