@@ -64,3 +64,7 @@ TRANSITIONS: Mapping[HttpState, Mapping[HttpEvent, HttpState]] = {
 }
 """A connection may be lost before its request is answered. The body of a request is what is left of the bytes that have
 arrived, so a BODY has no part of a head; aiohttp may handle a request, and be ready, whatever has arrived since."""
+
+BEGUN = {state: row[HttpEvent.REQUEST] for state, row in TRANSITIONS.items() if HttpEvent.REQUEST in row}
+ANSWERED = {state: row[HttpEvent.ANSWERED] for state, row in TRANSITIONS.items() if HttpEvent.ANSWERED in row}
+"""Two columns of the table, for the hot path."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
-from palisade.api.http.connection_state import TRANSITIONS, HttpEvent, HttpState
+from palisade.api.http.connection_state import ANSWERED, BEGUN, TRANSITIONS, HttpEvent, HttpState
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
 from palisade.api.http.request_head import (
@@ -304,7 +304,7 @@ class HttpConnection(asyncio.Protocol):
             self.moved(HttpEvent.PART_OF_BODY)
             return
         self._buffer = data[stop:]
-        self._state = TRANSITIONS[self._state][HttpEvent.REQUEST]
+        self._state = BEGUN[self._state]
         self._server.busy += 1
         if client is None:
             plan.call(data[end + 4 : stop], self.reply, UNRESTRICTED)
@@ -314,7 +314,7 @@ class HttpConnection(asyncio.Protocol):
     def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
         """Answer the current request; called exactly once for it, in the loop's thread."""
         transport = self._transport
-        self._state, self._since = TRANSITIONS[self._state][HttpEvent.ANSWERED], self._server.now()
+        self._state, self._since = ANSWERED[self._state], self._server.now()
         head = self._server.answered(status, problem=self._v1 and status >= 400)
         if transport is None:
             return
