@@ -42,6 +42,7 @@ CALL_KINDS: dict[str, CallKind] = {
     "procedures": READ,
     "procedure": READ,
     "scan_count": READ,
+    "scan_windows": READ,
     "scan_rows": READ,
     "scan_changes": READ,
     "scan_since": READ,

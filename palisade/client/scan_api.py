@@ -12,6 +12,7 @@ from typing import Any
 
 from palisade.client.catalog_api import CatalogApi
 from palisade.metastore.lineage import Lineage
+from palisade.wire.batch_records import Window
 from palisade.wire.scan_pages import KeyCounts, Position
 
 
@@ -28,6 +29,11 @@ class ScanApi(CatalogApi):
             samples += part.samples
             keys += part.keys
         return part._replace(samples=samples, keys=keys)
+
+    async def scan_windows(self, key: bytes, range_end: bytes) -> list[Window]:
+        """The revisions between which the store has a part of a batch in [key, range_end): a reader that needs whole
+        batches chooses none that a window `splits`."""
+        return [Window(*each) for each in await self._call("scan_windows", key, range_end)]
 
     async def scan_rows(
         self, key: bytes, range_end: bytes, revision: int, lineage: Lineage

@@ -233,6 +233,7 @@ class SyncClient:
     # Scans of many rows.
 
     scan_counts = blocking(Client.scan_counts)
+    scan_windows = blocking(Client.scan_windows)
     scan_rows = blocking(Client.scan_rows)
     scan_changes = blocking(Client.scan_changes)
     scan_since = blocking(Client.scan_since)

@@ -10,18 +10,23 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest
 from palisade.metastore.lineage import Lineage
+from palisade.pipeline.batch_run import run_steps
+from palisade.pipeline.batch_steps import finish_overlapping
+from palisade.pipeline.cuts import BatchOpen, cut_after, cut_before, require_cut
 from palisade.pipeline.errors import BadOption, RevisionGone, VaultNotRead
 from palisade.pipeline.local_vault import open_local, vault_pages
 from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import Access, ReadOptions
 from palisade.pipeline.partitions import Part
+from palisade.wire.auth_errors import PermissionDenied
+from palisade.wire.batch_records import Span
 from palisade.wire.credentials import Credentials, Password, StoredToken
 from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.scan_pages import KeyCounts, Position
@@ -32,6 +37,8 @@ RENEWALS = 3
 """A pin is renewed after this part of its time."""
 PENDING_TRIES = 6
 SOONER = "load the DataFrame again, or read it in fewer hours"
+OPEN_BATCH_S = 0.2
+"""How often a reader looks whether an open batch is complete."""
 CLUSTER_LINE = "cluster-id: "
 
 
@@ -74,11 +81,21 @@ def _text_in(option: str, path: str) -> str:
 
 
 def current(client: SyncClient, options: ReadOptions) -> Here:
-    """The newest revision whose strict changes are all released, and the oldest retained one.
+    """The newest revision whose strict changes are all released and that no batch splits, and the oldest retained one.
 
-    A node that fails can delay a release for longer than one request waits; that must not end a stream. Raises
-    ReadPending after `PENDING_TRIES` requests.
+    An open batch, whose writer may have died, is completed first, if the user has the right to. Raises ReadPending
+    after `PENDING_TRIES` requests.
     """
+    here = _looked(client, options)
+    if here.open_batch:
+        with suppress(PermissionDenied):
+            run_steps(client, finish_overlapping([Span(options.key, options.range_end)]))
+        here = _looked(client, options)
+    return here
+
+
+def _looked(client: SyncClient, options: ReadOptions) -> Here:
+    """A node that fails can delay a release for longer than one request waits; that must not end a stream."""
     for tries_left in reversed(range(PENDING_TRIES)):
         try:
             here = client.scan_counts(options.key, options.key + b"\0")
@@ -86,19 +103,46 @@ def current(client: SyncClient, options: ReadOptions) -> Here:
         except ReadPending:
             if not tries_left:
                 raise
-    return Here(here.revision, int(client.status()["minimal_revision"]), here.lineage)
+    windows = tuple(client.scan_windows(options.key, options.range_end))
+    whole = cut_before(here.revision, windows)
+    oldest = int(client.status()["minimal_revision"])
+    return Here(whole, oldest, here.lineage, windows, open_batch=whole < here.revision)
+
+
+def newest(client: SyncClient, options: ReadOptions) -> Here:
+    """As `current`, with every change that was acknowledged before. Raises BatchOpen."""
+    until = time.monotonic() + options.access.timeout_s
+    while (here := current(client, options)).open_batch:
+        if time.monotonic() > until:
+            raise BatchOpen(
+                f"a batch that was published at revision {here.revision} is not complete, and this user has no right "
+                "to complete it: try again, or read the state before it with option revision"
+            )
+        time.sleep(OPEN_BATCH_S)
+    return here
 
 
 def fix(client: SyncClient, options: ReadOptions, name: str) -> Pinned:
-    """Choose the revision of a read, and pin it. Raises RevisionGone for compacted revisions."""
+    """Choose the revision of a read, and pin it. Raises RevisionGone (it was compacted), InsideBatch, BatchOpen."""
     with _explained("choose a newer revision"):
-        here = current(client, options)
+        first = options.first if options.history else 0
+        fixed = options.revision and (first or not options.history)
+        here = current(client, options) if fixed else newest(client, options)
         revision = options.revision or here.revision
-        oldest = min(options.first or here.minimal_revision, revision) if options.history else revision
+        oldest = min(first or first_of(here), revision) if options.history else revision
+        if options.revision:
+            require_cut("toRevision" if options.history else "revision", revision, here.windows)
+        if first:
+            require_cut("fromRevision, less one", first - 1, here.windows)
         client.pin(options.key, options.range_end, name, oldest, options.pin_ms)
         if options.revision:
             client.scan_counts(options.key, options.key + b"\0", revision)
     return Pinned(name, revision, oldest, here.lineage)
+
+
+def first_of(here: Here) -> int:
+    """The oldest retained revision that is not within a batch."""
+    return (cut_after(here.minimal_revision - 1, here.windows) or here.minimal_revision - 1) + 1
 
 
 def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> KeyCounts:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.metastore.lineage import Lineage
+from palisade.pipeline.cuts import cut_after, cut_before
 from palisade.pipeline.errors import PipelineError, RevisionGone
+from palisade.wire.batch_records import Window
 
 
 class OtherLineage(PipelineError):
@@ -30,11 +32,17 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The cluster now: its newest and its oldest retained revision."""
+    """The cluster now: its newest revision that no batch splits, and its oldest retained one.
+
+    `windows`: of the batches in the range that is read (`cuts.py`). `open_batch`: it ends at an older revision because
+    a later one has a part of a batch.
+    """
 
     revision: int
     minimal_revision: int
     lineage: Lineage
+    windows: tuple[Window, ...] = ()
+    open_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +68,15 @@ def offset_of(stored: dict[str, Any]) -> Offset:
 
 
 def start_of(start: str | int, here: Here, *, snapshots: bool = False) -> Offset:
-    """`start`: "earliest", "latest" or the first revision to read. `snapshots`: the earliest revision is the first of
-    all; if it was compacted, the stream begins with a snapshot."""
+    """`start`: "earliest", "latest" or the first revision to read; within a batch, the stream begins with the whole
+    batch. `snapshots`: the earliest revision is the first of all; if it was compacted, the stream begins with a
+    snapshot."""
     if start == "latest":
         return Offset(here.revision, here.lineage)
-    first = start if isinstance(start, int) else 1 if snapshots else here.minimal_revision
-    return Offset(first - 1, here.lineage)
+    if isinstance(start, int):
+        return Offset(cut_before(start - 1, here.windows), here.lineage)
+    before = 0 if snapshots else here.minimal_revision - 1
+    return Offset(cut_after(before, here.windows) or before, here.lineage)
 
 
 def next_end(start: Offset, here: Here, rows_max: int | None, until: int | None, *, snapshots: bool = False) -> Offset:
@@ -89,8 +100,13 @@ def next_end(start: Offset, here: Here, rows_max: int | None, until: int | None,
     ends = [here.revision]
     ends += [start.revision + rows_max] if rows_max is not None else []
     ends += [until] if until is not None else []
-    end = min(ends)
+    end = whole_end(min(ends), here)
     return Offset(end, start.lineage) if end > start.revision else start
+
+
+def whole_end(end: int, here: Here) -> int:
+    """The end of a micro-batch that does not split a batch of the store: a later one, at most `here.revision`."""
+    return cut_after(end, here.windows) or cut_before(end, here.windows)
 
 
 def gone(first: int, oldest: int) -> RevisionGone:

@@ -50,9 +50,11 @@ KNOWN = {
     "onCompacted": "of a stream: fail, or snapshot: continue with the state if changes were compacted",
     "rejectsPrefix": "of a write: prefix under which rejected rows are stored with the reason",
     "recordPrefix": "of a streaming write: prefix of the records of queries",
+    "stageMs": "of a write above one transaction: staged rows are removed so long after their task's last renewal",
 }
 OF_SPARK = ("checkpointlocation", "path", "queryname")
 """Options that Spark passes on, in lower case."""
+STAGE_MS, STAGE_MS_MIN = 600_000, 1_000
 CREDENTIALS = ("password", "token", "credentials")
 
 
@@ -227,12 +229,13 @@ def table_options(options: Mapping[str, str]) -> TableOptions | None:
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a batch is written. `rejects`: a prefix for rejected rows; empty: they fail the batch. `records`: a prefix
-    for the records of streaming queries."""
+    for the records of streaming queries. `stage_ms`: the time of the lease of staged rows."""
 
     prefix: bytes
     overwrite: bool
     rejects: str
     records: str
+    stage_ms: int = STAGE_MS
 
 
 def target_of(options: Mapping[str, str], overwrite: bool) -> Target:
@@ -242,7 +245,8 @@ def target_of(options: Mapping[str, str], overwrite: bool) -> Target:
     if overwrite and not prefix:
         raise BadOption("mode overwrite replaces a prefix: give option prefix")
     records = known.text("recordPrefix") or "pipeline/queries/"
-    return Target(prefix.encode(), overwrite, known.text("rejectsPrefix"), records)
+    stage_ms = known.number("stageMs", STAGE_MS, least=STAGE_MS_MIN)
+    return Target(prefix.encode(), overwrite, known.text("rejectsPrefix"), records, stage_ms)
 
 
 def _key_range(known: _Named) -> tuple[bytes, bytes]:

@@ -1,91 +1,140 @@
-"""Publishes a batch in one transaction: all of its rows, or none.
+"""Publishes a batch: all of its rows, or none.
 
-A streaming query publishes each batch exactly once: the transaction also writes the record of the query, its last batch
-id, and compares that the record has not changed since it was read. Request ids cannot do that: they are evicted, and a
-checkpoint may be replayed days later.
+A batch that fits one transaction is published by it; a larger one as `large_batch.py` describes. A streaming query
+publishes each batch exactly once: the transaction that decides also writes the record of the query and compares that it
+has not changed since it was read (`query_record.py`).
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from palisade.client.operations import Compare, Delete, Operation, Put
 from palisade.client.sync_client import SyncClient
 from palisade.metastore import requests
-from palisade.metastore.requests import CompareResult, CompareTarget, prefix_end
-from palisade.pipeline.errors import PipelineError
+from palisade.metastore.limits import Limits
+from palisade.metastore.requests import FROM_KEY, CompareResult, CompareTarget, prefix_end
+from palisade.metastore.staged_rows import rows_of_chunk
+from palisade.pipeline.batch_run import run_steps
+from palisade.pipeline.batch_steps import REJECTS, ROWS, TRIES, Contended, alive_key, closed_since, finish_overlapping
+from palisade.pipeline.large_batch import LargeBatch, abandon
 from palisade.pipeline.options import Target
-from palisade.pipeline.sink_rows import BatchTooLarge, Rows, RowsRejected
-
-TRIES = 5
-"""Of an overwrite, or of a query that runs twice, whose keys change between read and write."""
-
-
-class Contended(PipelineError):
-    """Other writers changed the keys each time: nothing was written."""
-
-    retry = True
+from palisade.pipeline.query_record import BatchName, QueryRecord
+from palisade.pipeline.sink_rows import Reject, Rows, Write, fits, refuse
+from palisade.pipeline.staging import Staged, page_of
+from palisade.pipeline.task_rows import StageName, TaskRows
+from palisade.wire.batch_records import Span
 
 
 @dataclass(frozen=True, slots=True)
-class BatchName:
-    """`query`: stable across restarts of a streaming query; the ids of its batches grow."""
+class Publication:
+    """`query` None: a batch without a query. `stage`: where its tasks have staged rows, if there were many."""
 
-    query: str
-    batch: int
+    client: SyncClient
+    target: Target
+    limits: Limits
+    stage: StageName
+    query: BatchName | None = None
 
+    def publish(self, parts: Sequence[TaskRows]) -> int | None:
+        """The revision; None if the batch was published before.
 
-def publish(client: SyncClient, target: Target, rows: Rows, name: BatchName | None, token: str) -> int | None:
-    """The revision; None if the batch was published before. `token` names the rejects of a batch without a name.
+        Raises RowsRejected, BatchTooLarge, StageLost, Contended, OtherLineage: nothing was written.
+        """
+        try:
+            revision = self._publish(parts)
+        except Exception:
+            abandon(self.client, self.stage.name)
+            raise
+        if any(part.staged for part in parts):
+            abandon(self.client, self.stage.name)
+        return revision
 
-    Raises RowsRejected, BatchTooLarge, Contended: nothing was written.
-    """
-    if rows.rejects and not target.rejects:
-        first = rows.rejects[0]
-        raise RowsRejected(
-            f"{len(rows.rejects)} rows cannot be written, the first is key {first.key!r}: {first.reason}; "
-            "correct them, or give option rejectsPrefix"
-        )
-    for _ in range(TRIES):
-        compares: list[requests.Compare] = []
-        operations: list[Operation] = [
-            Delete(write.key) if write.value is None else Put(write.key, write.value) for write in rows.writes
-        ]
-        operations += _rejects(target, rows, token if name is None else f"{name.query}/{name.batch}")
-        if name is not None:
-            record = f"{target.records}{name.query}"
-            found = client.get(record)
-            if found is not None and int(found.value) >= name.batch:
-                return None
-            compares.append(Compare.revision_is(record, found.mod_revision if found else 0))
-            operations.append(Put(record, str(name.batch)))
-        if target.overwrite:
-            _replace_prefix(client, target, rows, compares, operations)
-        if len(operations) > rows.limits.txn_operations_max:
-            raise BatchTooLarge(
-                f"replacing {target.prefix!r} takes {len(operations)} operations; the limit of one transaction is "
-                f"{rows.limits.txn_operations_max}: delete the prefix first, or use append"
-            )
-        result = client.txn(compares, operations)
-        if result.succeeded:
-            return result.revision
-    raise Contended(f"other writers changed the keys {TRIES} times; nothing was written: try again")
+    def _publish(self, parts: Sequence[TaskRows]) -> int | None:
+        rejected = sum(part.rejected for part in parts)
+        first = next((part.first_reject for part in parts if part.first_reject), None)
+        if first is not None and not self.target.rejects:
+            raise refuse(rejected, first)
+        if self.query is not None and self._record().has(self.query):
+            run_steps(self.client, finish_overlapping([self._span]))
+            return None
+        if self._fits(parts, rejected):
+            return self._in_one_transaction(parts)
+        large = LargeBatch(self.client, self.target, self.limits, self.stage, self.query, self._record_key)
+        return large.publish(parts)
 
+    def _fits(self, parts: Sequence[TaskRows], rejected: int) -> bool:
+        """One operation is kept for the record of the query."""
+        operations = sum(part.count for part in parts) + rejected
+        if not fits(operations, sum(part.bytes for part in parts), self.limits):
+            return False
+        if self.target.overwrite:
+            operations += self.client.range(self.target.prefix, prefix=True, count_only=True).count
+        return operations < self.limits.txn_operations_max
 
-def _rejects(target: Target, rows: Rows, batch: str) -> list[Operation]:
-    return [
-        Put(f"{target.rejects}{batch}/{number:06d}", json.dumps({"key": reject.key, "reason": reject.reason}))
-        for number, reject in enumerate(rows.rejects)
-    ]
+    @property
+    def _span(self) -> Span:
+        prefix = self.target.prefix
+        return Span(prefix or FROM_KEY, prefix_end(prefix))
 
+    @property
+    def _record_key(self) -> bytes:
+        return b"" if self.query is None else f"{self.target.records}{self.query.query}".encode()
 
-def _replace_prefix(
-    client: SyncClient, target: Target, rows: Rows, compares: list[requests.Compare], operations: list[Operation]
-) -> None:
-    """Deletes the other keys of the prefix; holds only if none of them has changed since they were read."""
-    old = client.range(target.prefix, prefix=True, keys_only=True)
-    kept = {write.key for write in rows.writes}
-    operations += [Delete(kv.key) for kv in old.kvs if kv.key not in kept]
-    end = prefix_end(target.prefix)
-    compares.append(Compare(target.prefix, CompareTarget.MOD, CompareResult.LESS, old.revision + 1, end))
+    def _record(self) -> QueryRecord:
+        found = self.client.get(self._record_key)
+        return QueryRecord.of(self._record_key, [found] if found else [])
+
+    def _in_one_transaction(self, parts: Sequence[TaskRows]) -> int | None:
+        rows, staged = self._gathered(parts)
+        if rows.rejects and not self.target.rejects:
+            raise refuse(len(rows.rejects), rows.rejects[0])
+        for _ in range(TRIES):
+            compares: list[requests.Compare] = [Compare.created_at(alive_key(self.stage.name), each) for each in staged]
+            operations: list[Operation] = [
+                Delete(write.key) if write.value is None else Put(write.key, write.value) for write in rows.writes
+            ]
+            operations += self._rejects(rows.rejects)
+            if self.query is not None:
+                record = self._record()
+                if record.has(self.query):
+                    return None
+                record.check(self.query)
+                compares.append(Compare.revision_is(self._record_key, record.revision))
+                operations.append(Put(self._record_key, record.after(self.query)))
+            if self.target.overwrite or any(write.value is None for write in rows.writes):
+                compares.append(closed_since(run_steps(self.client, finish_overlapping([self._span]))))
+            if self.target.overwrite:
+                self._replace_prefix(rows, compares, operations)
+            result = self.client.txn(compares, operations)
+            if result.succeeded:
+                return result.revision
+        raise Contended(f"other writers changed the keys {TRIES} times; nothing was written: try again")
+
+    def _gathered(self, parts: Sequence[TaskRows]) -> tuple[Rows, set[int]]:
+        """All rows, also those that tasks have staged; and the alive keys that these depend on."""
+        rows, staged = Rows(self.limits), [part.staged for part in parts if part.staged]
+        writes = [write for part in parts for write in part.writes]
+        for each in staged:
+            writes += [Write(*row) for row in self._rows(each, ROWS, each.chunks)]
+        rejects = [reject for part in parts for reject in part.rejects]
+        for each in staged:
+            rejects += [Reject.of(value or b"") for _, value in self._rows(each, REJECTS, each.rejects)]
+        rows.merge(writes, rejects)
+        return rows, {each.alive for each in staged}
+
+    def _rows(self, staged: Staged, kind: bytes, chunks: int) -> list[tuple[bytes, bytes | None]]:
+        pages = (page_of(self.client, self.stage.name, kind, staged.attempt, number) for number in range(chunks))
+        return [row for page in pages for row in rows_of_chunk(page)]
+
+    def _rejects(self, rejects: Sequence[Reject]) -> list[Operation]:
+        return [Put(self.stage.rejects + b"%06d" % number, reject.value) for number, reject in enumerate(rejects)]
+
+    def _replace_prefix(self, rows: Rows, compares: list[requests.Compare], operations: list[Operation]) -> None:
+        """Deletes the other keys of the prefix; holds only if none of them has changed since they were read."""
+        prefix = self.target.prefix
+        old = self.client.range(prefix, prefix=True, keys_only=True)
+        kept = {write.key for write in rows.writes}
+        operations += [Delete(kv.key) for kv in old.kvs if kv.key not in kept]
+        compares.append(Compare(prefix, CompareTarget.MOD, CompareResult.LESS, old.revision + 1, prefix_end(prefix)))

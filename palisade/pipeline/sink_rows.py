@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as operations of one transaction; rows that cannot be written, with the reason. Pure.
+"""Rows of a DataFrame as writes; rows that cannot be written, with the reason. Pure.
 
 A duplicate key is rejected with all its rows, because the rows of a DataFrame have no order.
 """
@@ -19,10 +19,11 @@ PUT, DELETE = "put", "delete"
 COLUMNS = ("key", "value", "op")
 OVERHEAD_BYTES = 64
 """Of an operation in its transaction, besides key and value."""
+SHOWN_KEY, SHOWN_REASON = 200, 500
 
 
 class BatchTooLarge(PipelineError):
-    """The rows do not fit into one transaction."""
+    """The batch does not fit into one transaction, and its target does not permit a larger one."""
 
 
 class RowsRejected(PipelineError):
@@ -36,76 +37,89 @@ class Write:
     key: bytes
     value: bytes | None
 
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in its transaction."""
+        return len(self.key) + len(self.value or b"") + OVERHEAD_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class Reject:
     key: str
     reason: str
 
+    @property
+    def value(self) -> bytes:
+        return json.dumps({"key": self.key, "reason": self.reason}).encode()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in its transaction, with its key."""
+        return len(self.value) + 2 * OVERHEAD_BYTES
+
+    @staticmethod
+    def of(value: bytes) -> Reject:
+        return Reject(**json.loads(value))
+
 
 @dataclass(slots=True)
 class Rows:
-    """What one task, or all of them, have for the transaction."""
+    """Rows of a batch that fits one transaction."""
 
-    prefix: bytes
     limits: Limits
     writes: list[Write] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
-    bytes: int = 0
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Raises BatchTooLarge."""
-        try:
-            self._count(self._write_of(row))
-        except ValueError as error:
-            key = row["key"]
-            self.rejects.append(Reject(key_text(key) if isinstance(key, bytes) else str(key)[:200], str(error)))
-            self._check()
-
-    def merge(self, others: Iterable[Rows]) -> None:
-        """Raises BatchTooLarge."""
-        for other in others:
-            self.rejects += other.rejects
-            for write in other.writes:
-                self._count(write)
+    def merge(self, writes: Iterable[Write], rejects: Iterable[Reject]) -> None:
+        """Called once, with the rows of all tasks."""
+        self.writes += writes
+        self.rejects += rejects
         repeated = {key: count for key, count in Counter(write.key for write in self.writes).items() if count > 1}
         for key, count in repeated.items():
-            self.rejects += [Reject(key_text(key), f"the key occurs {count} times in one batch")] * count
+            self.rejects += [repeated_key(key, count)] * count
         self.writes = [write for write in self.writes if write.key not in repeated]
 
-    def _write_of(self, row: Mapping[str, Any]) -> Write:
-        """Raises ValueError with the reason."""
-        key, op = _bytes(row["key"], "key"), row.get("op", PUT)
-        if not key:
-            raise ValueError("the key is null or empty")
-        if len(key) > self.limits.key_bytes_max:
-            raise ValueError(f"the key has {len(key)} bytes; the limit is {self.limits.key_bytes_max}")
-        if not key.startswith(self.prefix):
-            raise ValueError(f"the key does not begin with the prefix {key_text(self.prefix)!r}")
-        if op == DELETE:
-            return Write(key, None)
-        if op != PUT:
-            raise ValueError(f"op is {op!r}; it must be put or delete")
-        value = _bytes(row.get("value"), "value")
-        if value is None:
-            raise ValueError("the value is null")
-        if len(value) > self.limits.value_bytes_max:
-            raise ValueError(f"the value has {len(value)} bytes; the limit is {self.limits.value_bytes_max}")
-        return Write(key, value)
 
-    def _count(self, write: Write) -> None:
-        self.writes.append(write)
-        self.bytes += len(write.key) + len(write.value or b"") + OVERHEAD_BYTES
-        self._check()
+def fits(rows: int, size_bytes: int, limits: Limits) -> bool:
+    """Whether rows and rejects are published in one transaction, which also writes the record of the query."""
+    return rows <= limits.txn_operations_max - 1 and size_bytes <= limits.request_bytes_max
 
-    def _check(self) -> None:
-        count = len(self.writes) + len(self.rejects)
-        if count > self.limits.txn_operations_max - 1 or self.bytes > self.limits.request_bytes_max:
-            raise BatchTooLarge(
-                f"the batch has {count} rows or more and {self.bytes} bytes; one transaction takes "
-                f"{self.limits.txn_operations_max - 1} rows and {self.limits.request_bytes_max} bytes: write smaller "
-                "batches (streams: maxRowsPerBatch), or load with palisade load"
-            )
+
+def write_of(row: Mapping[str, Any], prefix: bytes, limits: Limits) -> Write:
+    """Raises ValueError with the reason."""
+    key, op = _bytes(row["key"], "key"), row.get("op", PUT)
+    if not key:
+        raise ValueError("the key is null or empty")
+    if len(key) > limits.key_bytes_max:
+        raise ValueError(f"the key has {len(key)} bytes; the limit is {limits.key_bytes_max}")
+    if not key.startswith(prefix):
+        raise ValueError(f"the key does not begin with the prefix {key_text(prefix)!r}")
+    if op == DELETE:
+        return Write(key, None)
+    if op != PUT:
+        raise ValueError(f"op is {op!r}; it must be put or delete")
+    value = _bytes(row.get("value"), "value")
+    if value is None:
+        raise ValueError("the value is null")
+    if len(value) > limits.value_bytes_max:
+        raise ValueError(f"the value has {len(value)} bytes; the limit is {limits.value_bytes_max}")
+    return Write(key, value)
+
+
+def reject_of(row: Mapping[str, Any], reason: str) -> Reject:
+    key = row["key"]
+    return Reject(key_text(key) if isinstance(key, bytes) else str(key)[:SHOWN_KEY], reason[:SHOWN_REASON])
+
+
+def repeated_key(key: bytes, count: int) -> Reject:
+    return Reject(key_text(key), f"the key occurs {count} times in one batch")
+
+
+def refuse(count: int, first: Reject) -> RowsRejected:
+    return RowsRejected(
+        f"{count} rows cannot be written, the first is key {first.key!r}: {first.reason}; "
+        "correct them, or give option rejectsPrefix"
+    )
 
 
 def check_columns(names: Iterable[str]) -> None:

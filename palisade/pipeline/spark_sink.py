@@ -1,13 +1,14 @@
-"""Writers of the Spark data source: a task checks its rows and hands them to the driver, which publishes the batch.
+"""Writers of the Spark data source: a task checks its rows and keeps or stages them; the driver publishes the batch.
 
-A batch fits one transaction, so its rows travel in the commit messages. What a task retry or a speculative duplicate
-returns is dropped by Spark, which commits one message per partition.
+Spark commits one message per partition. What a retried or speculative attempt returns is dropped, and what it has
+staged is never published.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark import TaskContext
@@ -16,69 +17,115 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 from palisade.metastore.limits import Limits
 from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import PipelineError
+from palisade.pipeline.large_batch import abandon
 from palisade.pipeline.options import Access, Target, access_of, target_of
-from palisade.pipeline.publishing import BatchName, publish
-from palisade.pipeline.sink_rows import Rows
+from palisade.pipeline.publishing import Publication
+from palisade.pipeline.query_record import BatchName
+from palisade.pipeline.task_rows import StageName, TaskRows, collecting
 
-QUERY = "sql.streaming.queryId"
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
-class TaskRows(WriterCommitMessage):
-    def __init__(self, rows: Rows, query: str) -> None:
-        self.rows, self.query = rows, query
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    query: str
+    batch: int
+
+
+class TaskMessage(WriterCommitMessage):
+    """`token`: of the sink that the task had, which names the stage of the batch."""
+
+    def __init__(self, rows: TaskRows, query: str, token: str) -> None:
+        self.rows, self.query, self.token = rows, query, token
 
 
 class Sink:
+    """Made in the driver and pickled for the tasks, so these have the same token. The commit of a stream has a sink of
+    its own."""
+
     def __init__(self, options: Mapping[str, str], overwrite: bool) -> None:
         self._access: Access = access_of(options)
         self._target: Target = target_of(options, overwrite)
+        self._token = secrets.token_hex(8)
 
-    def collect(self, iterator: Iterator[Any]) -> TaskRows:
-        rows = Rows(self._target.prefix, Limits())
-        for row in iterator:
-            rows.add(row.asDict(recursive=True))
+    def collect(self, iterator: Iterator[Any], *, streaming: bool) -> TaskMessage:
         context = TaskContext.get()
-        return TaskRows(rows, (context.getLocalProperty(QUERY) if context else None) or "")
+        if context is None:
+            raise PipelineError("Spark gave the writer no task context")
+        found = None
+        if streaming:
+            query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+            if not query or not batch:
+                raise PipelineError("Spark gave the tasks of this batch no id of their query: nothing was written")
+            found = QueryBatch(query, int(batch))
+        attempt = f"{context.partitionId():05d}-{context.taskAttemptId()}"
+        with collecting(self._target, Limits(), lambda: connect(self._access), self._stage(found), attempt) as rows:
+            for row in iterator:
+                rows.add(row.asDict(recursive=True))
+            return TaskMessage(rows.finish(), found.query if found else "", self._token)
 
     def publish(self, messages: list[Any], batch: int | None) -> None:
+        """Without a message there is no row, and no id of a query."""
         found = [message for message in messages if message is not None]
-        rows = Rows(self._target.prefix, Limits())
-        rows.merge(message.rows for message in found)
-        name = None
-        if batch is not None:
-            queries = {message.query for message in found}
-            if not found:
-                return
-            if len(queries) != 1 or "" in queries:
-                raise PipelineError("Spark gave the tasks of this batch no id of their query: nothing was written")
-            name = BatchName(queries.pop(), batch)
+        if not found:
+            return
+        query = self._of_messages(found, batch)
         with connect(self._access) as client:
-            publish(client, self._target, rows, name, secrets.token_hex(8))
+            name = self._named(client, query) if query else None
+            publication = Publication(client, self._target, Limits(), self._stage(query), name)
+            publication.publish([message.rows for message in found])
+
+    def abandon(self, messages: list[Any], batch: int | None) -> None:
+        """Removes what tasks have staged; without a message of a query, it is swept later."""
+        found = [message for message in messages if message is not None]
+        if not any(message.rows.staged for message in found):
+            return
+        query = self._of_messages(found, batch)
+        with connect(self._access) as client:
+            abandon(client, self._stage(query).name)
+
+    def _of_messages(self, messages: list[TaskMessage], batch: int | None) -> QueryBatch | None:
+        """Raises PipelineError if they are not of one batch."""
+        names = {(message.query, message.token) for message in messages}
+        if len(names) != 1:
+            raise PipelineError(f"Spark gave messages of {len(names)} batches at once: nothing was written")
+        ((query, self._token),) = names
+        return None if batch is None else QueryBatch(query, batch)
+
+    def _stage(self, query: QueryBatch | None) -> StageName:
+        if query is None:
+            return StageName(self._token, f"{self._target.rejects}{self._token}/".encode())
+        rejects = f"{self._target.rejects}{query.query}/{query.batch}/"
+        return StageName(f"{self._token}-{query.batch}", rejects.encode())
+
+    def _named(self, client: Any, query: QueryBatch) -> BatchName:
+        key = f"{self._target.records}{query.query}".encode()
+        return BatchName(query.query, query.batch, client.scan_counts(key, key + b"\0").lineage)
 
 
 class BatchSink(DataSourceWriter):
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Any]) -> TaskRows:
-        return self._sink.collect(iterator)
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
+        return self._sink.collect(iterator, streaming=False)
 
     def commit(self, messages: list[Any]) -> None:
         self._sink.publish(messages, None)
 
     def abort(self, messages: list[Any]) -> None:
-        """Nothing was written."""
+        self._sink.abandon(messages, None)
 
 
 class StreamSink(DataSourceStreamWriter):
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Any]) -> TaskRows:
-        return self._sink.collect(iterator)
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
+        return self._sink.collect(iterator, streaming=True)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - the name is Spark's
         self._sink.publish(messages, batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - the name is Spark's
-        """Nothing was written."""
+        self._sink.abandon(messages, batchId)

@@ -18,7 +18,7 @@ from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted
 from palisade.pipeline.cluster import Pinned, connect, count, current
 from palisade.pipeline.errors import RevisionGone
-from palisade.pipeline.offsets import Offset, Since, gone, next_end, offset_of, start_of
+from palisade.pipeline.offsets import Offset, Since, gone, next_end, offset_of, start_of, whole_end
 from palisade.pipeline.options import read_options, stream_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
 from palisade.pipeline.spark_parts import PartOfRead, ResetOfSnapshot, batches_of
@@ -62,6 +62,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = next_end(first, here, rows_max, self._until, snapshots=self._stream.snapshots)
         if rows_max is not None and self._stream.bytes_max and not end.snapshot:
             end = self._within_bytes(first, end)
+            end = Offset(whole_end(end.revision, here), end.lineage)
         return end.as_json()
 
     def _within_bytes(self, start: Offset, end: Offset) -> Offset:

@@ -16,9 +16,10 @@ from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.errors import InvalidRequest, TooManyPins
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.mvcc import end_of
-from palisade.metastore.requests import Pin, Unpin
+from palisade.metastore.requests import Pin, Range, Unpin, prefix_end
 from palisade.metastore.validation import check_pin
 from palisade.service.key_values import KeyValues
+from palisade.wire.batch_records import BATCHES, Span, Window, window_of
 from palisade.wire.scan_pages import KeyCounts, Position, change_bytes, pack_change, pack_rows
 
 PAGE_BYTES = 1024 * 1024
@@ -58,6 +59,17 @@ class Scans:
             at = until
             await asyncio.sleep(0)
         return KeyCounts(revision, self._store.lineage, STRIDE, samples, keys, until)
+
+    async def windows(self, key: bytes, range_end: bytes) -> list[Window]:
+        """The revisions between which a part of a batch may be in [key, range_end), of every batch whose closing is
+        retained (`wire.batch_records`). A batch that opens at a revision read before is among them."""
+        await self._service.barrier()
+        span, found = Span(key, range_end), list[Window]()
+        for record in self._store.range(Range(BATCHES, prefix_end(BATCHES))).kvs:
+            window = window_of(record.key, record.value, record.create_revision, span)
+            if window is not None:
+                found.append(window)
+        return found
 
     async def rows(
         self, lineage: Lineage, revision: int, key: bytes, range_end: bytes, bytes_max: int = PAGE_BYTES

@@ -12,6 +12,7 @@ from palisade.metastore.lineage import Lineage
 from palisade.pipeline.cluster import PENDING_TRIES, Pinned, PinRenewal, credentials_of, current
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import read_options
+from palisade.wire.batch_records import Window
 from palisade.wire.credentials import Password, StoredToken
 from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.scan_pages import KeyCounts
@@ -32,6 +33,9 @@ class FakeClient:
             self.pending -= 1
             raise ReadPending("not released yet")
         return KeyCounts(9, OURS, 64, [], 0, None)
+
+    def scan_windows(self, *_: Any) -> list[Window]:
+        return []
 
     def status(self) -> dict[str, int]:
         return {"minimal_revision": 3}

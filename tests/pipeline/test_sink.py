@@ -9,43 +9,27 @@ import pytest
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.limits import Limits
+from palisade.pipeline.batch_steps import Contended
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import Target, target_of
-from palisade.pipeline.publishing import BatchName, Contended, publish
-from palisade.pipeline.sink_rows import BatchTooLarge, Rows, RowsRejected, check_columns
-from tests.support.threaded_node import ThreadedNode
+from palisade.pipeline.sink_rows import RowsRejected, check_columns, write_of
+from tests.support.written_batches import contents, publish
 
 APPEND = Target(b"p/", False, "", "records/")
 OVERWRITE = Target(b"p/", True, "", "records/")
 WITH_REJECTS = Target(b"p/", False, "bad/", "records/")
 
 
-def rows(*pairs: tuple[Any, Any], limits: Limits | None = None) -> Rows:
-    found = Rows(b"p/", limits or Limits())
-    for key, value in pairs:
-        found.add({"key": key, "value": value})
-    found.merge(())
-    return found
-
-
-def contents(client: SyncClient, prefix: str = "p/") -> dict[bytes, bytes]:
-    return {kv.key: kv.value for kv in client.range(prefix, prefix=True).kvs}
-
-
 def test_rows_of_all_tasks_become_one_revision(blocking: SyncClient) -> None:
-    whole = rows(("p/a", "1"))
-    whole.merge([rows((b"p/b", bytearray(b"2"))), rows(("p/c", {"delay": 3, "tags": ["x"]}))])
-    revision = publish(blocking, APPEND, whole, None, "t")
+    structs = [("p/c", {"delay": 3, "tags": ["x"]})]
+    revision = publish(blocking, APPEND, [("p/a", "1")], [(b"p/b", bytearray(b"2"))], structs)
     assert contents(blocking) == {b"p/a": b"1", b"p/b": b"2", b"p/c": b'{"delay":3,"tags":["x"]}'}
     assert {kv.mod_revision for kv in blocking.range("p/", prefix=True).kvs} == {revision}
 
 
 def test_deletes_are_rows_with_op(blocking: SyncClient) -> None:
-    publish(blocking, APPEND, rows(("p/a", "1"), ("p/b", "2")), None, "t")
-    change = Rows(b"p/", Limits())
-    change.add({"key": "p/a", "value": None, "op": "delete"})
-    change.add({"key": "p/c", "value": "3", "op": "put"})
-    publish(blocking, APPEND, change, None, "t")
+    publish(blocking, APPEND, [("p/a", "1"), ("p/b", "2")])
+    publish(blocking, APPEND, [("p/a", None, "delete"), ("p/c", "3", "put")])
     assert contents(blocking) == {b"p/b": b"2", b"p/c": b"3"}
 
 
@@ -64,49 +48,39 @@ def test_deletes_are_rows_with_op(blocking: SyncClient) -> None:
         ({"key": "p/a", "value": "v", "op": "merge"}, "op is 'merge'"),
     ],
 )
-def test_row_that_cannot_be_written_is_rejected_with_the_reason(row: Mapping[str, Any], reason: str) -> None:
-    found = Rows(b"p/", Limits())
-    found.add(row)
-    assert not found.writes
-    assert reason in found.rejects[0].reason
+def test_row_that_cannot_be_written_has_a_reason(row: Mapping[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        write_of(row, b"p/", Limits())
 
 
 def test_rejected_rows_fail_the_batch_or_go_to_the_rejects(blocking: SyncClient) -> None:
     with pytest.raises(RowsRejected, match=r"1 rows cannot be written.*'q/x'.*rejectsPrefix"):
-        publish(blocking, APPEND, rows(("p/a", "1"), ("q/x", "2")), None, "t")
+        publish(blocking, APPEND, [("p/a", "1"), ("q/x", "2")])
     assert contents(blocking) == {}
-    publish(blocking, WITH_REJECTS, rows(("p/a", "1"), ("q/x", "2")), None, "t")
+    publish(blocking, WITH_REJECTS, [("p/a", "1"), ("q/x", "2")])
     assert contents(blocking) == {b"p/a": b"1"}
     assert contents(blocking, "bad/") == {
         b"bad/t/000000": b'{"key": "q/x", "reason": "the key does not begin with the prefix \'p/\'"}'
     }
 
 
-def test_rows_with_the_same_key_are_all_rejected() -> None:
-    found = rows(("p/a", "1"), ("p/b", "2"))
-    found.merge([rows(("p/a", "3"))])
-    assert [write.key for write in found.writes] == [b"p/b"]
-    assert [reject.reason for reject in found.rejects] == ["the key occurs 2 times in one batch"] * 2
-
-
-def test_batch_above_one_transaction_is_refused_as_a_whole() -> None:
-    assert len(rows(*((f"p/{number}", "v") for number in range(1_023))).writes) == 1_023
-    with pytest.raises(BatchTooLarge, match="maxRowsPerBatch"):
-        rows(*((f"p/{number}", "v") for number in range(1_024)))
-    with pytest.raises(BatchTooLarge, match="2097152 bytes"):
-        rows(*((f"p/{number}", "v" * 1_000_000) for number in range(3)))
+def test_rows_with_the_same_key_are_all_rejected(blocking: SyncClient) -> None:
+    with pytest.raises(RowsRejected, match=r"2 rows.*p/a.*occurs 2 times"):
+        publish(blocking, APPEND, [("p/a", "1"), ("p/b", "2")], [("p/a", "3")])
+    publish(blocking, WITH_REJECTS, [("p/a", "1"), ("p/b", "2")], [("p/a", "3")])
+    assert contents(blocking) == {b"p/b": b"2"}
+    assert len(contents(blocking, "bad/")) == 2
 
 
 def test_batch_of_a_query_is_published_once_however_often_it_is_repeated(blocking: SyncClient) -> None:
     """Also after a later change of the same key, and by another client that knows no request id."""
-    first = publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")
-    assert first is not None
-    assert publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t") is None
-    assert publish(blocking, APPEND, rows(("p/a", "2")), BatchName("q", 1), "t") is not None
-    assert publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t") is None
+    assert publish(blocking, APPEND, [("p/a", "1")], query=("q", 0)) is not None
+    assert publish(blocking, APPEND, [("p/a", "1")], query=("q", 0)) is None
+    assert publish(blocking, APPEND, [("p/a", "2")], query=("q", 1)) is not None
+    assert publish(blocking, APPEND, [("p/a", "1")], query=("q", 0)) is None
     assert contents(blocking) == {b"p/a": b"2"}
-    assert contents(blocking, "records/") == {b"records/q": b"1"}
-    assert publish(blocking, APPEND, rows(("p/b", "1")), BatchName("other", 0), "t") is not None
+    assert contents(blocking, "records/") == {b"records/q": b'{"batch": 1, "cluster_id": "c", "generation": 1}'}
+    assert publish(blocking, APPEND, [("p/b", "1")], query=("other", 0)) is not None
 
 
 class Interrupted:
@@ -128,10 +102,10 @@ def test_batch_that_a_second_driver_has_published_meanwhile_is_not_repeated(bloc
     """The record is compared in the transaction itself; without that, both publish."""
 
     def other() -> None:
-        publish(blocking, APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")
+        publish(blocking, APPEND, [("p/a", "1")], query=("q", 0))
         blocking.put("p/a", "later")
 
-    again = publish(Interrupted(blocking, other), APPEND, rows(("p/a", "1")), BatchName("q", 0), "t")  # type: ignore[arg-type]
+    again = publish(Interrupted(blocking, other), APPEND, [("p/a", "1")], query=("q", 0))
     assert again is None
     assert contents(blocking) == {b"p/a": b"later"}
 
@@ -139,26 +113,19 @@ def test_batch_that_a_second_driver_has_published_meanwhile_is_not_repeated(bloc
 def test_overwrite_replaces_the_prefix_and_nothing_else(blocking: SyncClient) -> None:
     for key in ("o/x", "p/a", "p/b", "q/x"):
         blocking.put(key, "old")
-    publish(blocking, OVERWRITE, rows(("p/b", "new"), ("p/c", "new")), None, "t")
+    publish(blocking, OVERWRITE, [("p/b", "new"), ("p/c", "new")])
     assert contents(blocking, "") == {b"o/x": b"old", b"p/b": b"new", b"p/c": b"new", b"q/x": b"old"}
 
 
 def test_overwrite_includes_keys_that_are_written_meanwhile(blocking: SyncClient) -> None:
     blocking.put("p/a", "old")
     late = Interrupted(blocking, lambda: blocking.put("p/late", "x"))
-    publish(late, OVERWRITE, rows(("p/c", "new")), None, "t")  # type: ignore[arg-type]
+    publish(late, OVERWRITE, [("p/c", "new")])
     assert contents(blocking) == {b"p/c": b"new"}
     busy = Interrupted(blocking, *[lambda: blocking.put("p/late", "x")] * 5)
     with pytest.raises(Contended, match="nothing was written"):
-        publish(busy, OVERWRITE, rows(("p/d", "new")), None, "t")  # type: ignore[arg-type]
+        publish(busy, OVERWRITE, [("p/d", "new")])
     assert contents(blocking) == {b"p/c": b"new", b"p/late": b"x"}
-
-
-def test_overwrite_above_one_transaction_is_refused(blocking: SyncClient, threaded: ThreadedNode) -> None:
-    blocking.put_many((f"p/{number}", "old") for number in range(1_020))
-    with pytest.raises(BatchTooLarge, match="delete the prefix first"):
-        publish(blocking, OVERWRITE, rows(*((f"p/n{number}", "new") for number in range(10))), None, "t")
-    assert len(contents(blocking)) == 1_020
 
 
 @pytest.mark.parametrize("names", [["key"], ["value"], ["key", "value", "more"], []])

@@ -172,9 +172,6 @@ def test_write_is_one_revision_and_overwrite_replaces_the_prefix(
     assert found[0].value == b'{"id":0,"tags":["a"]}'
     write(range(55, 70), "overwrite")
     assert {kv.key for kv in blocking.range("w/", prefix=True).kvs} == {b"w/%d" % number for number in range(55, 70)}
-    with pytest.raises(Exception, match="write smaller"):
-        write(range(5_000), "append")
-    assert len(blocking.range("w/", prefix=True).kvs) == 15
 
 
 def test_streaming_write_whose_driver_dies_after_the_publication_repeats_no_batch(

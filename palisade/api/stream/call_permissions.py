@@ -80,6 +80,7 @@ CALL_RULES: dict[str, Access | Reads] = {
     "catalog_objects": catalog_objects,
     "catalog_object": catalog_object,
     "scan_count": key_range,
+    "scan_windows": key_range,
     "scan_rows": key_range,
     "scan_changes": key_range,
     "scan_since": key_range,

@@ -19,6 +19,7 @@ class ScanCalls:
     def by_name(self) -> dict[str, Callable[..., Awaitable[Any]]]:
         return {
             "scan_count": self._count,
+            "scan_windows": self._windows,
             "scan_rows": self._rows,
             "scan_changes": self._changes,
             "scan_since": self._since,
@@ -32,6 +33,10 @@ class ScanCalls:
         counts = await self._scans.count(key, range_end, revision)
         revision, lineage, *rest = counts
         return [revision, [lineage.cluster_id, lineage.generation], *rest]
+
+    async def _windows(self, key: Any, range_end: Any) -> list[Any]:
+        _check((key, range_end), ())
+        return [list(window) for window in await self._scans.windows(key, range_end)]
 
     async def _rows(self, key: Any, range_end: Any, revision: Any, lineage: Any) -> list[Any]:
         _check((key, range_end), (revision,))
