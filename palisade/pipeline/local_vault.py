@@ -10,6 +10,7 @@ read the range, as over the network.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import VaultSlice, slice_of
 from palisade.wire.scan_pages import Position, changes_of
+
+PATIENCE_S, PAUSE_S = 3.0, 0.02
+"""How long a vault that must not be read now is waited for, and between two attempts."""
 
 
 def open_local(folders: Sequence[str], revision: int, timeout_s: float) -> VaultReader:
@@ -68,15 +72,25 @@ def vault_pages(
 
 
 def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:
-    try:
-        found = reader.trusted(lambda snapshot: slice_of(snapshot, at, end))
-    except VaultError as error:
-        raise VaultNotRead(str(error)) from error
-    if isinstance(found, Unreachable):
-        raise VaultNotRead(found.reason)
+    found = _trusted(reader, at, end)
     own = found.lineage
     if own is None or (own.cluster_id, own.generation) != (lineage.cluster_id, lineage.generation):
         raise VaultNotRead(f"the vault is of {own}, the read of {lineage}")
     if found.revision < revision:
         raise VaultNotRead(f"the vault was reset: it is at revision {found.revision}, the read at {revision}")
     return found
+
+
+def _trusted(reader: VaultReader, at: bytes, end: bytes | None) -> VaultSlice:
+    """A vault that catches up, or whose lease is renewed late, is waited for."""
+    ends_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            found = reader.trusted(lambda snapshot: slice_of(snapshot, at, end))
+        except VaultError as error:
+            raise VaultNotRead(str(error)) from error
+        if not isinstance(found, Unreachable):
+            return found
+        if time.monotonic() >= ends_s:
+            raise VaultNotRead(found.reason)
+        time.sleep(PAUSE_S)

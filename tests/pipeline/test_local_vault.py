@@ -21,6 +21,11 @@ from tests.support.threaded_node import ThreadedNode
 from tests.support.vault_ground import VaultGround
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_vault, "PATIENCE_S", 0.0)
+
+
 @pytest.fixture
 def ground(
     threaded: ThreadedNode, blocking: SyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
