@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import socket
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -168,9 +165,9 @@ def force(session: CliSession, role: str, directory: Path, others: tuple[str, ..
 def _force(
     session: CliSession, role: str, directory: Path, others: Sequence[str], yes: bool, how: dict[str, Any]
 ) -> None:
-    from palisade.catalog.forced_activation import Operator, forced
+    from palisade.catalog.forced_activation import forced
     from palisade.catalog.row_format import a_name
-    from palisade.cli.activation_copies import HeldCopy
+    from palisade.cli.activation_copies import HeldCopy, operator_now
     from palisade.client.activation import claim_forced, commit_forced, epoch_of, read_role
 
     with HeldCopy(role, directory) as held:
@@ -185,9 +182,7 @@ def _force(
 
             view, epoch = session.call(read)
             agreed = view.agreed(epoch)
-        operator = Operator(
-            f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000), how["older"], how["sequence"]
-        )
+        operator = operator_now(older=how["older"], sequence=how["sequence"])
         name = a_name(how["name"] or directory.absolute().name, "--name")
         plan = forced(role, name, held.report(), reports_of(role, others), agreed, operator)
         confirm(session, plan, yes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -12,13 +15,18 @@ from palisade.base.errors import PalisadeError
 from palisade.base.network_reason import reason_of
 from palisade.catalog.activation import LocalSequence
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.forced_activation import AUDIT_FILE, CopyReport, ForcedActivation
+from palisade.catalog.forced_activation import AUDIT_FILE, CopyReport, ForcedActivation, Operator
 from palisade.journal import local_file
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import DirectoryInUse, JournalError
 from palisade.journal.local_file import LocalState
 
 ASK_S = 3.0
+
+
+def operator_now(*, older: bool = False, sequence: int | None = None) -> Operator:
+    """The user of this process, for the audit record."""
+    return Operator(f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000), older, sequence)
 
 
 async def read_copy(role: str, place: str) -> CopyReport:

@@ -82,10 +82,15 @@ def journal() -> None:
     help="A replica that is silent for this time, 0.1s to 60s, counts as lost. Give both copies the same value.",
 )
 @click.option(
+    "--force-without-store",
+    is_flag=True,
+    help="If the metadata store does not answer for 3 s, serve without it. Only while the other copy is stopped.",
+)
+@click.option(
     "--metrics", type=read_address, metavar="HOST:PORT", help="Address of GET /metrics for Prometheus.  [default: off]"
 )
 @client_options
-def serve(session: CliSession, directory: Path, metrics: str | None, **given: Any) -> None:
+def serve(session: CliSession, directory: Path, metrics: str | None, force_without_store: bool, **given: Any) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
     It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
@@ -101,6 +106,7 @@ def serve(session: CliSession, directory: Path, metrics: str | None, **given: An
 
     from palisade.catalog.errors import BadField
     from palisade.catalog.row_format import a_name
+    from palisade.cli.activation_copies import operator_now
     from palisade.journal.agreed import Holder
     from palisade.journal.copy_state import CopyOptions
     from palisade.journal.serving import serve as run
@@ -108,7 +114,8 @@ def serve(session: CliSession, directory: Path, metrics: str | None, **given: An
     uvloop.install()
     try:
         own = Holder(a_name(given.pop("name"), "--name"), given.pop("listen"))
-        options = CopyOptions(a_name(given.pop("role"), "--role"), own, **given)
+        by = operator_now() if force_without_store else None
+        options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)

@@ -29,6 +29,11 @@ class RoleStore(ClaimStore, Protocol):
     async def status(self) -> dict[str, object]: ...
 
 
+class RoleTaken(NotAllowed):
+    """The record has changed, or there are claims to the lock: of a running copy, or of one that died, until its lease
+    ends. Nothing was written; read the role again."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleView:
     """One role at one revision. `revision`: the record's; 0 without a record. `holder`: what the holder of its lock
@@ -105,14 +110,14 @@ def _announced(value: bytes) -> str:
 async def claim_forced(store: ClaimStore, forced: ForcedActivation, seen: RoleView) -> int:
     """The first step: the record is claimed, with its audit record. Returns the record's revision.
 
-    Raises NotAllowed if the record has changed since it was read, or a copy holds the lock or waits for it.
+    Raises RoleTaken if the record has changed since it was read, or a copy holds the lock or waits for it.
     """
     unchanged = Compare.revision_is(record_key(forced.role), seen.revision)
     return await _write(store, forced, unchanged, forced.claim())
 
 
 async def commit_forced(store: ClaimStore, forced: ForcedActivation, claimed_revision: int) -> int:
-    """The last step, once the local sequence is durable. Raises NotAllowed as `claim_forced`; then the forced copy has
+    """The last step, once the local sequence is durable. Raises RoleTaken as `claim_forced`; then the forced copy has
     a sequence that was claimed and never served with, and forcing can be repeated."""
     unchanged = Compare.revision_is(record_key(forced.role), claimed_revision)
     return await _write(store, forced, unchanged, forced.commit())
@@ -123,7 +128,7 @@ async def _write(store: ClaimStore, forced: ForcedActivation, unchanged: Compare
         [unchanged, no_claims(forced.role)], [Put(record.key, record.to_bytes()), Put(forced.key, forced.to_bytes())]
     )
     if not done.succeeded:
-        raise NotAllowed(
+        raise RoleTaken(
             f"role {forced.role}: its record changed or a copy began to take the role meanwhile; sequence "
             f"{forced.sequence} is not {record.state}. Stop every copy, look at 'palisade activation show "
             f"{forced.role}', and repeat"
@@ -141,7 +146,7 @@ async def reconcile_forced(
     store: RoleStore, pending: ForcedActivation, write: Callable[[LocalSequence], Awaitable[None]]
 ) -> ForcedActivation:
     """Record a forced activation that was made without the store; `write` makes the local sequence durable. Can be
-    repeated after a crash at any step. Raises NotAllowed if another copy was activated meanwhile."""
+    repeated after a crash at any step. Raises NotAllowed if another copy was activated meanwhile, RoleTaken."""
     epoch = await epoch_of(store)
     view = await read_role(store, pending.role)
     plan = replace(pending, epoch=epoch)

@@ -97,7 +97,7 @@ class RoleRecord:
 
     async def reconcile(self, forced: ForcedActivation, write: Callable[[LocalSequence], Awaitable[None]]) -> None:
         """Record a forced activation that was made without the store. Raises NotAllowed if another copy was activated
-        meanwhile, and the errors of the store."""
+        meanwhile, RoleTaken while there are claims to the lock, and the errors of the store."""
         await reconcile_forced(self._store, forced, write)
 
     async def _write(self, lock: Leadership, seen: Agreed, record: ActivationRecord) -> Agreed:

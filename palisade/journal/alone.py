@@ -1,4 +1,5 @@
-"""A copy that an operator forced while the metadata store had no majority (`activation force --without-store`).
+"""A copy that an operator forced while the metadata store had no majority: by `activation force --without-store`, or by
+configuration (`journal serve --force-without-store`).
 
 Each start asks the store first. If the store does not answer within `FIRST_RECONCILE_S`, the copy serves alone: no lock
 protects it, and it accepts no replica. It asks the store again and again; when that answers, the forced activation is
@@ -8,14 +9,21 @@ this one stops.
 
 from __future__ import annotations
 
+import logging
 import math
 
-from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
+from palisade.catalog.errors import NotAllowed
+from palisade.catalog.forced_activation import AUDIT_FILE, CopyReport, ForcedActivation, Operator, forced
+from palisade.client.activation import RoleTaken
 from palisade.journal.copy_state import CopyState
-from palisade.journal.errors import JournalDamaged, WrongRole
+from palisade.journal.errors import ActivationStopped, JournalDamaged, WrongRole
+
+log = logging.getLogger(__name__)
 
 RECONCILE_S = 0.5
 FIRST_RECONCILE_S = 3.0
+LEFT_CLAIMS_S = 5.0
+"""After this time and twice the lease of the lock, claims that are still there belong to a running copy."""
 
 
 class NoLease:
@@ -25,7 +33,19 @@ class NoLease:
 
 
 class NoLock:
-    lease = NoLease()
+    """`taken_at`: when the store first answered that there are claims to the lock. They may be left from before its
+    outage, until their leases end, or belong to a running copy. Nothing is acknowledged meanwhile."""
+
+    def __init__(self) -> None:
+        self.lease = NoLease()
+        self.taken_at: float | None = None
+
+    def taken(self, now: float, error: RoleTaken, longest_s: float) -> None:
+        """Raises ActivationStopped once no lease can be left."""
+        self.lease.remaining_s = 0.0
+        self.taken_at = now if self.taken_at is None else self.taken_at
+        if now > self.taken_at + longest_s:
+            raise ActivationStopped(str(error)) from None
 
 
 async def forced_of(copy: CopyState) -> ForcedActivation | None:
@@ -48,3 +68,20 @@ async def forced_of(copy: CopyState) -> ForcedActivation | None:
     if local is None or local.sequence < found.sequence:
         await copy.adopt(found.new_local)
     return found
+
+
+async def force_by_configuration(copy: CopyState, operator: Operator) -> ForcedActivation:
+    """As the command does: what is given up is logged, the audit record is durable, then the sequence is raised.
+
+    Raises ActivationStopped, OSError."""
+    options, state = copy.options, copy.state
+    report = CopyReport(options.own.name, state.local, state.filling)
+    try:
+        plan = forced(options.role, options.own.name, report, [], None, operator)
+    except NotAllowed as error:
+        raise ActivationStopped(str(error)) from None
+    for line in plan.gives_up:
+        log.warning("forced without the metadata store: %s", line)
+    await copy.files.replace(AUDIT_FILE, plan.to_bytes())
+    await copy.adopt(plan.new_local)
+    return plan

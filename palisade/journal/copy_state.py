@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from palisade.catalog.activation import LocalSequence
+from palisade.catalog.forced_activation import Operator
 from palisade.journal.agreed import Holder
 from palisade.journal.aside import AsideReport, rotate_aside
 from palisade.journal.blocks import Position
@@ -20,7 +21,8 @@ from palisade.journal.log import JournalLog
 class CopyOptions:
     """`primary`: the configured primary, which alone begins a role without a record. `allow_failback`: as active copy,
     return the role to the configured primary once that is in sync. `ttl_s`: the lease of the lock.
-    `replica_timeout_s`: without a message for this time, the replica counts as lost."""
+    `replica_timeout_s`: without a message for this time, the replica counts as lost. `forced_by`: if the metadata store
+    does not answer at the start, the copy is forced, and serves without it."""
 
     role: str
     own: Holder
@@ -28,6 +30,7 @@ class CopyOptions:
     allow_failback: bool = False
     ttl_s: float = 1.0
     replica_timeout_s: float = 1.0
+    forced_by: Operator | None = None
 
 
 @dataclass(slots=True)

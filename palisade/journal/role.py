@@ -17,11 +17,19 @@ from palisade.base.network_reason import reason_of
 from palisade.catalog.activation import ActivationRecord, Claim, Decision, Stop, decide
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
+from palisade.client.activation import RoleTaken
 from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost
 from palisade.journal.active import Active, first_end_of, raise_sequence
 from palisade.journal.agreed import Agreed, Holder, RoleRecord
-from palisade.journal.alone import FIRST_RECONCILE_S, RECONCILE_S, NoLock, forced_of
+from palisade.journal.alone import (
+    FIRST_RECONCILE_S,
+    LEFT_CLAIMS_S,
+    RECONCILE_S,
+    NoLock,
+    force_by_configuration,
+    forced_of,
+)
 from palisade.journal.channel import Network
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ActivationStopped, JournalDamaged, JournalError, NewerFormat, NotActive, WrongRole
@@ -76,7 +84,7 @@ class RoleRunner:
     async def run(self) -> None:
         """Ends with an error only: ActivationStopped, JournalDamaged, WrongRole, NewerFormat, OSError."""
         await self.copy.load()
-        forced = await forced_of(self.copy)
+        forced = await self._forced()
         if forced is not None:
             await self._begin_forced(forced)
         while True:
@@ -113,33 +121,51 @@ class RoleRunner:
 
     # Forced without the metadata store.
 
+    async def _forced(self) -> ForcedActivation | None:
+        """By the command, or by configuration if the store does not answer."""
+        found, operator = await forced_of(self.copy), self.copy.options.forced_by
+        if found is not None or operator is None:
+            return found
+        self.reason = "it asks the metadata store, and is forced without an answer"
+        try:
+            async with asyncio.timeout(FIRST_RECONCILE_S):
+                await self._patiently(self._look)
+        except TimeoutError:
+            return await force_by_configuration(self.copy, operator)
+        log.warning("the metadata store answers, copy not forced: omit --force-without-store")
+        return None
+
     async def _begin_forced(self, forced: ForcedActivation) -> None:
         """Another copy may have been activated since it was forced: if the store answers, its record decides."""
         self.reason = "it was forced without the metadata store, and asks the store before it serves"
+        lock = NoLock()
         try:
             async with asyncio.timeout(FIRST_RECONCILE_S):
-                await self._reconcile(forced)
+                await self._reconcile(forced, lock)
         except TimeoutError:
-            await self._serve_alone(forced)
+            await self._serve_alone(forced, lock)
 
-    async def _serve_alone(self, forced: ForcedActivation) -> None:
+    async def _serve_alone(self, forced: ForcedActivation, lock: NoLock) -> None:
         """Until the store has recorded it. Raises ActivationStopped if another copy was activated meanwhile."""
-        lock = cast("Leadership", NoLock())
-        active = Active(self.copy, self._record, lock, Agreed(forced.commit(), 0, forced.epoch))
+        agreed = Agreed(forced.commit(), 0, forced.epoch)
+        active = Active(self.copy, self._record, cast("Leadership", lock), agreed)
         self.active, self.holder, self.agreed = active, self.copy.options.own, active.agreed
         self.reason = "it was forced without the metadata store"
         log.warning("serving alone: role=%s sequence=%d", forced.role, forced.sequence)
         try:
-            await first_end_of(active.run(), self._reconcile(forced))
+            await first_end_of(active.run(), self._reconcile(forced, lock))
         finally:
             self.active = None
             active.end()
 
-    async def _reconcile(self, forced: ForcedActivation) -> None:
+    async def _reconcile(self, forced: ForcedActivation, lock: NoLock) -> None:
         while True:
             try:
                 await self._record.reconcile(forced, self.copy.adopt)
                 break
+            except RoleTaken as error:
+                lock.taken(asyncio.get_running_loop().time(), error, LEFT_CLAIMS_S + 2 * self._record.ttl_s)
+                await asyncio.sleep(RECONCILE_S)
             except NotAllowed as error:
                 raise ActivationStopped(str(error)) from None
             except (PalisadeError, TimeoutError) as error:

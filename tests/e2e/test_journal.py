@@ -206,3 +206,25 @@ async def metrics_of(copy: CopyProcess) -> dict[str, float]:
         lines = (await answer.text()).splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
+
+
+async def test_copy_serves_without_the_store_if_it_is_configured_to(pair: Pair) -> None:
+    """A4: by configuration. The other copy and the cluster are down."""
+    code, _, err = await pair.command("append", "both")
+    assert code == 0, err
+    pair.kill()
+    pair.cluster.kill()
+    pair.b.start("--force-without-store")
+    await until(lambda: "forced without the metadata store" in pair.b.log_file.read_text(), "what it gives up")
+    await until(lambda: appended(pair, "alone"), "an appended entry")
+    audit = pair.b.directory / "forced-activation.json"
+    assert json.loads(audit.read_text())["owner"] == "b"
+    pair.cluster.start()
+    await until(lambda: not audit.exists(), "its activation being recorded")
+    pair.a.start()
+    await pair.reach("active", "in sync")
+    assert [*(await entries_of(pair)).values()] == [b"both", b"alone"]
+
+
+async def appended(pair: Pair, entry: str) -> bool:
+    return (await pair.command("append", entry))[0] == 0

@@ -25,9 +25,9 @@ class CopyProcess:
         ]  # fmt: skip
         self._process: Preloaded | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         with self.log_file.open("ab") as log:
-            self._process = Preloaded(self._arguments, log.fileno(), log.fileno())
+            self._process = Preloaded([*self._arguments, *options], log.fileno(), log.fileno())
 
     async def refused_start(self) -> tuple[int, str, str]:
         """Of a second process with the same directory."""
@@ -45,6 +45,7 @@ class Pair:
     """Two copies, `a` the configured primary."""
 
     def __init__(self, cluster: Cluster, folder: Path, *options: str) -> None:
+        self.cluster = cluster
         self.endpoints = f"--endpoints={','.join(cluster.endpoints)}"
         self.a = CopyProcess(cluster, folder, "a", "primary", *options)
         self.b = CopyProcess(cluster, folder, "b", "backup", *options)

@@ -13,6 +13,7 @@ from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.base.frames import Encoder, FrameParser
+from palisade.catalog.forced_activation import Operator
 from palisade.journal.active import Active
 from palisade.journal.agreed import Holder, RoleRecord
 from palisade.journal.aside import AsideReport
@@ -227,10 +228,11 @@ class JournalWorld(ClaimsWorld):
         self.lives = 0
         self.simulation.after_turn = lambda _process: self._check_actives()
 
-    def start(self, name: str) -> Place:
+    def start(self, name: str, *, forced_by: Operator | None = None) -> Place:
         place, self.lives = self.places[name], self.lives + 1
         process = self.simulation.process(name, offset_s=1000.0 * self.lives)
-        options = CopyOptions(ROLE, Holder(name, name), place.primary, self.allow_failback, TTL_S)
+        own = Holder(name, name)
+        options = CopyOptions(ROLE, own, place.primary, self.allow_failback, TTL_S, forced_by=forced_by)
         place.store = RoleStoreOf(self, process)
         place.process, place.failure = process, None
 
