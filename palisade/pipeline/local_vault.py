@@ -10,9 +10,10 @@ read the range, as over the network.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from typing import TypeVar
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.lineage import Lineage
@@ -20,35 +21,42 @@ from palisade.metastore.mvcc import end_of
 from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.partitions import Part
 from palisade.pipeline.undo import Undo
-from palisade.vault.errors import NotReached, VaultError
+from palisade.vault.errors import VaultError
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import VaultSlice, slice_of
+from palisade.vault.snapshot_reads import VaultSnapshot
 from palisade.wire.scan_pages import Position, changes_of
 
+T = TypeVar("T")
 PATIENCE_S, PAUSE_S = 3.0, 0.02
 """How long a vault that must not be read now is waited for, and between two attempts."""
 
 
 def open_local(folders: Sequence[str], revision: int, timeout_s: float) -> VaultReader:
-    """The first of the vaults that is on this machine and reaches the revision in time. Raises VaultNotRead."""
+    """The first of the vaults that can be read and reaches the revision in time. Raises VaultNotRead."""
     reasons = []
     for folder in folders:
-        if not Path(folder).is_dir():
-            reasons.append(f"{folder} is not on this machine")
+        if not os.path.isdir(folder):
+            reasons.append(f"{folder} is no folder on this machine that this process may read")
             continue
         try:
-            reader = VaultReader(folder)
-        except VaultError as error:
-            reasons.append(str(error))
-            continue
-        try:
-            reader.wait_for(revision, timeout_s)
-            return reader
-        except (NotReached, VaultError) as error:
-            reader.close()
+            return _opened(folder, revision, timeout_s)
+        except (VaultNotRead, VaultError) as error:
             reasons.append(f"{folder}: {error}")
     raise VaultNotRead("no vault can be read: " + "; ".join(reasons))
+
+
+def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
+    """Raises VaultNotRead, VaultError. A vault whose node is down costs no more than `PATIENCE_S`."""
+    reader = VaultReader(folder)
+    try:
+        _when_trusted(reader, lambda snapshot: snapshot.lv)
+        reader.wait_for(revision, timeout_s)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
 
 
 def vault_pages(
@@ -72,7 +80,7 @@ def vault_pages(
 
 
 def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:
-    found = _trusted(reader, at, end)
+    found = _when_trusted(reader, lambda snapshot: slice_of(snapshot, at, end))
     own = found.lineage
     if own is None or (own.cluster_id, own.generation) != (lineage.cluster_id, lineage.generation):
         raise VaultNotRead(f"the vault is of {own}, the read of {lineage}")
@@ -81,12 +89,12 @@ def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lin
     return found
 
 
-def _trusted(reader: VaultReader, at: bytes, end: bytes | None) -> VaultSlice:
+def _when_trusted(reader: VaultReader, read: Callable[[VaultSnapshot], T]) -> T:
     """A vault that catches up, or whose lease is renewed late, is waited for."""
     ends_s = time.monotonic() + PATIENCE_S
     while True:
         try:
-            found = reader.trusted(lambda snapshot: slice_of(snapshot, at, end))
+            found = reader.trusted(read)
         except VaultError as error:
             raise VaultNotRead(str(error)) from error
         if not isinstance(found, Unreachable):

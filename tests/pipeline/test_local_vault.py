@@ -110,7 +110,7 @@ def test_vault_behind_the_revision_is_waited_for(ground: VaultGround, blocking: 
     ground.write(blocking, 20)
     options = ground.options(vaultOnly="true", timeoutMs="200")
     pinned, part = fixed(blocking, options)
-    with pytest.raises(VaultNotRead, match=r"/nowhere is not on this machine; .*vault: .*revision"):
+    with pytest.raises(VaultNotRead, match=r"/nowhere is no folder .*; .*vault: .*revision"):
         list(pages(options, pinned, part))
     ground.follow()
     assert rows(pages(options, pinned, part)) == rows(network_pages(options, pinned, part))
@@ -128,3 +128,17 @@ def test_vault_of_another_cluster_is_not_read(
         options = ground.options(vaultOnly="true")
         with pytest.raises(VaultNotRead, match=r"the vault is of .*other"):
             list(pages(options, *fixed(blocking, options)))
+
+
+def test_vault_of_a_node_that_is_down_is_passed_over(
+    ground: VaultGround, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it contains the revision."""
+    down = VaultGround(threaded, tmp_path / "down")
+    with closing(down.vault):
+        down.follow()
+        vaults = {str(each.folder): each.vault for each in (ground, down)}
+        monkeypatch.setattr(local_vault, "VaultReader", lambda folder: VaultReader.over(vaults[folder]))
+        options = ground.options(vaults=f"{down.folder},{ground.folder}", vaultOnly="true")
+        pinned, part = fixed(blocking, options)
+        assert rows(pages(options, pinned, part)) == rows(network_pages(options, pinned, part))
