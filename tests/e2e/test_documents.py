@@ -1,6 +1,10 @@
-"""The commands of README and docs (tutorial, operations, loss of a majority), typed as printed, on one `palisade up`.
+"""The commands of README and docs (tutorial, operations, fencing, locks, loss of a majority), typed as printed.
 
 Numbers and ids of the output may differ from the document, everything else may not. A line `...` stands for any lines.
+A command without output in the document may have any, and must succeed.
+
+Not typed here: the Spark commands of README and pipeline.md (`tests/pipeline` runs the jobs), segments
+(`test_segments_document.py`), and the start of single nodes, by `test_membership.py` and `test_followers.py`.
 """
 
 from __future__ import annotations
@@ -8,11 +12,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -55,6 +61,7 @@ def typed_in(block: str) -> Iterator[Typed]:
 
 
 def without_numbers(line: str) -> str:
+    line = re.sub(r"^n\d is active", "N is active", line)
     line = re.sub(r"\b[0-9a-f]*\d[0-9a-f]*\b", "N", line.strip())
     return re.sub(r"N([,.]N)+", "N", line)
 
@@ -74,14 +81,17 @@ class Terminal:
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
         self._revisions: dict[str, str] = {}
         """Of the document -> of this cluster."""
+        self.exit_code = 0
+        """Of the last command."""
 
     def local(self, text: str) -> str:
         """With the ports and revisions of this cluster, and its leader as the process to be killed."""
         text = re.sub(r"(--revision |compact )(\d+)", lambda at: at[1] + self._revisions.get(at[2], at[2]), text)
         text = text.replace("curl ", "curl -s ")
+        text = re.sub(r"^palisade restore .*", rf"\g<0> --base-port {self._first_port}", text)
         text = re.sub(r"(127\.0\.0\.1:)7(\d{3})", lambda at: f"{at[1]}{self._first_port + int(at[2]) - 400}", text)
         if "kill -9" in text:
-            nodes = json.loads(self.shell("palisade status --json"))["nodes"]
+            nodes = self.status()
             leader = next(node["id"] for node in nodes if node["role"] == "leader")
             other = next(node["id"] for node in nodes if node["role"] == "follower")
             pid = [event["pid"] for event in self._run.events if event.get("pid") and event["node"] == leader][-1]
@@ -98,16 +108,24 @@ class Terminal:
             text=True,
             timeout=WAIT_S,
         )
-        return done.stdout + done.stderr
+        self.exit_code = done.returncode
+        return done.stdout + "".join(line for line in done.stderr.splitlines(True) if not line.startswith(STILL_WAITS))
+
+    def program(self, text: str) -> list[str]:
+        """The output of a program of the document."""
+        (self._folder / "program.py").write_text(self.local(text))
+        return self.shell("python program.py").splitlines()
 
     def type(self, each: Typed) -> None:
         """Raises AssertionError unless the output is that of the document."""
         command = self.local(each.command)
         variable = re.match(r"(\w+)=\$\(", command)
         got = self.shell(f"{command}; echo ${variable[1]}" if variable else command).splitlines()
+        if not each.output and not variable:
+            assert self.exit_code == 0, "\n".join([f"$ {command}", *got])
+            return
         if variable:
             self._environment[variable[1]] = got.pop()
-        got = [line for line in got if not line.startswith(STILL_WAITS)]
         expected = [self.local(line) for line in each.output]
         refused = any(line.startswith("palisade: ") for line in got) and "palisade: " not in "\n".join(expected)
         both = "\n".join([f"$ {command}", *got, "the document has:", *expected])
@@ -127,8 +145,12 @@ class Terminal:
     def wait_until_restarted(self) -> None:
         node = self._run.wait("node-exited")["node"]
         self._run.wait("node-started", node=node)
-        while not all(row["ready"] and row["fence"] == "active" for row in self._run.wait("status")["nodes"]):
-            pass
+        while not all(row["ready"] and row["fence"] == "active" for row in self.status()):
+            time.sleep(0.1)
+
+    def status(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self.shell("palisade status --json"))["nodes"]
+        return rows
 
 
 def test_lines_fit_if_only_numbers_differ() -> None:
@@ -138,24 +160,41 @@ def test_lines_fit_if_only_numbers_differ() -> None:
     assert not fits(["revision 2"], ["revision 2", "more"])
 
 
-def test_documents_can_be_typed(tmp_path: Path, up: Callable[..., Up], base_port: int) -> None:
-    """The parts of the tutorial that need only the first cluster, then README, then the routine work."""
-    run = up("--no-demo", "--base-port", str(base_port), folder=tmp_path / ".palisade")
+def started(up: Callable[..., Up], folder: Path, base_port: int) -> tuple[Up, Terminal]:
+    run = up("--no-demo", "--base-port", str(base_port), folder=folder / ".palisade")
     run.wait("ready")
-    terminal = Terminal(tmp_path, run, base_port)
+    return run, Terminal(folder, run, base_port)
 
+
+def test_tutorial_can_be_typed(tmp_path: Path, up: Callable[..., Up], base_port: int) -> None:
+    run, terminal = started(up, tmp_path, base_port)
     tutorial = (ROOT / "docs" / "tutorial.md").read_text().replace("monotonic() + 6", "monotonic() + 2")
     parts = {part[0]: part for part in tutorial.split("\n## ")}
     for number in "2345":
         terminal.type_all(parts[number])
+    (program,) = blocks_of(parts["6"], "python")
+    assert terminal.program(program) == ["turbo", "['/workers/w1']", "after the lease: None"]
 
-    terminal.shell(f"palisade region delete config; palisade put /catalog/airlines/UA '{AIRLINE}'")
+    backup, removed, restored, begun = [each for block in blocks_of(parts["7"], "console") for each in typed_in(block)]
+    terminal.type(backup)
+    terminal.type(removed)
+    assert run.stop() == 0
+    terminal.type(restored)
+    copy = up(*begun.command.removeprefix("palisade up --data-dir copy").split(), folder=tmp_path / "copy")
+    copy.wait("ready")
+    assert terminal.shell("palisade get /config/mode") == "turbo"
+    assert copy.stop() == 0
+
+
+def test_readme_operations_and_loss_of_a_majority_can_be_typed(
+    tmp_path: Path, up: Callable[..., Up], base_port: int
+) -> None:
+    run, terminal = started(up, tmp_path, base_port)
+    terminal.shell(f"palisade put /catalog/airlines/UA '{AIRLINE}'")
     readme = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("### Python")[0]
     (tmp_path / "local_read.py").write_text(blocks_of(readme, "python")[0].replace("began + 10", "began + 2"))
     terminal.type_all(readme)
-
-    operations = (ROOT / "docs" / "operations.md").read_text()
-    terminal.type_all(operations.partition("## Routine work")[2])
+    terminal.type_all((ROOT / "docs" / "operations.md").read_text())
     assert run.stop() == 0
 
     command_line = (ROOT / "docs" / "cli.md").read_text().replace("--data-dir n1/data", "--data-dir .palisade/n1/data")
@@ -165,3 +204,41 @@ def test_documents_can_be_typed(tmp_path: Path, up: Callable[..., Up], base_port
     terminal.type(shown)
     assert "palisade: " not in terminal.shell(confirmed.command)
     terminal.type(Typed("palisade recover-quorum --data-dir .palisade/n1/data", ["palisade: ..."]))
+
+
+def test_pages_about_fencing_and_locks_can_be_typed(tmp_path: Path, up: Callable[..., Up], base_port: int) -> None:
+    run, terminal = started(up, tmp_path, base_port)
+    terminal.type_all((ROOT / "docs" / "fencing.md").read_text())
+    type_locks(terminal, tmp_path)
+    assert run.stop() == 0
+
+
+def type_locks(terminal: Terminal, folder: Path) -> None:
+    """The last command runs until Ctrl-C, beside the one before it."""
+    work = {"compact.sh": "true", "ingest.sh": "touch leads; until [ -e listed ]; do sleep 0.1; done"}
+    for name, line in work.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    document = (ROOT / "docs" / "locks.md").read_text()
+    lock, elect, listen = typed_in(blocks_of(document, "console")[0])
+    terminal.type(lock)
+    listed = f"until [ -e leads ]; do sleep 0.1; done; head -1 < <({listen.command}); touch listed; wait"
+    terminal.type(Typed(f"{elect.command} & {listed}", listen.output))
+
+
+def test_tutorial_shows_what_up_prints(tmp_path: Path, base_port: int) -> None:
+    """For people, not as JSON."""
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    command, expected = next(each for each in typed_in(blocks_of(tutorial, "console")[1]))
+    arguments = [sys.executable, "-m", "palisade.cli", *command.split()[1:], "--base-port", str(base_port)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(arguments, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        got = []
+        for line in run.stdout:
+            got.append(line.rstrip("\n"))
+            if line.startswith("export "):
+                break
+        run.send_signal(signal.SIGINT)
+        run.stdout.read()
+    assert fits(expected, got), "\n".join(got)
