@@ -98,24 +98,7 @@ class FollowerNode:
         self.topology = Topology(physical, None, member, logical.rows, logical.refresh, logical.age_s)
         host = ScenarioHost(scenarios, config.scenarios or is_loopback(config.http.host))
         self.authorizer = authorizer_of(config, FencedRows(self.fencing.reads, RemoteRows(self._registrar.ask)))
-        self._http = machine.http(
-            lambda: FollowerServer(
-                config,
-                FollowerServices(
-                    self.topology,
-                    self.keeper,
-                    host,
-                    self._members,
-                    segments=self.segments.holder,
-                    fencing_view=self._fencing_view,
-                    fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
-                    fenced=self.fencing.reads,
-                    authorizer=self.authorizer,
-                    cluster_id=lambda: self.keeper.cluster_id,
-                    broker=self.broker,
-                ),
-            )
-        )
+        self._http = machine.http(lambda: FollowerServer(config, self._services(host)))
         self._life = Lifecycle(self._parts())
 
     def _vault(self) -> Vault:
@@ -123,6 +106,22 @@ class FollowerNode:
 
     def _reads(self) -> FencedReads:
         return self.fencing.reads
+
+    def _services(self, scenarios: ScenarioHost) -> FollowerServices:
+        return FollowerServices(
+            self.topology,
+            self.keeper,
+            scenarios,
+            self._members,
+            segments=self.segments.holder,
+            realtime=self.segments.realtime,
+            fencing_view=self._fencing_view,
+            fencing_families=lambda: fencing_families(self.fencing, self._clock.now()),
+            fenced=self.fencing.reads,
+            authorizer=self.authorizer,
+            cluster_id=lambda: self.keeper.cluster_id,
+            broker=self.broker,
+        )
 
     def _fencing_view(self) -> dict[str, Any]:
         return fencing_view(self.fencing, self._clock.now())

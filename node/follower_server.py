@@ -19,6 +19,7 @@ from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionReads, View
 from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_login import SignInRoute
+from palisade.api.http.v1_realtime import RealtimeRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
 from palisade.api.http.v1_segments import SegmentLookupRoutes
@@ -31,6 +32,7 @@ from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryFace
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.realtime import RealtimeIngester
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.regions import FencedRegions
@@ -53,6 +55,7 @@ class FollowerServices:
     scenarios: ScenarioHost
     members: Callable[[], Sequence[str]]
     segments: SegmentHolder | None = None
+    realtime: RealtimeIngester | None = None
     fencing_view: View | None = None
     fencing_families: Callable[[], Iterable[Metric]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
@@ -85,7 +88,8 @@ class FollowerServer:
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
-                *SegmentCopyRoutes(config.id, segments).routes(),
+                *SegmentCopyRoutes(config.id, segments, services.realtime).routes(),
+                *RealtimeRoutes(config.id, services.realtime).routes(),
                 *SegmentLookupRoutes(SegmentLookups(services.broker)).routes(),
                 *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),

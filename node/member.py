@@ -140,6 +140,7 @@ class Node:
             room=room,
             scenarios=scenarios,
             segments=self.segments.holder,
+            realtime=self.segments.realtime,
         )
 
     def _make_group(self) -> Group:

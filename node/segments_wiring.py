@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from palisade.base.clock import SystemClock
 from palisade.base.errors import ConfigError
 from palisade.node.authorization import headers_of, proof_of
 from palisade.node.config import NodeConfig
@@ -21,6 +22,9 @@ from palisade.segments.fenced_rules import FencedRules
 from palisade.segments.file_source import FileSource, url_of
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.peers import SegmentPeers
+from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.realtime_folder import DiskFolder
+from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
@@ -36,6 +40,7 @@ class Segments:
     """`holder` None: the node stores none, and no listener follows its vault for them."""
 
     holder: SegmentHolder | None = None
+    realtime: RealtimeIngester | None = None
     peers: SegmentPeers | None = None
     origin: DatasetSource | None = None
 
@@ -70,7 +75,16 @@ def with_segments(
     with_both = with_holder.and_also(Part("retention", retention, ("segments",)), holder.on)
     store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
     announcer = Announcer(holder, store, on_vault.components.listeners)
-    return with_both.and_also(Part("announcer", announcer, ("segments",)), holder.on), Segments(holder, peers, origin)
+    realtime = RealtimeIngester(
+        holder, DiskFolder(config.data_dir / "realtime"), on_vault.components.listeners, SystemClock().now
+    )
+    announcer.growing, realtime.writes = realtime.growing, announcer
+    found = (
+        with_both.and_also(Part("realtime", realtime, ("segments",)), holder.on)
+        .and_also(Part("announcer", announcer, ("segments", "realtime")), holder.on)
+        .and_also(Part("hand-off", RealtimeHandOff(realtime), ("announcer",)), holder.on)
+    )
+    return found, Segments(holder, realtime, peers, origin)
 
 
 def streams_in(records: Iterable[Record]) -> list[str]:

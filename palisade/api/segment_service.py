@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from palisade.base.clock import SystemClock
 from palisade.catalog.errors import BadField
-from palisade.catalog.row_format import a_name, shown
+from palisade.catalog.realtime import REASON_CHARACTERS_MAX
+from palisade.catalog.row_format import a_name, shown, text_up_to
 from palisade.catalog.segment import Segment, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from, segments_of
 from palisade.client.publishing import publish
+from palisade.client.realtime_changes import give_up, given_up_shape
 from palisade.client.record_choice import Choice, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.requests import Compare, Range, Txn, prefix_end
@@ -82,8 +85,8 @@ class SegmentLookups:
 class SegmentChanges:
     """What members change."""
 
-    def __init__(self, store: OwnSegmentStore) -> None:
-        self._store = store
+    def __init__(self, store: OwnSegmentStore, wall_ns: Callable[[], int] = SystemClock.wall_ns) -> None:
+        self._store, self._wall_ns = store, wall_ns
 
     async def publish(self, data_source: Any, given: Any) -> dict[str, Any]:
         """Shape `SegmentsPublished`: all of them become visible at one revision."""
@@ -108,6 +111,17 @@ class SegmentChanges:
     async def reset_loaded(self, data_source: Any) -> dict[str, Any]:
         name = a_name(data_source, "data_source")
         return changed(name, await reset_loaded(self._store, name))
+
+    async def give_up(self, data_source: Any, segment: Any, by: Any, reason: Any) -> dict[str, Any]:
+        """A realtime segment of a lost ingester. Shape `SegmentGivenUp`. Raises as `realtime_changes.give_up`."""
+        name = a_name(data_source, "data_source")
+        if type(segment) is not str or parse_segment(segment).data_source != name:
+            raise BadField(f"segment: {shown(segment)} is not a segment of data source {name}")
+        text = text_up_to(REASON_CHARACTERS_MAX)
+        audit = await give_up(
+            self._store, parse_segment(segment), text(by, "by"), text(reason, "reason"), self._wall_ns() // 1_000_000
+        )
+        return given_up_shape(audit)
 
 
 def changed(data_source: str, segments: list[Segment]) -> dict[str, Any]:

@@ -49,6 +49,27 @@ def check_row(row: Put) -> None:
         raise BadField(str(error)) from None
 
 
+def check_data_node(request: Txn) -> None:
+    """A data node writes announcements; and in the transaction that opens or publishes a realtime segment, its record,
+    the manifest of its data source and its assignments. Raises NotAllowed, BadField."""
+    rows = [each for each in request.success if isinstance(each, Put | DeleteRange)]
+    others = [each for each in rows if not each.key.startswith(ANNOUNCED)]
+    record = next((each for each in others if isinstance(each, Put) and each.key.startswith(RECORDS)), None)
+    if not others:
+        return
+    try:
+        found = None if record is None else SegmentRecord.from_bytes(record.key, record.value)
+    except DamagedRow as error:
+        raise BadField(str(error)) from None
+    if found is None or not found.ingester:
+        raise NotAllowed("a data node writes announcements, and the records of its realtime segments only")
+    ending, allowed = f"/{found.segment}".encode(), {found.segment.key, Manifest(found.segment.data_source).key}
+    for each in others:
+        is_assignment = each.key.startswith(ASSIGNED) and each.key.endswith(ending)
+        if not isinstance(each, Put) or not (each.key in allowed or is_assignment):
+            raise NotAllowed(f"a data node that writes segment {found.segment} does not write {each.key[:100]!r}")
+
+
 def check_assignment(value: bytes) -> None:
     """Raises BadField."""
     try:

@@ -30,11 +30,11 @@ from palisade.cli.member import member
 from palisade.cli.node_command import node
 from palisade.cli.pipeline import pipeline
 from palisade.cli.query import query
+from palisade.cli.realtime import segments
 from palisade.cli.recovery import recovery
 from palisade.cli.region import region
 from palisade.cli.restore import recover_quorum, restore
 from palisade.cli.scenario import scenario
-from palisade.cli.segment_records import segments
 from palisade.cli.status import status
 from palisade.cli.topology import topology
 from palisade.cli.txn import txn

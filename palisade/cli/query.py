@@ -38,7 +38,8 @@ def query() -> None:
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.
 
-    A broker returns the segments; the nodes that have them return their row counts.
+    A broker returns the segments; the nodes that have them return their row counts. Rows that a node still receives
+    are counted up to what it had stored; --json names these positions.
     """
     from palisade.catalog.errors import BadField
     from palisade.client.segment_query import CutSegment, ListCut, count_rows, lookup_all
@@ -60,8 +61,14 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     except SegmentsUnavailable as error:
         names = "\n".join(error.missing)
         session.fail(Failure(UNAVAILABLE, error.code, f"UNAVAILABLE: {len(error.missing)} segments:\n{names}", True))
-    shape = {"data_source": data_source, "rows": found.rows, "segments": found.segments, "revision": found.revision}
+    shape: dict[str, Any] = {
+        "data_source": data_source,
+        "rows": found.rows,
+        "segments": found.segments,
+        "revision": found.revision,
+    }
     unserved = f" (without {len(found.unserved)} segments of replication factor 0)" if found.unserved else ""
+    shape["realtime"] = [{"segment": name, "rows": rows} for name, rows in sorted(found.realtime.items())]
     session.answer({**shape, "unserved": list(found.unserved)}, f"{found.rows:,}{unserved}")
 
 

@@ -6,6 +6,8 @@ announces it, by its own clock, so no row is acknowledged after the segment was 
 
 from __future__ import annotations
 
+from typing import Any
+
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.realtime import GIVEN_UP, GiveUp, given_up
 from palisade.catalog.segment import Segment, SegmentRecord
@@ -47,3 +49,9 @@ async def given_up_records(store: PublishingStore) -> list[GiveUp]:
     """The audit records, by segment and time. Raises DamagedRow."""
     found = await store.range(GIVEN_UP, prefix=True)
     return [GiveUp.from_bytes(kv.key, kv.value) for kv in found.kvs]
+
+
+def given_up_shape(audit: GiveUp) -> dict[str, Any]:
+    """Shape `SegmentGivenUp` of the API."""
+    shape = {"segment": str(audit.segment), "ingester": audit.ingester, "by": audit.by, "reason": audit.reason}
+    return {**shape, "at_ms": audit.at_ms}

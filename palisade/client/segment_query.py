@@ -5,6 +5,9 @@ the segment moves. A node that does not answer, or no longer has a copy, costs o
 the broker again, since a copy that moves is announced by its new node before it is removed. The same holds for a number
 of rows that is not the one in the segment's record. The sum is made over one answer of the broker, and only if every
 segment in it was counted.
+
+A realtime segment that grows is counted by its ingester, which answers with its row position: every row that it had
+acknowledged before the count began, and each row once. The result names these positions.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.base.errors import PalisadeError
@@ -29,8 +32,8 @@ PAUSE_S = 0.2
 
 Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
 """A broker's answer with on_missing=allow: `segments`, `missing`, `unserved`, `revision`; and `loading`, the published
-segments that were not loaded yet (`not_loaded`), `rows`, the number of rows by segment in the known records, and these
-`records`."""
+segments that were not loaded yet (`not_loaded`), `rows`, the number of rows by segment in the known records, but of
+those that grow, and these `records`."""
 AskNode = Callable[[str, str], Awaitable[int]]
 """(node, segment) -> rows. Raises NodeFailed."""
 
@@ -57,13 +60,14 @@ class CutSegment(PalisadeError):
 @dataclass(frozen=True, slots=True)
 class Counted:
     """As of `revision`. `segments`: how many were counted. `unserved`: those with replication factor 0, not counted.
-    `attempts`: how often a broker was asked."""
+    `attempts`: how often a broker was asked. `realtime`: the row positions of the segments that grow."""
 
     rows: int
     revision: int
     segments: int
     unserved: tuple[str, ...]
     attempts: int
+    realtime: Mapping[str, int] = field(default_factory=dict)
 
 
 async def count_rows(
@@ -81,7 +85,8 @@ async def count_rows(
         open_segments = [*found["missing"], *found["loading"], *uncounted]
         if not open_segments:
             rows = sum(known[each["segment"]] for each in found["segments"])
-            return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt)
+            growing = {each["segment"]: known[each["segment"]] for each in found["segments"] if each.get("realtime")}
+            return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt, growing)
         if attempt < attempts:
             await pause(PAUSE_S * attempt)
     raise SegmentsUnavailable(open_segments)
@@ -112,7 +117,7 @@ async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dic
             "listed, so a count could lack a segment that is not loaded yet: publish to several data sources"
         )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
-    rows = {each["segment"]: each["rows"] for each in listed["segments"]}
+    rows = {each["segment"]: each["rows"] for each in listed["segments"] if each.get("digest")}
     records = {each["segment"]: each for each in listed["segments"]}
     return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows, "records": records}
 

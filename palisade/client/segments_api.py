@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from palisade.catalog.errors import NotAllowed
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
 from palisade.catalog.segment import SegmentRecord, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
 from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish, read_records, replace_intervals
+from palisade.client.realtime import RealtimeWriter
+from palisade.client.realtime_changes import give_up, given_up_records, given_up_shape
 from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
 from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.requests import Command, Compare, RequestId, Txn
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.vault.errors import VaultError
+from palisade.wire.credentials import Credentials
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 3.0, 0.05
@@ -27,6 +31,8 @@ WAIT_S, PAUSE_S = 3.0, 0.05
 class SegmentsApi(ABC):
     """Times are texts such as 2013-03-01 or 2013-03-01T06:00Z, in UTC."""
 
+    _credentials: Credentials | None = None
+
     @abstractmethod
     async def _call(self, name: str, *arguments: Any) -> Any:
         """Execute one of `api.stream.calls`."""
@@ -34,6 +40,9 @@ class SegmentsApi(ABC):
     async def _call_once(self, name: str, request: Command) -> Any:
         """Execute a call that takes a command. If it can be sent twice, it has a request id."""
         return await self._call(name, encode_command(request))
+
+    @abstractmethod
+    async def topology(self) -> dict[str, Any]: ...
 
     @abstractmethod
     async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult: ...
@@ -130,6 +139,56 @@ class SegmentsApi(ABC):
     async def segments_reset_loaded(self, data_source: str) -> list[str]:
         """Queries count on a segment again once a node announces it. Returns the changed ones."""
         return texts(await reset_loaded(self, data_source))
+
+    async def realtime_give_up(self, segment: str, *, by: str, reason: str, at_ms: int) -> dict[str, Any]:
+        """Give up a realtime segment whose ingester is lost: lookups list it as not served, and do not count its rows.
+        `at_ms`: wall time, for the audit record. Raises NotAllowed while its ingester serves it."""
+        return given_up_shape(await give_up(self, parse_segment(segment), by, reason, at_ms))
+
+    async def realtime_given_up(self) -> list[dict[str, Any]]:
+        """The audit records of realtime segments that were given up."""
+        return [given_up_shape(each) for each in await given_up_records(self)]
+
+    async def realtime_close(self, segment: str) -> int:
+        """Close a realtime segment: it is published and handed off. Returns its number of rows."""
+        node = (await self.segment(segment)).get("ingester", "")
+        if not node:
+            raise NotAllowed(f"segment {segment} was published as a file: it has no ingester")
+        writer = self.realtime(parse_segment(segment).data_source, "", "", {}, node=node)
+        try:
+            return await writer.close_of(segment, node)
+        finally:
+            await writer.release()
+
+    def realtime(
+        self,
+        data_source: str,
+        start: str,
+        end: str,
+        columns: Mapping[str, str],
+        *,
+        node: str = "",
+        writer: str = "",
+        replicas: int = 1,
+        timeout_s: float = 30.0,
+    ) -> RealtimeWriter:
+        """Appends rows that are counted at once; use it with `async with`. `columns`: {"id": "int", "at": "timestamp"}.
+
+        `node`: the data node that receives them. `writer`: a name, under which the segment is continued after a restart
+        of the program; then `node` is needed. `replicas`: of the published segment. `timeout_s`: of each call.
+        """
+        return RealtimeWriter(
+            self.topology,
+            data_source,
+            start,
+            end,
+            columns,
+            node=node,
+            writer=writer,
+            replicas=replicas,
+            timeout_s=timeout_s,
+            credentials=self._credentials,
+        )
 
 
 def _choice(segments: Sequence[str], start: str, end: str) -> Choice:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -21,6 +21,7 @@ from palisade.client.loop_thread import ClientClosed, LoopThread
 from palisade.client.pair_feed import Pair, PairFeed
 from palisade.client.recording_files import Recording
 from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
+from palisade.client.sync_realtime import SyncRealtimeWriter
 from palisade.client.sync_watch import SyncWatch
 from palisade.client.watch import Watch
 from palisade.metastore.results import KeyValue
@@ -252,6 +253,24 @@ class SyncClient:
 
     # Segments.
 
+    def realtime(
+        self,
+        data_source: str,
+        start: str,
+        end: str,
+        columns: Mapping[str, str],
+        *,
+        node: str = "",
+        writer: str = "",
+        replicas: int = 1,
+        timeout_s: float = 30.0,
+    ) -> SyncRealtimeWriter:
+        """As `Client.realtime`, for `with`."""
+        found = self._client.realtime(
+            data_source, start, end, columns, node=node, writer=writer, replicas=replicas, timeout_s=timeout_s
+        )
+        return SyncRealtimeWriter(found, self._running())
+
     segments_lookup = blocking(Client.segments_lookup)
     segments_list = blocking(Client.segments_list)
     segment = blocking(Client.segment)
@@ -261,6 +280,9 @@ class SyncClient:
     segments_mark_unused = blocking(Client.segments_mark_unused)
     segments_set_replicas = blocking(Client.segments_set_replicas)
     segments_reset_loaded = blocking(Client.segments_reset_loaded)
+    realtime_close = blocking(Client.realtime_close)
+    realtime_give_up = blocking(Client.realtime_give_up)
+    realtime_given_up = blocking(Client.realtime_given_up)
     segments_txn = blocking(Client.segments_txn)
     segments_announce = blocking(Client.segments_announce)
     segments_lease = blocking(Client.segments_lease)

@@ -11,19 +11,22 @@ Guarantees, and why they hold:
 - The announcements end with the lease of the node: after its death, or when it cannot reach the cluster. A node that
   returns grants another lease and announces again.
 - An announcement of a segment that has no record is refused, because the transaction compares the record.
+- A realtime segment that grows is announced at the revision of its record that the vault has (`realtime.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
+from palisade.base.clock import SystemClock
 from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, SegmentRecord, announced_by
+from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, Segment, SegmentRecord, announced_by
 from palisade.metastore.errors import LeaseNotFound
-from palisade.metastore.requests import DeleteRange, Put, prefix_end
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, prefix_end
+from palisade.metastore.results import TxnResult
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.announcements import AnnouncementStore, Guard, is_known, withdrawal_guard
@@ -31,27 +34,46 @@ from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import ASSIGNMENTS, segment_named
 from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import NotIngesting
 
 log = logging.getLogger(__name__)
+_boot_clock = SystemClock()
 
 TTL_S = 10.0
 BATCH = 100
 RETRY_S = 1.0
+DRIFT = 0.01
+"""By how much clocks may run at different rates (`fencing/timing.py`)."""
+
+
+def nothing_grows() -> set[str]:
+    """Of a node without realtime segments."""
+    return set()
 
 
 class Announcer(Component):
     """A component above the holder; the holder asks it before it removes a copy (`holder.Announcements`)."""
 
     def __init__(
-        self, holder: SegmentHolder, store: AnnouncementStore, listeners: Listeners, ttl_s: float = TTL_S
+        self,
+        holder: SegmentHolder,
+        store: AnnouncementStore,
+        listeners: Listeners,
+        ttl_s: float = TTL_S,
+        now: Callable[[], float] = _boot_clock.now,
     ) -> None:
         self.holder = holder
+        self.growing: Callable[[], set[str]] = nothing_grows
+        """The realtime segments that this node has to announce for their logs."""
         self.announced: dict[str, int] = {}
         """By the present lease, with the revision of the write."""
         self.trouble: str | None = "not started"
         """Why the copies are not announced; None if they are."""
         self._store, self._listeners, self._ttl_s = store, listeners, ttl_s
+        self._now = now
         self._lease = 0
+        self._valid_until = 0.0
+        """Of the lease, by the clock of this node; counted from the send time of its last renewal."""
         self._notified = 0
         """The vault reaches this revision only after the notification, so a pass before that is repeated."""
         self._removing: set[str] = set()
@@ -77,7 +99,7 @@ class Announcer(Component):
 
     def _is_local(self, key: bytes) -> bool:
         name = name_in_key(key)
-        return name in self.holder.shelf.held and name not in self._removing
+        return (name in self.holder.shelf.held or name in self.growing()) and name not in self._removing
 
     async def stop(self) -> None:
         await self._store.close()
@@ -104,6 +126,7 @@ class Announcer(Component):
 
     async def renew(self) -> bool:
         """Renew the lease of the node, or get another one. Whether it has one."""
+        sent = self._now()
         try:
             lease = await self._store.lease(self._lease, round(self._ttl_s * 1000))
         except LeaseNotFound:
@@ -116,6 +139,7 @@ class Announcer(Component):
         if lease != self._lease:
             self._lost()
             self._lease = lease
+        self._valid_until = sent + self._ttl_s * (1 - 2 * DRIFT)
         return True
 
     def _lost(self) -> None:
@@ -134,7 +158,7 @@ class Announcer(Component):
                 stored = self._stored()
                 wanted = self._present(stored)
                 await self._delete((stored | self.announced.keys()) - wanted)
-                for some in batches(sorted(wanted - self._confirmed(stored))):
+                for some in batches(sorted(self._known(wanted - self._confirmed(stored)))):
                     await self._put(lease, some)
             except (PalisadeError, VaultError) as error:
                 self._note(str(error))
@@ -146,7 +170,7 @@ class Announcer(Component):
 
     def _present(self, stored: set[str]) -> set[str]:
         """The verified copies that queries may count on. A damaged record leaves that open, and changes nothing."""
-        found = set()
+        found = self.growing() - self._removing
         for name in self.holder.shelf.held.keys() - self._removing:
             try:
                 if self.holder.may_count(name):
@@ -156,6 +180,11 @@ class Announcer(Component):
                 if name in stored and self.holder.shelf.is_whole(name):
                     found.add(name)
         return found
+
+    def _known(self, names: set[str]) -> set[str]:
+        """Those whose records the vault has: a growing one that was just opened is announced already."""
+        held = self.holder.shelf.held
+        return {name for name in names if name in held or self.holder.vault.get(segment_named(name).key) is not None}
 
     def _confirmed(self, stored: set[str]) -> set[str]:
         """The announced names without those that the vault does not have at a revision after their write."""
@@ -176,7 +205,9 @@ class Announcer(Component):
     async def _put(self, lease: int, names: Collection[str]) -> None:
         segments = [segment_named(name) for name in names]
         puts = [Put(segment.announcement_key(self.holder.node), b"", lease) for segment in segments]
-        done = await self._store.announce(map(is_known, segments), puts)
+        growing = self.growing()
+        compares = [self._unchanged(each) if str(each) in growing else is_known(each) for each in segments]
+        done = await self._store.announce(compares, puts)
         if done.succeeded:
             if lease == self._lease:
                 self.announced.update(dict.fromkeys(names, done.revision))
@@ -184,7 +215,14 @@ class Announcer(Component):
             for name in names:
                 await self._put(lease, [name])
         else:
-            log.warning("announcement of an unknown segment refused: name=%s", *names)
+            log.warning("announcement refused, the segment is unknown or has changed: name=%s", *names)
+
+    def _unchanged(self, segment: Segment) -> Compare:
+        """A segment that grows may have been given up since."""
+        item = self.holder.vault.get(segment.key)
+        if item is None:
+            return is_known(segment)
+        return Compare(segment.key, CompareTarget.MOD, CompareResult.EQUAL, item.mod_revision)
 
     async def _delete(self, names: Iterable[str]) -> None:
         for some in batches(sorted(names)):
@@ -222,6 +260,31 @@ class Announcer(Component):
 
     def state(self) -> tuple[int, str | None]:
         return len(self.announced), self.trouble
+
+    # Used by the ingester (`realtime.LeasedWrites`).
+
+    def has_lease(self) -> bool:
+        return bool(self._lease) and self._now() < self._valid_until
+
+    def is_announced(self, name: str) -> bool:
+        return name in self.announced and name not in self._removing and self.has_lease()
+
+    async def open(self, compare: Iterable[Compare], writes: Iterable[Put], name: str) -> TxnResult:
+        async with self._writes:
+            lease = self._lease
+            if not self.has_lease():
+                raise NotIngesting(f"node {self.holder.node} can announce nothing now: repeat")
+            try:
+                done = await self._store.announce(compare, [*writes, Put(self._key(name), b"", lease)])
+            except LeaseNotFound as error:
+                raise NotIngesting(f"node {self.holder.node} has lost its lease ({error}): repeat") from error
+            if done.succeeded and lease == self._lease:
+                self.announced[name] = done.revision
+            return done
+
+    async def write(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult:
+        async with self._writes:
+            return await self._store.announce(compare, writes)
 
     def _guard(self, name: str) -> Guard | None:
         vault, segment = self.holder.vault, segment_named(name)

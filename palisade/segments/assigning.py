@@ -86,8 +86,9 @@ async def assign_segments(
     wanted = assign(records, nodes)
     todo = changes(now, wanted)
     writes += [Write(Put(key, value)) for key, value in todo.puts] + [Write(DeleteRange(key)) for key in todo.deletes]
-    if writes:
-        await _write(store, last, writes, last_assignment(nodes, replicas, prefix), progress)
+    head = last_assignment(nodes, replicas, prefix)
+    if writes or head[1] not in (kv.value for kv in present.kvs if kv.key == LAST_ASSIGNMENT):
+        await _write(store, last, writes, head, progress)
     return Assigned(len(records), tuple(sorted(nodes)), most, len(wanted), len(writes))
 
 

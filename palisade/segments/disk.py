@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from palisade.base.durable_files import sync_directory
 from palisade.segments.names import TRASH
 
 
@@ -38,6 +40,14 @@ class FolderDisk:
     def _write(self, file: str, content: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / file).write_bytes(content)
+
+    async def sync(self, file: str) -> None:
+        def run() -> None:
+            with (self._folder / file).open("rb") as opened:
+                os.fsync(opened.fileno())
+            sync_directory(self._folder)
+
+        await asyncio.to_thread(run)
 
     async def rename(self, old: str, new: str) -> None:
         await asyncio.to_thread((self._folder / old).replace, self._folder / new)

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.announcements import is_needed
 from palisade.segments.names import Wanted, name_below, own_prefix, segment_named, wanted_of
+from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import SegmentSource, fetch
 from palisade.vault.change import Item
@@ -335,10 +335,24 @@ class SegmentHolder(Component):
             return
         content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault), self.shelf.verifier)
         async with self._files:
-            await self.shelf.put(name, wanted, content)
+            await self.shelf.put(name, wanted, content, synced=self._has_no_origin(name))
         self.announcements.changed()
         self.tally.fetched += 1
         self.tally.trouble.pop(name, None)
+
+    def _has_no_origin(self, name: str) -> bool:
+        """Whether nodes have the only copies, since it was handed off by an ingester."""
+        try:
+            record = self.record(name)
+        except DamagedRow:
+            return True
+        return record is not None and bool(record.ingester) and not record.url
+
+    async def keep(self, name: str, wanted: Wanted, content: bytes) -> None:
+        """Store a verified copy of this node's own rows; synced on return. Raises NotFetched."""
+        async with self._files:
+            await self.shelf.put(name, wanted, content, synced=True)
+        self.announcements.changed()
 
     async def _restored(self, name: str, wanted: Wanted) -> bool:
         """Restore it from the trash. False if it is not there in this version."""
@@ -401,30 +415,6 @@ class SegmentHolder(Component):
                 self._wakeup.set()
                 self.announcements.changed()
             raise
-
-
-class Readers:
-    """Counts the readers of each copy."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._ended: dict[str, asyncio.Event] = {}
-
-    @contextmanager
-    def reading(self, name: str) -> Iterator[None]:
-        self._counts[name] += 1
-        try:
-            yield
-        finally:
-            self._counts[name] -= 1
-            if not self._counts[name]:
-                del self._counts[name]
-                if (ended := self._ended.pop(name, None)) is not None:
-                    ended.set()
-
-    async def until_none(self, name: str) -> None:
-        while self._counts[name]:
-            await self._ended.setdefault(name, asyncio.Event()).wait()
 
 
 class HolderProgress:

@@ -4,8 +4,8 @@ Guarantees, and why they hold:
 - A read returns exactly the requested version: every read is verified, and a damaged file is dropped from the index, so
   that it is fetched again.
 - A file gets its final name only when it is complete: it is written under another name and renamed. The next start
-  removes leftovers of a crash. Nothing is synced: a file torn by a power loss has another digest. `scan` takes it for
-  another version, so callers compare the digest with that of the assignment or record.
+  removes leftovers of a crash. Files that have an origin are not synced: one torn by a power loss has another digest.
+  `scan` takes it for another version, so callers compare the digest with that of the assignment or record.
 - Only `drop` and `purge` remove files. An expired segment is moved into the trash, which `restore` undoes, and later
   purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
   a node that was paused does not act on outdated knowledge (issue 4, F11).
@@ -43,6 +43,10 @@ class Disk(Protocol):
     async def write(self, file: str, content: bytes) -> None: ...
     async def rename(self, old: str, new: str) -> None:
         """Atomic: afterwards either nothing has changed, or `new` is the old file."""
+        ...
+
+    async def sync(self, file: str) -> None:
+        """Its content and name survive a power loss."""
         ...
 
     async def remove(self, file: str) -> None:
@@ -146,13 +150,19 @@ class Shelf:
         """Whether it is here and readable, in whatever version."""
         return self.held.get(name, UNREADABLE) is not UNREADABLE
 
-    async def put(self, name: str, wanted: Wanted, content: bytes) -> None:
-        """`content` must be verified. Raises NotFetched if the write fails; an older version stays."""
+    async def put(self, name: str, wanted: Wanted, content: bytes, *, synced: bool = False) -> None:
+        """`content` must be verified. `synced`: it survives a power loss.
+
+        Raises NotFetched if the write fails; an older version stays."""
         self._written += 1
         incoming = f"{INCOMING}{self._written}-{file_of(name)}"
         try:
             await self.disk.write(incoming, content)
+            if synced:
+                await self.disk.sync(incoming)
             await self.disk.rename(incoming, file_of(name))
+            if synced:
+                await self.disk.sync(file_of(name))
         except OSError as error:
             await self._forget_incoming(incoming, known=error.errno)
             raise NotFetched(f"segment {name} not stored: {why_not_written(error)}; retrying") from error

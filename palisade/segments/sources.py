@@ -12,7 +12,7 @@ from typing import Protocol
 
 from palisade.base.errors import PalisadeError
 from palisade.segments.assignment import score
-from palisade.segments.names import Wanted, assignment_key, wanted_of
+from palisade.segments.names import Wanted, assignment_key, segment_named, wanted_of
 from palisade.segments.verification import Verifier
 from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
@@ -72,18 +72,21 @@ async def check(content: bytes, wanted: Wanted, verifier: Verifier) -> None:
 
 
 def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:
-    """The nodes of `others` to ask, in order: those with the assignment in this version, then a few more.
+    """The nodes of `others` to ask, in order: those with the assignment in this version, or that announce the segment,
+    then a few more.
 
     Each segment has its own order, which spreads the fetches of a new node over all nodes.
     """
     near = sorted(others, key=lambda node: score(node, name), reverse=True)
-    held = [node for node in near if _is_assigned(vault, node, name, wanted)]
+    held = [node for node in near if _is_holder(vault, node, name, wanted)]
     return [*held, *[node for node in near if node not in held][:STRANGERS_MAX]]
 
 
-def _is_assigned(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
+def _is_holder(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
     """False if the vault cannot be read; then all nodes count alike."""
     try:
+        if vault.get(segment_named(name).announcement_key(node)) is not None:
+            return True
         item = vault.get(assignment_key(node, name))
         return item is not None and wanted_of(item.value) == wanted
     except (VaultError, BadSegment):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from palisade.catalog.errors import NotAllowed
-from palisade.catalog.segment import ANNOUNCED
-from palisade.catalog.segment_writes import check_writes
+from palisade.catalog.segment_writes import check_data_node, check_writes
 from palisade.metastore.requests import LeaseGrant, LeaseKeepAlive, RequestId, Txn
 from palisade.metastore.results import LeaseResult, TxnResult
 from palisade.service.callers import THIS_NODE
@@ -19,9 +17,9 @@ async def write_segments(service: KeyValues, request: Txn, request_id: RequestId
 
 
 async def announce(service: KeyValues, request: Txn, request_id: RequestId | None = None) -> TxnResult:
-    """On behalf of a data node. Raises NotAllowed for other rows than announcements, and as `write_segments`."""
-    if any(not operation.key.startswith(ANNOUNCED) for operation in request.success if not isinstance(operation, Txn)):
-        raise NotAllowed("a data node writes announcements only")
+    """On behalf of a data node. Raises NotAllowed for other rows than announcements and those of its realtime segments,
+    and as `write_segments`."""
+    check_data_node(request)
     return await write_segments(service, request, request_id)
 
 

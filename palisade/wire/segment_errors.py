@@ -92,3 +92,22 @@ class NoMemberKnown(SegmentError):
     """A data node cannot announce its copies yet."""
 
     retry = True
+
+
+class RealtimeRefused(SegmentError):
+    """An ingester does not accept these rows, or this position."""
+
+    code = "realtime-refused"
+
+
+class RealtimeFull(SegmentError):
+    """The segment has as many rows as a segment may have. Close it and open the next one."""
+
+    code = "realtime-full"
+
+
+class NotIngesting(SegmentError):
+    """The ingester may not acknowledge rows now. What was sent may have been stored: repeat it with its position."""
+
+    code = "realtime-not-announced"
+    retry = True

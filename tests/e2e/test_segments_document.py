@@ -40,13 +40,16 @@ async def test_commands_of_the_page_work_as_shown(
     write_origin(tmp_path / "origin", rows=3)
     days = tmp_path / "days.json"
     days.write_text(re.findall(r"```json\n(.*?)```", DOCUMENT, re.S)[0], encoding="utf-8")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(re.findall(r"```jsonl\n(.*?)```", DOCUMENT, re.S)[0], encoding="utf-8")
+    files = {days.name: str(days), rows.name: str(rows)}
     cluster = new_cluster(2, segments_origin=str(tmp_path / "origin"))
     cluster.start()
     await cluster.ready()
     endpoints = ",".join(cluster.endpoints)
 
     async def run(arguments: list[str]) -> list[list[str]]:
-        given = [str(days) if each == days.name else each for each in arguments[1:]]
+        given = [files.get(each, each) for each in arguments[1:]]
         code, out, err = await palisade(*given, "--endpoints", endpoints)
         assert code == 0, (arguments, err)
         return [line.split() for line in out.splitlines() if line]

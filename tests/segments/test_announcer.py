@@ -12,8 +12,9 @@ from palisade.metastore.requests import Compare, DeleteRange, Put, Txn
 from palisade.metastore.results import TxnResult
 from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
-from palisade.segments.holder import Readers, SegmentHolder
+from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import Wanted, assignment_key
+from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.support.announcing_world import DAYS, AnnouncingWorld, WorldStore, planted
@@ -103,7 +104,7 @@ async def test_planted_removal_without_a_withdrawal_is_seen(monkeypatch: pytest.
 
 
 async def test_planted_announcement_before_the_copy_is_stored_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def put(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+    async def put(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         self.held[name] = wanted
         await self.disk.write(file_of(name), content)
 
@@ -114,7 +115,7 @@ async def test_planted_announcement_before_the_copy_is_stored_is_seen(monkeypatc
 async def test_planted_copy_that_counts_as_stored_on_a_full_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     put = Shelf.put
 
-    async def ignoring(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+    async def ignoring(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         try:
             await put(self, name, wanted, content)
         except NotFetched:
@@ -128,7 +129,7 @@ async def test_planted_removal_that_makes_room_is_seen(monkeypatch: pytest.Monke
     """A full node may not drop copies that queries count on."""
     put = Shelf.put
 
-    async def clearing(self: Shelf, name: str, wanted: Wanted, content: bytes) -> None:
+    async def clearing(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         try:
             await put(self, name, wanted, content)
         except NotFetched:

@@ -49,6 +49,9 @@ class SimulatedDisk:
 
         await self.steps.take("write", work)
 
+    async def sync(self, file: str) -> None:
+        """A crash of this disk keeps what was written."""
+
     async def rename(self, old: str, new: str) -> None:
         self._refuse(new)
 

@@ -47,6 +47,12 @@ async def segment(request: web.Request, _: Lookups) -> Needs:
     return (reading(RECORDS + name_in(request).encode("utf-8", "replace")),)
 
 
+async def rows_of_segment(request: web.Request, _: Lookups) -> Needs:
+    """Writes the records of the data source, since its segment is published."""
+    start = records_below(request.match_info["data_source"])
+    return (writing(start, prefix_end(start)),)
+
+
 async def segments(request: web.Request, _: Lookups) -> Needs:
     return (reading(RECORDS, prefix_end(RECORDS)),)
 
@@ -158,6 +164,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/segments/mark-unused"): change_of_segments,
     ("POST", "/v1/segments/set-replicas"): change_of_segments,
     ("POST", "/v1/segments/reset-loaded"): change_of_segments,
+    ("POST", "/v1/segments/give-up"): change_of_segments,
+    ("GET", "/v1/segments/realtime"): segments,
+    ("POST", "/v1/segments/realtime"): change_of_segments,
+    ("POST", f"/v1/segments/{SEGMENT}/rows"): rows_of_segment,
+    ("POST", f"/v1/segments/{SEGMENT}/close"): rows_of_segment,
     ("GET", "/v1/segments/copies"): segments,
     ("GET", f"/v1/segments/{SEGMENT}/file"): segment,
     ("GET", f"/v1/segments/{SEGMENT}/rows"): segment,

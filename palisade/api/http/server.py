@@ -36,6 +36,7 @@ from palisade.api.http.v1_fenced import FencedRoutes
 from palisade.api.http.v1_fencing import FencingRoutes, RegionRoutes
 from palisade.api.http.v1_keys import KeyPuts, Keys
 from palisade.api.http.v1_login import LoginRoutes
+from palisade.api.http.v1_realtime import RealtimeRoutes
 from palisade.api.http.v1_recovery import RecoveryRoutes
 from palisade.api.http.v1_scenarios import ScenarioRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
@@ -47,6 +48,7 @@ from palisade.api.segment_service import OwnSegmentStore, SegmentChanges, Segmen
 from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.realtime import RealtimeIngester
 from palisade.service.authorization.callers import Access
 from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
@@ -71,12 +73,13 @@ class HttpServer:
         room: ConnectionLimit | None = None,
         scenarios: ScenarioHost | None = None,
         segments: SegmentHolder | None = None,
+        realtime: RealtimeIngester | None = None,
     ) -> None:
         self._services = services
         service = self._service = services.key_values
         self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
-        self._segments = segments
+        self._segments, self._realtime = segments, realtime
         self._trace: Middleware | None = services.trace
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionLimit(service.metrics)
@@ -150,7 +153,8 @@ class HttpServer:
         app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
         app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(FeedRoutes(service).routes())
-        app.add_routes(SegmentCopyRoutes(self._member, self._segments).routes())
+        app.add_routes(SegmentCopyRoutes(self._member, self._segments, self._realtime).routes())
+        app.add_routes(RealtimeRoutes(self._member, self._realtime).routes())
         app.add_routes(SegmentLookupRoutes(SegmentLookups(services.broker)).routes())
         app.add_routes(SegmentChangeRoutes(SegmentChanges(OwnSegmentStore(service))).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())

@@ -11,7 +11,9 @@ from palisade.api.http.request_body import a_number, a_text, query_of
 from palisade.api.http.v1_keys import RAW_TYPE, answer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import checked_name
-from palisade.segments.rows import columns_of
+from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.realtime_log import RealtimeLog
+from palisade.segments.rows import columns_of, columns_of_rows
 from palisade.segments.verification import PARQUET
 from palisade.segments.view import copies_view
 from palisade.wire.error_codes import BadRequest
@@ -27,8 +29,8 @@ LIMIT_MAX = 100_000
 class SegmentCopyRoutes:
     """`holder` None: this node stores none."""
 
-    def __init__(self, node: str, holder: SegmentHolder | None) -> None:
-        self._node, self._holder = node, holder
+    def __init__(self, node: str, holder: SegmentHolder | None, realtime: RealtimeIngester | None = None) -> None:
+        self._node, self._holder, self._realtime = node, holder, realtime
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -57,6 +59,8 @@ class SegmentCopyRoutes:
             raise BadRequest(f"columns: {columns[:60]!r} is neither all nor none")
         name = checked_name(name_in(request))
         with self._keeper.readers.reading(name):
+            if self._realtime is not None and (log := self._realtime.served(name)) is not None:
+                return answer(await self._position(name, log, columns))
             content, held = await self._keeper.read_recorded(name)
             rows = self._keeper.shelf.verifier.rows(held.digest)
             if rows is None:
@@ -65,6 +69,15 @@ class SegmentCopyRoutes:
             if columns == "all":
                 view["columns"] = await asyncio.to_thread(columns_of, content)
         return answer(view)
+
+    async def _position(self, name: str, log: RealtimeLog, columns: str) -> dict[str, Any]:
+        """Of a realtime segment: how many rows are stored now."""
+        view: dict[str, Any] = {"node": self._node, "segment": name, "digest": "", "rows": log.rows, "realtime": True}
+        if columns == "all":
+            values = await log.values()
+            view["rows"] = len(values)
+            view["columns"] = await asyncio.to_thread(columns_of_rows, log.header.columns, values)
+        return view
 
     @property
     def _keeper(self) -> SegmentHolder:

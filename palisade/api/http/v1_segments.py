@@ -60,6 +60,7 @@ class SegmentChangeRoutes:
             web.post("/v1/segments/mark-unused", self.mark_unused),
             web.post("/v1/segments/set-replicas", self.set_replicas),
             web.post("/v1/segments/reset-loaded", self.reset_loaded),
+            web.post("/v1/segments/give-up", self.give_up),
         ]
 
     async def publish(self, request: web.Request) -> web.Response:
@@ -82,6 +83,13 @@ class SegmentChangeRoutes:
         source = given.pop("data_source", None)
         nothing_else(given)
         return answer(await self._changes.reset_loaded(source))
+
+    async def give_up(self, request: web.Request) -> web.Response:
+        given = await body_of(request)
+        names = ("data_source", "segment", "by", "reason")
+        values = [given.pop(name, None) for name in names]
+        nothing_else(given)
+        return answer(await self._changes.give_up(*values))
 
 
 def nothing_else(given: dict[str, Any]) -> None:

@@ -1,0 +1,105 @@
+"""/v1/segments/realtime: opens realtime segments on this node. /v1/segments/<segment>/rows, /close: their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from palisade.api.http.request_body import query_of
+from palisade.api.http.v1_catalog import body_of
+from palisade.api.http.v1_keys import answer
+from palisade.api.http.v1_segment_copies import SEGMENT, name_in
+from palisade.catalog.errors import BadField, DamagedRow
+from palisade.catalog.realtime_rows import columns_from, columns_shape
+from palisade.catalog.row_format import a_count, a_name, shown, text_up_to
+from palisade.catalog.segment_json import interval_of
+from palisade.segments.names import checked_name
+from palisade.segments.realtime import Held, RealtimeIngester
+from palisade.segments.realtime_handoff import situation_of
+from palisade.segments.realtime_step import RealtimeState, state_of
+from palisade.wire.error_codes import BadRequest
+from palisade.wire.segment_errors import NoSuchSegment
+
+WRITER_CHARACTERS_MAX = 128
+
+
+class RealtimeRoutes:
+    """On every data node. `ingester` None: this node stores no segments."""
+
+    def __init__(self, node: str, ingester: RealtimeIngester | None) -> None:
+        self._node, self._found = node, ingester
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/segments/realtime", self.all, allow_head=False),
+            web.post("/v1/segments/realtime", self.open),
+            web.post(f"/v1/segments/{SEGMENT}/rows", self.append),
+            web.post(f"/v1/segments/{SEGMENT}/close", self.close),
+        ]
+
+    async def all(self, request: web.Request) -> web.Response:
+        query_of(request, {})
+        held = [] if self._found is None else self._found.held.values()
+        damaged = {} if self._found is None else self._found.damaged
+        return answer(
+            {
+                "node": self._node,
+                "segments": sorted((self._view(each) for each in held), key=lambda view: view["segment"]),
+                "damaged": dict(damaged),
+            }
+        )
+
+    async def open(self, request: web.Request) -> web.Response:
+        given = await body_of(request)
+        source, interval = a_name(given.pop("data_source", None), "data_source"), _interval(given)
+        columns, replicas = columns_from(given.pop("columns", None)), a_count(given.pop("replicas", 1), "replicas")
+        writer = text_up_to(WRITER_CHARACTERS_MAX)(given.pop("writer", ""), "writer")
+        _nothing_else(given)
+        return answer(self._view(await self._ingester.open(source, interval, columns, replicas, writer)))
+
+    async def append(self, request: web.Request) -> web.Response:
+        given, name = await body_of(request), checked_name(name_in(request))
+        rows, position = given.pop("rows", None), given.pop("position", None)
+        _nothing_else(given)
+        if position is not None and type(position) is not int:
+            raise BadField(f"position: {shown(position)} is not a number of rows")
+        return answer({"node": self._node, "segment": name, "rows": await self._ingester.append(name, rows, position)})
+
+    async def close(self, request: web.Request) -> web.Response:
+        _nothing_else(await body_of(request))
+        return answer(self._view(await self._ingester.close_segment(checked_name(name_in(request)))))
+
+    def _view(self, held: Held) -> dict[str, Any]:
+        """Shape `RealtimeSegment`."""
+        try:
+            state = state_of(situation_of(self._ingester, held))
+        except DamagedRow:
+            state = RealtimeState.REALTIME
+        header = held.log.header
+        return {
+            "node": self._node,
+            "segment": held.name,
+            "rows": held.log.rows,
+            "state": state.value,
+            "columns": columns_shape(header.columns),
+            "writer": header.writer,
+            "error": held.error or None,
+        }
+
+    @property
+    def _ingester(self) -> RealtimeIngester:
+        """Raises NoSuchSegment."""
+        if self._found is None:
+            raise NoSuchSegment(f"node {self._node} receives no rows: it runs without --segments")
+        return self._found
+
+
+def _interval(given: dict[str, Any]) -> Any:
+    return interval_of(given.pop("from", None), given.pop("to", None))
+
+
+def _nothing_else(given: dict[str, Any]) -> None:
+    """Raises BadRequest."""
+    if given:
+        raise BadRequest(f"the body: there is no field {min(given)[:60]!r}")

@@ -1,0 +1,199 @@
+"""palisade segments realtime: list, append, close, give-up (docs/segments.md)."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.cli.credentials import shown
+from palisade.cli.options import client_options
+from palisade.cli.segment_records import segments
+from palisade.cli.segments import addresses_in
+from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.wire.credentials import header_of
+
+if TYPE_CHECKING:
+    from palisade.client.realtime import RealtimeWriter
+
+TIMEOUT_S = 5.0
+BATCH = 1_000
+HEADER = ("segment", "node", "state", "rows", "note")
+
+
+@segments.group()
+def realtime() -> None:
+    """Segments whose rows a data node still receives.
+
+    Rows are counted as soon as they are acknowledged. A closed segment is published, and its copies move to the nodes
+    that it is assigned to.
+    """
+
+
+@realtime.command("list")
+@click.argument("data_source", default="")
+@click.option("--given-up", is_flag=True, help="The audit records of segments that were given up.")
+@client_options
+def list_(session: CliSession, data_source: str, given_up: bool) -> None:
+    """List the realtime segments, of DATA_SOURCE or of all.
+
+    States: realtime (grows), publishing (closed), handing-off (published, its copies move), given-up, missing (its
+    node does not serve it; queries fail).
+    """
+    if given_up:
+        records = session.call(lambda client: client.realtime_given_up())
+        audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
+        session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, flexible="reason")
+        return
+    found = session.call(lambda client: known(client, data_source))
+    rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
+    session.rows({"segments": found}, HEADER, rows, flexible="segment")
+
+
+async def known(client: Any, data_source: str) -> list[dict[str, Any]]:
+    """The records that grow or are given up, with what the nodes report; and what only the nodes have."""
+    sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
+    records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
+    reports: dict[str, dict[str, Any]] = {}
+    async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
+        for address in addresses_in(await client.topology()).values():
+            for each in await report_of(requests, address):
+                reports[each["segment"]] = each
+    found = []
+    for record in records:
+        report = reports.pop(record["segment"], None)
+        if record.get("ingester") and (not record["digest"] or report is not None):
+            found.append(one_of(record, report))
+    left = [each for name, each in sorted(reports.items()) if not data_source or name.startswith(f"{data_source}/")]
+    return [*found, *({**each, "note": each["error"]} for each in left)]
+
+
+def one_of(record: dict[str, Any], report: dict[str, Any] | None) -> dict[str, Any]:
+    grows = not record["digest"]
+    state = "missing" if report is None else report["state"]
+    if grows and not record["replicas"]:
+        state = "given-up"
+    elif grows and record["ingester"] not in record["nodes"]:
+        state = "missing"
+    return {
+        "segment": record["segment"],
+        "node": record["ingester"],
+        "state": state,
+        "rows": None if report is None else report["rows"],
+        "note": "its node does not answer" if report is None else report["error"],
+    }
+
+
+async def report_of(requests: HttpRequests, address: str) -> list[dict[str, Any]]:
+    try:
+        answer = await requests.json(address, "/v1/segments/realtime")
+    except NoAnswer:
+        return []
+    return answer.content["segments"] if answer.status < 400 else []
+
+
+@realtime.command("append")
+@click.argument("data_source")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+@click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The first moment that is not included.")
+@click.option("--column", "columns", multiple=True, required=True, metavar="NAME=TYPE", help="Once for each column.")
+@click.option("--node", default="", help="The data node that receives the rows.  [default: the first that answers]")
+@click.option("--writer", default="", help="Continue the segment of this name at --node.")
+@click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the published segment.")
+@click.option("--close", "closes", is_flag=True, help="Close the segment afterwards.")
+@client_options
+def append(session: CliSession, data_source: str, file: Path, **how: Any) -> None:
+    """Append the rows in FILE to a realtime segment.
+
+    FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean, timestamp,
+    date, binary. With --writer, rows that the segment has already are skipped, so the command can
+    be repeated after a failure.
+    """
+    columns = dict(pair_of(each) for each in how.pop("columns"))
+    if how["writer"] and not how["node"]:
+        raise click.UsageError("--writer needs --node: its segment is continued at the node that has it")
+    closes, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
+
+    async def run(client: Any) -> dict[str, Any]:
+        async with client.realtime(data_source, start, end, columns, **how) as writer:
+            return await fill(writer, file, closes)
+
+    found = refused(session, run)
+    state = ", closed" if closes else ""
+    session.answer(found, f"{found['segment']}: {found['rows']} rows{state}")
+
+
+async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:
+    known, batch = writer.rows, list[Any]()
+    for number, row in enumerate(rows_in(file)):
+        if number >= known:
+            batch.append(row)
+        if len(batch) == BATCH:
+            await writer.append(batch)
+            batch = []
+    if batch:
+        await writer.append(batch)
+    if closes:
+        await writer.close()
+    return {"segment": writer.segment, "node": writer.node, "rows": writer.rows, "closed": closes}
+
+
+def rows_in(file: Path) -> Iterator[Any]:
+    """Raises click.UsageError."""
+    with click.open_file(str(file), encoding="utf-8") as source:
+        for number, line in enumerate(source, 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise click.UsageError(f"line {number} of {file} is not JSON: {error}") from None
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    name, _, kind = text.partition("=")
+    if not name or not kind:
+        raise click.UsageError(f"--column {text}: give NAME=TYPE, such as id=int")
+    return name, kind
+
+
+@realtime.command("close")
+@click.argument("segment")
+@client_options
+def close(session: CliSession, segment: str) -> None:
+    """Close a SEGMENT: it is published and handed off."""
+    rows = refused(session, lambda client: client.realtime_close(segment))
+    session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {rows} rows")
+
+
+@realtime.command("give-up")
+@click.argument("segment")
+@click.option("--reason", required=True, help="For the audit record.")
+@client_options
+def give_up(session: CliSession, segment: str, reason: str) -> None:
+    """Give up a SEGMENT whose node is lost for good.
+
+    Its rows are lost: queries do not fail for it any more, and list it as unserved. Refused while its node serves it.
+    """
+    by, at_ms = f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000)
+    found = refused(session, lambda client: client.realtime_give_up(segment, by=by, reason=reason, at_ms=at_ms))
+    session.answer(found, f"{segment}: given up, {found['ingester']} had its rows")
+
+
+def refused(session: CliSession, run: Any) -> Any:
+    """The result; the refusals of an ingester end the command."""
+    from palisade.wire.segment_errors import SegmentError
+
+    try:
+        return session.call(run)
+    except SegmentError as error:
+        session.fail(Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry))
+
+
+__all__ = ["segments"]

@@ -1,0 +1,343 @@
+"""The realtime segments of a data node: it receives their rows, and serves them from its disk (seed 003, issue 17).
+
+Guarantees, and why they hold:
+- A row is acknowledged only when it is synced (`realtime_log.py`), and only while this node announces the segment with
+  a lease that is valid by its own clock, counted from the send time of the renewal. The segment is given up only while
+  it is not announced (`client/realtime_changes.py`). So no row is acknowledged into a segment that was given up.
+- The announcement of a segment that grows compares its record, so a node with an old vault cannot announce one that was
+  given up.
+- A restart serves every acknowledged row. A node without the log of a segment never announces it, and never makes a new
+  log for it: lookups report it as missing.
+- A batch that is sent again with its position is stored once; another one with that position is refused.
+- A segment is opened by one transaction: its record, the manifest and the announcement. The log exists before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from palisade.base.errors import PalisadeError
+from palisade.catalog.errors import DamagedRow, NotAllowed
+from palisade.catalog.publication import Manifest
+from palisade.catalog.realtime import grows, opening
+from palisade.catalog.realtime_rows import BYTES_MAX, ROWS_MAX, Columns, encoded
+from palisade.catalog.segment import RECORDS, SegmentRecord
+from palisade.catalog.timeline import Interval
+from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
+from palisade.client.publishing import unchanged
+from palisade.metastore.requests import Compare, DeleteRange, Put, prefix_end
+from palisade.metastore.results import TxnResult
+from palisade.recovery.lifecycle import Component
+from palisade.recovery.listeners import Listeners, Notification
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.realtime_log import LogHeader, RealtimeFolder, RealtimeLog
+from palisade.segments.segment_store import file_of
+from palisade.wire.segment_errors import (
+    NoSuchSegment,
+    NotIngesting,
+    PublicationOvertaken,
+    RealtimeFull,
+    RealtimeRefused,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ATTEMPTS = 10
+PAUSE_S = 0.2
+
+
+class LeasedWrites(Protocol):
+    """What the ingester needs of `announcer.Announcer`."""
+
+    def is_announced(self, name: str) -> bool:
+        """With a lease that is valid now, by the clock of this node."""
+        ...
+
+    def has_lease(self) -> bool: ...
+    async def open(self, compare: Iterable[Compare], writes: Iterable[Put], name: str) -> TxnResult:
+        """The writes, with the announcement of the segment. Raises NotIngesting without a lease."""
+        ...
+
+    async def write(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult: ...
+    def changed(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Held:
+    """A segment whose log is here. `opening`: this process has sent the transaction that opens it. `opened`,
+    `published`: the revisions at which this process did so, or 0. `since`: when the log was made or read. `error`: why
+    the last step failed."""
+
+    log: RealtimeLog
+    since: float
+    opening: bool = False
+    opened: int = 0
+    published: int = 0
+    error: str = ""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> str:
+        return str(self.log.header.segment)
+
+
+class RealtimeIngester(Component):
+    """A component above the holder and below the announcer. `writes` is set before it starts."""
+
+    def __init__(
+        self, holder: SegmentHolder, folder: RealtimeFolder, listeners: Listeners, now: Callable[[], float]
+    ) -> None:
+        self.holder = holder
+        self.folder = folder
+        self.now = now
+        self.writes: LeasedWrites
+        self.held: dict[str, Held] = {}
+        self.damaged: dict[str, str] = {}
+        """Directories that could not be opened, and why: their segments are missing."""
+        self.wakeup = asyncio.Event()
+        self._listeners = listeners
+        self._opening = asyncio.Lock()
+        self._started = False
+
+    async def start(self) -> None:
+        for directory in await self.folder.names():
+            try:
+                await self._open_log(directory)
+            except (PalisadeError, OSError) as error:
+                log.error("realtime segment not readable, lookups report it as missing: %s: %s", directory, error)
+                self.damaged[directory] = str(error)
+        self._listeners.listen("realtime", self._on_change, below=RECORDS)
+        self._started = True
+
+    def _require_started(self) -> None:
+        if not self._started:
+            raise NotIngesting(f"node {self.holder.node} is starting and has not read its realtime segments: repeat")
+
+    async def _open_log(self, directory: str) -> None:
+        files = self.folder.files(directory)
+        found = await RealtimeLog.open(files)
+        if found is None or file_of(str(found.header.segment)) != directory:
+            files.close()
+            if found is not None:
+                raise NotAllowed(
+                    f"it has the rows of segment {found.header.segment}: restore the name of the directory"
+                )
+            await self.folder.remove(directory)
+            return
+        held = Held(found, self.now())
+        self.held[held.name] = held
+        log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
+
+    async def stop(self) -> None:
+        for held in self.held.values():
+            held.log.release()
+
+    def _on_change(self, notification: Notification) -> None:
+        """Never waits."""
+        if any(name_of_record(event.key) in self.held for event in notification.events):
+            self.writes.changed()
+        self.wakeup.set()
+
+    # What the announcer asks.
+
+    def growing(self) -> set[str]:
+        """The segments that this node has to announce for its logs. One with a damaged record stays announced."""
+        found = set()
+        for name, held in self.held.items():
+            try:
+                record = self.record(name)
+                is_new = record is None and held.opened and not self._has_seen(held)
+                if is_new or (record is not None and grows(record)):
+                    found.add(name)
+            except DamagedRow as error:
+                log.warning("announcement of a realtime segment unchanged: name=%s error=%s", name, error)
+                found.add(name)
+        return found
+
+    def _has_seen(self, held: Held) -> bool:
+        """Whether the vault has the opening by this process."""
+        return 0 < held.opened <= self.holder.vault.revision
+
+    def record(self, name: str) -> SegmentRecord | None:
+        """As of the vault, if this node is its ingester: another node may have opened a segment of this name first.
+
+        Raises DamagedRow."""
+        record = self.holder.record(name)
+        return record if record is not None and record.ingester == self.holder.node else None
+
+    # Opening.
+
+    async def open(
+        self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str = ""
+    ) -> Held:
+        """`writer`: the same open segment is returned again for it.
+
+        Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused and the store's errors.
+        """
+        self._require_started()
+        async with self._opening:
+            if writer and (found := self._of_writer(data_source, interval, writer)) is not None:
+                if found.log.header.columns != columns:
+                    raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: give the same")
+                return found
+            for _ in range(ATTEMPTS):
+                if (opened := await self._try_open(data_source, interval, columns, replicas, writer)) is not None:
+                    return opened
+                await asyncio.sleep(PAUSE_S)
+        raise PublicationOvertaken(f"publications of data source {data_source} by others kept interfering: repeat")
+
+    def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
+        for held in self.held.values():
+            header = held.log.header
+            same = (header.segment.data_source, header.segment.id.interval) == (data_source, interval)
+            if not same or header.writer != writer or held.log.closed:
+                continue
+            record = self.record(held.name)
+            if record is None and not held.opened:
+                raise NotIngesting(f"segment {held.name} is being opened for writer {writer}: repeat")
+            if record is None or grows(record):
+                return held
+        return None
+
+    async def _try_open(
+        self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str
+    ) -> Held | None:
+        """None: other writes came first, or the vault does not have them yet."""
+        if not self.writes.has_lease():
+            raise NotIngesting(f"node {self.holder.node} can announce nothing now: repeat, or open it at another node")
+        vault = self.holder.vault
+        manifest, manifest_revision = Manifest(data_source), 0
+        if (item := vault.get(manifest.key)) is not None:
+            manifest, manifest_revision = Manifest.from_bytes(manifest.key, item.value), item.mod_revision
+        seen = vault.revision
+        present = {each.segment: each for each in self._records(data_source)}
+        after, record = opening(manifest, present, interval, self.holder.node, replicas)
+        compares = [unchanged(manifest, manifest_revision), unchanged_chunk(chunk_prefix(record.segment), seen)]
+        held = await self._create(LogHeader(record.segment, columns, writer))
+        held.opening = True
+        puts = [Put(record.segment.key, record.to_bytes()), Put(after.key, after.to_bytes())]
+        done = await self.writes.open(compares, puts, held.name)
+        if not done.succeeded:
+            await self.discard(held)
+            return None
+        held.opened = done.revision
+        return held
+
+    def _records(self, data_source: str) -> Iterator[SegmentRecord]:
+        start = RECORDS + data_source.encode() + b"/"
+        for item in self.holder.vault.range(start, prefix_end(start)):
+            yield SegmentRecord.from_bytes(item.key, item.value)
+
+    async def _create(self, header: LogHeader) -> Held:
+        name = str(header.segment)
+        if name in self.held or file_of(name) in self.damaged:
+            raise NotIngesting(f"node {self.holder.node} has rows of a segment {name}, which it is opening: repeat")
+        files = self.folder.files(file_of(name))
+        held = Held(await RealtimeLog.create(files, header), self.now())
+        self.held[name] = held
+        return held
+
+    async def discard(self, held: Held) -> None:
+        """Remove the log, once no reader uses it."""
+        await self.holder.readers.until_none(held.name)
+        async with held.lock:
+            self.held.pop(held.name, None)
+            held.log.release()
+            await self.folder.remove(file_of(held.name))
+
+    # Rows.
+
+    async def append(self, name: str, rows: Any, position: int | None = None) -> int:
+        """Returns how many rows the segment has now, all of them synced. `position`: how many it had before, for a
+        batch that may have been stored already.
+
+        Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, OSError.
+        """
+        held = self._one(name)
+        batch, size_bytes = encoded(held.log.header.columns, rows)
+        return await completed(self._append(held, batch, size_bytes, position))
+
+    async def _append(self, held: Held, batch: list[bytes], size_bytes: int, position: int | None) -> int:
+        async with held.lock:
+            self._require_announced(held)
+            if position is not None:
+                batch = await self._not_stored(held, batch, position)
+            if batch:
+                self._require_room(held, len(batch), size_bytes)
+                await held.log.append(batch, size_bytes)
+                self._require_announced(held)
+            return held.log.rows
+
+    async def _not_stored(self, held: Held, batch: list[bytes], position: int) -> list[bytes]:
+        """The rest of a batch of which a part may be stored. Raises RealtimeRefused."""
+        rows = held.log.rows
+        if not 0 <= position <= rows:
+            raise RealtimeRefused(f"segment {held.name} has {rows} rows, not {position}: continue after them")
+        stored = await held.log.entries_from(position, min(len(batch), rows - position))
+        if stored != batch[: len(stored)] or position + len(batch) < rows:
+            raise RealtimeRefused(f"segment {held.name} has other rows after position {position}: it has {rows} rows")
+        return batch[len(stored) :]
+
+    def _require_room(self, held: Held, rows: int, size_bytes: int) -> None:
+        if held.log.closed:
+            raise RealtimeRefused(f"segment {held.name} is closed: open another one for its interval")
+        if held.log.rows + rows > ROWS_MAX or held.log.size_bytes + size_bytes > BYTES_MAX:
+            raise RealtimeFull(
+                f"segment {held.name} has {held.log.rows} rows and no room: close it and open another one"
+            )
+
+    def _require_announced(self, held: Held) -> None:
+        if not self.writes.is_announced(held.name):
+            raise NotIngesting(
+                f"node {self.holder.node} does not announce segment {held.name} now, so it acknowledges no rows: "
+                "repeat the batch with its position; palisade segments realtime list shows the state"
+            )
+
+    async def close_segment(self, name: str) -> Held:
+        """It accepts no more rows, and is handed off. Raises NoSuchSegment, OSError."""
+        held = self._one(name)
+        await completed(self._close(held))
+        return held
+
+    async def _close(self, held: Held) -> None:
+        async with held.lock:
+            if not held.log.closed:
+                await held.log.close()
+        self.wakeup.set()
+
+    # Reading.
+
+    def served(self, name: str) -> RealtimeLog | None:
+        """The log of a segment that grows, or whose copy is not stored yet; None of any other. Raises DamagedRow."""
+        held = self.held.get(name)
+        if held is None:
+            return None
+        record = self.record(name)
+        if record is None:
+            return held.log if held.opening and not self._has_seen(held) else None
+        is_copied = not record.is_growing and self.holder.shelf.has(name, record.digest)
+        return held.log if record.used and record.replicas and not is_copied else None
+
+    def _one(self, name: str) -> Held:
+        """Raises NoSuchSegment, NotIngesting."""
+        self._require_started()
+        if (held := self.held.get(name)) is None:
+            raise NoSuchSegment(f"this node receives no rows of segment {name}; its record names the node that does")
+        return held
+
+
+async def completed(work: Coroutine[Any, Any, T]) -> T:
+    """Its result. It is completed even if the caller is cancelled."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(task)
+
+
+def name_of_record(key: bytes) -> str:
+    return key.removeprefix(RECORDS).decode("utf-8", "backslashreplace")
