@@ -31,8 +31,7 @@ from palisade.node.tracing import trace_of
 from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryFace
 from palisade.segments.broker import SegmentBroker
-from palisade.segments.holder import SegmentHolder
-from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.local_segments import LocalSegments
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.fenced_reads import FencedReads
 from palisade.service.regions import FencedRegions
@@ -45,7 +44,7 @@ class FollowerServices:
     """The parts from which the server of a follower serves, as `NodeServices` of a member: built once, immutable.
 
     `vault`: the progress of its recoveries. `members`: HTTP addresses of members that serve the other paths.
-    `segments`: None if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
+    `segments`: empty if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
     JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
     `cluster_id`: of the vault, empty while it has none. `broker`: answers lookups of segments.
     """
@@ -54,8 +53,7 @@ class FollowerServices:
     vault: RecoveryFace
     scenarios: ScenarioHost
     members: Callable[[], Sequence[str]]
-    segments: SegmentHolder | None = None
-    realtime: RealtimeIngester | None = None
+    segments: LocalSegments = field(default_factory=LocalSegments)
     fencing_view: View | None = None
     fencing_families: Callable[[], Iterable[Metric]] = tuple
     fenced: FencedReads = field(default_factory=FencedReads)
@@ -77,7 +75,7 @@ class FollowerServer:
             return not_active(topology)
 
         def more() -> list[Metric]:
-            own = (*services.fencing_families(), *segment_families(segments))
+            own = (*services.fencing_families(), *segment_families(segments.holder))
             return [*own, *broker_families(services.broker)]
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
@@ -88,8 +86,8 @@ class FollowerServer:
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
-                *SegmentCopyRoutes(config.id, segments, services.realtime).routes(),
-                *RealtimeRoutes(config.id, services.realtime).routes(),
+                *SegmentCopyRoutes(config.id, segments).routes(),
+                *RealtimeRoutes(config.id, segments.realtime).routes(),
                 *SegmentLookupRoutes(SegmentLookups(services.broker)).routes(),
                 *ScenarioRoutes(services.scenarios).routes(),
                 *FencingRoutes(fencing).routes(),

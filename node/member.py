@@ -139,8 +139,7 @@ class Node:
             self.config.id,
             room=room,
             scenarios=scenarios,
-            segments=self.segments.holder,
-            realtime=self.segments.realtime,
+            segments=self.segments.local,
         )
 
     def _make_group(self) -> Group:

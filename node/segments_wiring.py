@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from palisade.base.clock import SystemClock
 from palisade.base.errors import ConfigError
@@ -21,6 +21,7 @@ from palisade.segments.disk import FolderDisk
 from palisade.segments.fenced_rules import FencedRules
 from palisade.segments.file_source import FileSource, url_of
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.local_segments import LocalSegments
 from palisade.segments.peers import SegmentPeers
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_folder import DiskFolder
@@ -37,10 +38,9 @@ from palisade.vault.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """`holder` None: the node stores none, and no listener follows its vault for them."""
+    """`local` empty: the node stores none, and no listener follows its vault for them."""
 
-    holder: SegmentHolder | None = None
-    realtime: RealtimeIngester | None = None
+    local: LocalSegments = field(default_factory=LocalSegments)
     peers: SegmentPeers | None = None
     origin: DatasetSource | None = None
 
@@ -84,7 +84,7 @@ def with_segments(
         .and_also(Part("announcer", announcer, ("segments", "realtime")), holder.on)
         .and_also(Part("hand-off", RealtimeHandOff(realtime), ("announcer",)), holder.on)
     )
-    return found, Segments(holder, realtime, peers, origin)
+    return found, Segments(LocalSegments(holder, realtime), peers, origin)
 
 
 def streams_in(records: Iterable[Record]) -> list[str]:

@@ -16,8 +16,8 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
-from palisade.cli.segments import addresses_in
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:

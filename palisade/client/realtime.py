@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.credentials import Credentials, header_of
 from palisade.wire.error_codes import error_of
@@ -28,33 +30,40 @@ AGAIN = {429, 503, 504}
 Topology = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
+@dataclass(frozen=True, slots=True)
+class RealtimeTarget:
+    """`node`: the data node; without one, the first that answers. `writer`: the name under which the segment is
+    continued. `replicas`: of the published segment."""
+
+    data_source: str
+    start: str
+    end: str
+    columns: Mapping[str, str]
+    node: str = ""
+    writer: str = ""
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if self.writer and not self.node:
+            raise ValueError("writer: its segment is continued at the node that has it: give node, too")
+
+    def body(self) -> dict[str, Any]:
+        wanted = {"data_source": self.data_source, "from": self.start, "to": self.end, "columns": dict(self.columns)}
+        return {**wanted, "writer": self.writer, "replicas": self.replicas}
+
+
 class RealtimeWriter:
     """One open realtime segment at a time. `segment`, `rows`: its name and number of rows, after `open`.
 
-    `node`: the data node; without one, the first that answers. `timeout_s`: of each call, which is repeated until then.
-    Raises ValueError: a writer without a node.
+    `timeout_s`: of each call, which is repeated until then.
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        data_source: str,
-        start: str,
-        end: str,
-        columns: Mapping[str, str],
-        *,
-        node: str = "",
-        writer: str = "",
-        replicas: int = 1,
-        timeout_s: float = 30.0,
-        credentials: Credentials | None = None,
+        self, topology: Topology, target: RealtimeTarget, timeout_s: float, credentials: Credentials | None
     ) -> None:
-        self.segment, self.rows, self.node = "", 0, node
-        self._topology, self._timeout_s = topology, timeout_s
-        if writer and not node:
-            raise ValueError("writer: its segment is continued at the node that has it: give node, too")
-        self._wanted: dict[str, Any] = {"data_source": data_source, "from": start, "to": end, "columns": dict(columns)}
-        self._wanted |= {"writer": writer, "replicas": replicas}
+        self.segment, self.rows, self.node = "", 0, target.node
+        self._topology, self._target, self._timeout_s = topology, target, timeout_s
         self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S)
 
     async def __aenter__(self) -> RealtimeWriter:
@@ -75,7 +84,7 @@ class RealtimeWriter:
 
     async def open(self) -> str:
         """Returns the name of the segment. Raises the errors of the node, OutcomeUnknown at the deadline."""
-        found = await self._ask("/v1/segments/realtime", self._wanted)
+        found = await self._ask("/v1/segments/realtime", self._target.body())
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
         return self.segment
 
@@ -135,8 +144,7 @@ class RealtimeWriter:
 
     async def _addresses(self) -> dict[str, str]:
         """Of the data node; of all nodes before it is chosen."""
-        rows = (await self._topology())["logical"]
-        found = {row["id"]: row["addresses"]["http"] for row in rows if row["addresses"].get("http")}
+        found = addresses_in(await self._topology())
         return found if not self.node else {name: each for name, each in found.items() if name == self.node}
 
 

@@ -117,7 +117,7 @@ async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dic
             "listed, so a count could lack a segment that is not loaded yet: publish to several data sources"
         )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
-    rows = {each["segment"]: each["rows"] for each in listed["segments"] if each.get("digest")}
+    rows = {each["segment"]: each["rows"] for each in listed["segments"] if not each.get("ingester") or each["digest"]}
     records = {each["segment"]: each for each in listed["segments"]}
     return {**found, "loading": not_loaded(listed["segments"], found, interval), "rows": rows, "records": records}
 

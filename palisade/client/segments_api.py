@@ -14,7 +14,7 @@ from palisade.catalog.segment import SegmentRecord, parse_segment
 from palisade.catalog.segment_json import interval_of, record_from
 from palisade.client.operations import Operation, plain_txn
 from palisade.client.publishing import publish, read_records, replace_intervals
-from palisade.client.realtime import RealtimeWriter
+from palisade.client.realtime import RealtimeTarget, RealtimeWriter
 from palisade.client.realtime_changes import give_up, given_up_records, given_up_shape
 from palisade.client.record_choice import Choice, everything, in_interval, named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
@@ -175,20 +175,11 @@ class SegmentsApi(ABC):
         """Appends rows that are counted at once; use it with `async with`. `columns`: {"id": "int", "at": "timestamp"}.
 
         `node`: the data node that receives them. `writer`: a name, under which the segment is continued after a restart
-        of the program; then `node` is needed. `replicas`: of the published segment. `timeout_s`: of each call.
+        of the program; then `node` is needed. `replicas`: of the published segment. `timeout_s`: of each call. Raises
+        ValueError: a writer without a node.
         """
-        return RealtimeWriter(
-            self.topology,
-            data_source,
-            start,
-            end,
-            columns,
-            node=node,
-            writer=writer,
-            replicas=replicas,
-            timeout_s=timeout_s,
-            credentials=self._credentials,
-        )
+        target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
+        return RealtimeWriter(self.topology, target, timeout_s, self._credentials)
 
 
 def _choice(segments: Sequence[str], start: str, end: str) -> Choice:

@@ -12,7 +12,9 @@ import pytest
 from aiohttp import ClientSession, web
 from yarl import URL
 
+from palisade.api.http.fast_path import HttpLimits
 from palisade.api.http.problems import errors_as_answers
+from palisade.api.http.request_body import HTTP_LIMITS
 from palisade.api.http.v1_segment_copies import SEGMENT, SegmentCopyRoutes
 from palisade.catalog.parquet_rows import parquet_of, table_of
 from palisade.catalog.rows_digest import ColumnType
@@ -21,6 +23,7 @@ from palisade.metastore.requests import Put
 from palisade.recovery.listeners import Listeners
 from palisade.segments.disk import FolderDisk
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.local_segments import LocalSegments
 from palisade.segments.names import SIZE_BYTES_MAX, Wanted
 from palisade.segments.peers import SegmentPeers
 from palisade.segments.segment_store import Shelf, file_of
@@ -45,6 +48,7 @@ class Served:
 
     def __init__(self, routes: list[web.RouteDef]) -> None:
         app = web.Application(middlewares=[errors_as_answers])
+        app[HTTP_LIMITS] = HttpLimits()
         app.add_routes(routes)
         self._runner = web.AppRunner(app, access_log=None)
         self.address = ""
@@ -78,7 +82,7 @@ async def holder(tmp_path: Path) -> SegmentHolder:
 
 @pytest.fixture
 async def node(holder: SegmentHolder) -> AsyncIterator[Served]:
-    served = await Served(SegmentCopyRoutes("n1", holder).routes()).start()
+    served = await Served(SegmentCopyRoutes("n1", LocalSegments(holder)).routes()).start()
     yield served
     await served.close()
 
@@ -131,7 +135,7 @@ async def test_invalid_query_is_rejected(node: Served, query: str) -> None:
 
 
 async def test_node_without_segments_answers_an_empty_list() -> None:
-    served = await Served(SegmentCopyRoutes("n1", None).routes()).start()
+    served = await Served(SegmentCopyRoutes("n1", LocalSegments()).routes()).start()
     try:
         assert (await asked(served, "/v1/segments/copies"))[1]["keeps"] is False
         assert (await asked(served, f"/v1/segments/{DAY}/file"))[0] == 404

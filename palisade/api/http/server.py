@@ -47,8 +47,7 @@ from palisade.api.permission_lookups import lookups_of
 from palisade.api.segment_service import OwnSegmentStore, SegmentChanges, SegmentLookups
 from palisade.api.services import NodeServices
 from palisade.base.connection_limit import ConnectionLimit
-from palisade.segments.holder import SegmentHolder
-from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.local_segments import LocalSegments
 from palisade.service.authorization.callers import Access
 from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
@@ -72,14 +71,13 @@ class HttpServer:
         progress_s: float = 10.0,
         room: ConnectionLimit | None = None,
         scenarios: ScenarioHost | None = None,
-        segments: SegmentHolder | None = None,
-        realtime: RealtimeIngester | None = None,
+        segments: LocalSegments | None = None,
     ) -> None:
         self._services = services
         service = self._service = services.key_values
         self._gate = AuthorizationGate(services.authorizer, lookups_of(services))
         self._member = member
-        self._segments, self._realtime = segments, realtime
+        self._segments = segments or LocalSegments()
         self._trace: Middleware | None = services.trace
         self._scenarios = scenarios or ScenarioHost()
         self._room = room or ConnectionLimit(service.metrics)
@@ -142,7 +140,7 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         services, service = self._services, self._service
-        reasons, metrics = partial(not_ready, services), Exposition(services, self._segments)
+        reasons, metrics = partial(not_ready, services), Exposition(services, self._segments.holder)
         app.add_routes(Health(DocumentKind.MEMBER, reasons, metrics, etcd=EtcdHealth(service, reasons)).routes())
         app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())
@@ -153,8 +151,8 @@ class HttpServer:
         app.add_routes(RecoveryRoutes(lambda: services.vault).routes())
         app.add_routes(CatalogRoutes(services).routes())
         app.add_routes(FeedRoutes(service).routes())
-        app.add_routes(SegmentCopyRoutes(self._member, self._segments, self._realtime).routes())
-        app.add_routes(RealtimeRoutes(self._member, self._realtime).routes())
+        app.add_routes(SegmentCopyRoutes(self._member, self._segments).routes())
+        app.add_routes(RealtimeRoutes(self._member, self._segments.realtime).routes())
         app.add_routes(SegmentLookupRoutes(SegmentLookups(services.broker)).routes())
         app.add_routes(SegmentChangeRoutes(SegmentChanges(OwnSegmentStore(service))).routes())
         app.add_routes(ScenarioRoutes(self._scenarios).routes())

@@ -10,8 +10,8 @@ from aiohttp import web
 from palisade.api.http.request_body import a_number, a_text, query_of
 from palisade.api.http.v1_keys import RAW_TYPE, answer
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.local_segments import LocalSegments
 from palisade.segments.names import checked_name
-from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_log import RealtimeLog
 from palisade.segments.rows import columns_of, columns_of_rows
 from palisade.segments.verification import PARQUET
@@ -27,10 +27,8 @@ LIMIT_MAX = 100_000
 
 
 class SegmentCopyRoutes:
-    """`holder` None: this node stores none."""
-
-    def __init__(self, node: str, holder: SegmentHolder | None, realtime: RealtimeIngester | None = None) -> None:
-        self._node, self._holder, self._realtime = node, holder, realtime
+    def __init__(self, node: str, local: LocalSegments) -> None:
+        self._node, self._holder, self._realtime = node, local.holder, local.realtime
 
     def routes(self) -> list[web.RouteDef]:
         return [

@@ -1,0 +1,141 @@
+"""/v1/segments/realtime and the rows of a realtime segment over HTTP: bad input is refused, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import ClientSession
+
+from palisade.api.http.v1_realtime import RealtimeRoutes
+from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
+from palisade.segments.local_segments import LocalSegments
+from tests.segments.test_http import Served
+from tests.support.realtime_world import IngestingNode, RealtimeWorld
+
+SCHEMAS = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
+OPEN = {"data_source": "sales", "from": "2013-03-01", "to": "2013-03-02", "columns": {"id": "int", "at": "timestamp"}}
+
+
+class Api:
+    def __init__(self, http: ClientSession, address: str, world: RealtimeWorld, node: IngestingNode) -> None:
+        self._http, self._address, self.world, self.node = http, address, world, node
+
+    async def ask(self, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        """The world delivers every revision meanwhile."""
+
+        async def request() -> tuple[int, dict[str, Any]]:
+            url = f"http://{self._address}/v1/segments/{path}"
+            async with self._http.request("GET" if body is None else "POST", url, json=body) as answer:
+                return answer.status, await answer.json(content_type=None)
+
+        found: tuple[int, dict[str, Any]] = await self.world.finished(request())
+        return found
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    world = RealtimeWorld(1)
+    world.deliver_all()
+    for node in world.nodes.values():
+        await node.start()
+        await world.finished(node.announcer.renew())
+    node = world.nodes["a"]
+    routes = [
+        *SegmentCopyRoutes("a", LocalSegments(node.holder, node.ingester)).routes(),
+        *RealtimeRoutes("a", node.ingester).routes(),
+    ]
+    served = await Served(routes).start()
+    async with ClientSession() as http:
+        yield Api(http, served.address, world, node)
+    await served.close()
+
+
+def check_shape(name: str, value: Any) -> None:
+    jsonschema.validate(value, {"$ref": f"#/components/schemas/{name}", "components": SCHEMAS["components"]})
+
+
+async def test_segment_is_opened_filled_read_and_closed(api: Api) -> None:
+    status, opened = await api.ask("realtime", OPEN)
+    assert (status, opened["state"], opened["rows"]) == (200, "realtime", 0)
+    check_shape("RealtimeSegment", opened)
+    name = opened["segment"]
+    rows = [[1, "2013-03-01T06:00:00Z"], {"id": 2}]
+    status, found = await api.ask(f"{name}/rows", {"rows": rows, "position": 0})
+    assert (status, found) == (200, {"node": "a", "segment": name, "rows": 2})
+    check_shape("RealtimeRows", found)
+    status, found = await api.ask(f"{name}/rows")
+    assert (status, found["rows"], found["realtime"]) == (200, 2, True)
+    check_shape("SegmentRows", found)
+    assert [(each["name"], each["nulls"], each["min"], each["max"]) for each in found["columns"]] == [
+        ("id", 0, 1, 2),
+        ("at", 1, "2013-03-01T06:00:00Z", "2013-03-01T06:00:00Z"),
+    ]
+    status, found = await api.ask("realtime")
+    check_shape("RealtimeSegments", found)
+    assert [each["rows"] for each in found["segments"]] == [2]
+    status, found = await api.ask(f"{name}/close", {})
+    assert (status, found["state"], found["rows"]) == (200, "publishing", 2)
+    status, found = await api.ask(f"{name}/rows", {"rows": [[3, None]], "position": 2})
+    assert (status, found["code"]) == (409, "realtime-refused")
+    await api.world.finished(api.node.hand_off.work())
+    api.world.deliver_all()
+    status, found = await api.ask(f"{name}/rows")
+    assert (status, found["rows"], "realtime" in found) == (200, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"columns": {}}, "columns"),
+        ({"columns": {"id": "number"}}, "is not one of string, int"),
+        ({"columns": ["id"]}, "is not an object"),
+        ({"from": "2013-03-02"}, "is not before"),
+        ({"replicas": 0}, "replicas"),
+        ({"writer": 7}, "writer"),
+        ({"data_source": "no/name"}, "data_source"),
+        ({"more": 1}, "there is no field 'more'"),
+    ],
+)
+async def test_bad_openings_are_refused(api: Api, change: dict[str, Any], text: str) -> None:
+    status, found = await api.ask("realtime", {**OPEN, **change})
+    assert (status, text in found["detail"]) == (400, True), found
+    assert not api.node.ingester.held
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([], "is not a list of 1 to"),
+        ("rows", "is not a list of 1 to"),
+        ([[1]], "row 0: [1] has not 2 values"),
+        ([[1, None], ["1", None]], "row 1, column id"),
+        ([[True, None]], "column id"),
+        ([[1 << 63, None]], "column id"),
+        ([[1, "yesterday"]], "column at"),
+        ([[1, 5]], "column at"),
+        ([{"id": 1, "name": "a"}], "there is no column 'name'"),
+    ],
+)
+async def test_bad_rows_are_refused_and_none_of_their_batch_is_stored(api: Api, rows: Any, text: str) -> None:
+    _, opened = await api.ask("realtime", OPEN)
+    status, found = await api.ask(f"{opened['segment']}/rows", {"rows": rows})
+    assert (status, found["code"], text in found["detail"]) == (400, "bad-rows", True), found
+    assert (await api.ask(f"{opened['segment']}/rows"))[1]["rows"] == 0
+
+
+async def test_rows_of_an_unknown_segment_are_refused(api: Api) -> None:
+    name = "sales/2013-03-01T00:00:00.000Z/2013-03-02T00:00:00.000Z/0000000000000001/00000"
+    status, found = await api.ask(f"{name}/rows", {"rows": [[1, None]]})
+    assert (status, found["code"]) == (404, "no-such-segment")
+
+
+async def test_node_without_a_lease_acknowledges_nothing(api: Api) -> None:
+    _, opened = await api.ask("realtime", OPEN)
+    api.world.expire("a")
+    status, found = await api.ask(f"{opened['segment']}/rows", {"rows": [[1, None]], "position": 0})
+    assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
