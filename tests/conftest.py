@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
+from tests.runner.longest import longest_first
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.support.served_node"]
 """Fixtures of a node over a group of one in memory: `services`, `server`, `http`, `stream`, `client`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items, lambda item: item.path)

@@ -31,11 +31,13 @@ FOLDERS = tuple(f"tests/{each.name}" for each in (ROOT / "tests").iterdir() if a
 AT_ONCE = 3
 """E2e tests: with two, the processors wait for a third of the time."""
 
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+"""Each file in one process; files begin in the order of `longest.py`."""
 CHECKS = Step("checks", ("scripts/check",))
 ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
 SEVERAL = Step(
     f"e2e, {AT_ONCE} at once",
-    (*PYTEST, *WITH_PROCESSES, "-n", str(AT_ONCE), "--dist", "loadfile", "-m", "e2e and not alone"),
+    (*PYTEST, *WITH_PROCESSES, *BY_FILE, "-n", str(AT_ONCE), "-m", "e2e and not alone"),
 )
 TIMED = (*sorted(each for each in FOLDERS if each not in (*SIMULATED, "tests/tidy")), *WITH_THREADS)
 COMPUTES = Step("computing tests", (*PYTEST, *TIMED, *BOTH, *COMPUTING))

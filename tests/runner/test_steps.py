@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner.__main__ import ROOT, SIMULATED, TIMED, WITH_PROCESSES, WITH_THREADS
+from tests.runner.longest import LONGEST, TESTS, longest_first
 from tests.runner.steps import Run, Step
 
 
@@ -63,6 +64,13 @@ def test_simulated_tests_know_no_real_time() -> None:
 
 WITHOUT_LIMIT = {"tests/sim/test_simulation.py", "tests/sim/test_simulator.py"}
 """They run a program without a time limit, or have a timeout in simulated time."""
+
+
+def test_longest_files_exist_and_come_first() -> None:
+    files = [TESTS / each for each in ("a.py", *reversed(LONGEST), "b.py")]
+    longest_first(files, lambda file: file)
+    assert files == [TESTS / each for each in (*LONGEST, "a.py", "b.py")]
+    assert [each for each in LONGEST if not (TESTS / each).is_file()] == []
 
 
 def test_tests_with_processes_lie_where_they_are_looked_for() -> None:
