@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from palisade.catalog.activation import record_key
+from palisade.catalog.activation import claimed, lock_name, record_key
+from palisade.client.claims import prefix_of
 from palisade.journal import active as active_module
 from palisade.journal.active import Active, Appended
 from palisade.journal.blocks import ENTRY_BYTES_MAX
@@ -16,7 +17,7 @@ from palisade.journal.client import JournalClient
 from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, JournalError, NotActive, WrongRole
 from palisade.journal.messages import Kind
 from palisade.metastore.command_codec import encode_command
-from palisade.metastore.requests import DeleteRange
+from palisade.metastore.requests import DeleteRange, Put, Range, prefix_end
 from tests.support.journal_world import ROLE, JournalWorld
 
 
@@ -188,6 +189,51 @@ def test_empty_backup_that_starts_first_waits(world: JournalWorld) -> None:
     assert world.active() is None
     world.start("a")
     world.until_active("a")
+
+
+def claims_to_the_lock(world: JournalWorld) -> int:
+    prefix = prefix_of(lock_name(ROLE))
+    return world.group.store.range(Range(prefix, prefix_end(prefix), count_only=True)).count
+
+
+def test_stale_candidate_releases_the_lock(world: JournalWorld) -> None:
+    """It waited for the lock while the active copy lost it as replica and served alone."""
+    pair_in_sync(world)
+    world.simulation.run_until(lambda: claims_to_the_lock(world) == 2, within_s=10)
+    world.network.cuts.add(frozenset("ab"))
+    world.append(b"alone")
+    world.kill("a")
+    held_s = 0.0
+    for _ in range(200):
+        held_s += 0.05 * (claims_to_the_lock(world) == 1)
+        world.simulation.run_for(0.05)
+    assert 0 < held_s < 0.4, "before its lease of 1 s ends"
+    assert claims_to_the_lock(world) == 0
+    assert world.active() is None
+
+
+def test_two_candidates_repair_a_claim_at_once_and_one_wins(world: JournalWorld) -> None:
+    """The active copy died between claim and commit. The next sequence is claimed, never the same one again."""
+    pair_in_sync(world)
+    world.append(b"both")
+    active = world.places["a"].active
+    assert active is not None
+    record = active.agreed.record
+    assert record is not None
+    for name in ("a", "b"):
+        world.kill(name)
+    world.simulation.run_for(5)
+    repaired = claimed(record, ROLE, "a", active.agreed.epoch)
+    world.group.apply([encode_command(Put(repaired.key, repaired.to_bytes()))])
+    before = len(world.activations)
+    for name in ("b", "a"):
+        world.start(name)
+    winner = world.until_active()
+    world.until_in_sync()
+    assert len(world.activations) == before + 1
+    assert winner.active is not None
+    assert winner.active.sequence == repaired.sequence + 1 == record.sequence + 2
+    assert world.entries("a") == world.entries("b") == {1: b"both"}
 
 
 def test_lost_record_stops_the_copy_with_instructions(world: JournalWorld) -> None:
