@@ -66,9 +66,10 @@ def test_filters_of_two_scans_of_one_frame_do_not_mix(load: Load, blocking: Sync
 def test_reader_defines_no_push_filters() -> None:
     from pyspark.sql.datasource import DataSourceReader
 
+    from palisade.pipeline.spark_segments import TableReader
     from palisade.pipeline.spark_source import ScanReader
 
-    assert ScanReader.pushFilters is DataSourceReader.pushFilters
+    assert ScanReader.pushFilters is TableReader.pushFilters is DataSourceReader.pushFilters
 
 
 def test_json_values_are_columns_and_bad_ones_are_rejected_or_fail(load: Load, blocking: SyncClient) -> None:
