@@ -8,6 +8,7 @@ announces it; and once a publication is visible, no record is added to it, so it
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from palisade.metastore.results import Event, RevisionEvents
 from palisade.segments.broker_view import SegmentAnswer
@@ -15,7 +16,7 @@ from tests.sim.backups import Base
 from tests.sim.checkers.catalog_answers import released_at
 from tests.sim.node import Host
 from tests.sim.world import Checker, World
-from tests.support.segment_oracle import Expected, as_answered, expected, name_in, servers
+from tests.support.segment_oracle import Expected, as_answered, expected, grows, name_in, records_of, servers
 from tests.support.segment_writer import ALWAYS, SOURCE
 
 ROOT = b"palisade/segments/"
@@ -92,12 +93,23 @@ class SegmentLookups(Checker):
         if found is None:
             self.world.count("lookup of segments: unknown")
             return
+        self._check_growing(host, revision, found)
         what = "missing" if found.missing else "unserved" if found.unserved else "complete" if found.parts else "empty"
         self.world.count(f"lookup of segments: {what}")
         if any(part.name.version > 1 for part in found.parts):
             self.world.count("lookup of segments: replaced")
         if any(part.name.partition for part in found.parts):
             self.world.count("lookup of segments: partitioned")
+
+    def _check_growing(self, host: Host, revision: int, found: Expected) -> None:
+        """No gap and no overlap: a segment whose rows are received is in the answer once, whatever is published."""
+        named = Counter([*(part.name for part in found.parts), *found.missing, *found.unserved])
+        rows = next(rows for since, rows in reversed(self._states) if since <= revision)
+        for name, record in records_of(rows, SOURCE).items():
+            if grows(record) and record["replicas"]:
+                self.world.count("lookup of segments: realtime")
+                if named[name] != 1:
+                    self.fail(f"{host.id} answers at {revision} with segment {name}, which grows, {named[name]} times")
 
     def _as_of(self, revision: int) -> Expected | None:
         number = next(place for place in reversed(range(len(self._states))) if self._states[place][0] <= revision)

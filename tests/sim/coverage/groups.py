@@ -321,7 +321,7 @@ GROUPS = (
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
     Group(
         "lookup of segments",
-        lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned"],
+        lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned", "realtime"],
         "publish, announce and drop segments, and look them up",
     ),
     Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),

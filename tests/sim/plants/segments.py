@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from palisade.catalog import publication
 from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import ANNOUNCED
 from palisade.catalog.timeline import Interval, Timeline, TimelineChunk
@@ -73,6 +74,12 @@ def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
     """Half of a publication is visible before the rest is written."""
     patch.setattr(Manifest, "with_pending", Manifest.with_visible)
     patch.setattr(Manifest, "without_pending", lambda self, generation: self)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3), says="which grows, 0 times")
+def publications_that_hide_growing_rows(patch: Patch) -> None:
+    """A newer version is published while an ingester receives rows of the interval."""
+    patch.setattr(publication, "_check_growing", lambda present, segment: None)
 
 
 class _WithoutAnnouncements:
