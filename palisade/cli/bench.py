@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import click
 from palisade.cli.bench_statistics import Figures, figures
 from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
-from palisade.cli.session import CliSession
+from palisade.cli.session import UNAVAILABLE, CliSession
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -114,6 +115,8 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
     rows += [("requests per second", f"{found.per_s:,.0f}")]
     rows += [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
     session.rows(shape_of(plan, found), [f"bench {plan.what}", "value"], rows)
+    if not found.done:
+        sys.exit(UNAVAILABLE)
 
 
 def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def test_bench_counts_failures_and_names_keys_that_remain(run: Run, node: CliNod
     result = run("bench", "put", "--total", "4", "--clients", "4", "--deadline", "1.5", "--json")
     node.do(lambda: vars(node.group).update(majority=True))
     found = json.loads(result.stdout)
+    assert result.exit_code == 3  # it was 0
     assert (found["done"], found["failures"], found["latency_ms"]) == (0, {"outcome-unknown": 4}, {})
     assert "do it with: palisade del /palisade-bench/" in result.stderr
 
