@@ -54,6 +54,36 @@ def test_local_cluster_reads_writes_and_retries_the_task_of_a_killed_executor(
     assert driver.call("scan", endpoints=threaded.address, options=options) == [ROWS, expected("a/")]
 
 
+def test_large_write_whose_executor_is_killed_is_published_once(
+    make_driver: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+) -> None:
+    """The task has staged some of its rows; its second attempt stages all of them."""
+    fault = ["executor_killed", str(tmp_path)]
+    make_driver(LOCAL_CLUSTER).call("write", endpoints=threaded.address, prefix="a/", rows=16_000, fault=fault)
+    assert (tmp_path / "killed").exists()
+    assert content(blocking, "a/") == (16_000, expected("a/", 16_000), {1})
+    assert blocking.range("pipeline/stages/", prefix=True, count_only=True).count == 0
+
+
+def test_stream_whose_driver_is_killed_while_a_large_batch_is_open_writes_each_row_once(
+    make_driver: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+) -> None:
+    """The batch is published, and no row is at its key. The next driver completes it and does not publish it again."""
+    rows, batch = 4_500, 1_500
+    blocking.put_many((b"in/%05d" % number, b"v%d" % number) for number in range(rows))
+    killed, checkpoint = tmp_path / "killed", str(tmp_path / "checkpoint")
+    given = {"endpoints": threaded.address, "source": "in/", "target": "out/", "checkpoint": checkpoint}
+    first = make_driver("local[2]", **{DIE: f"between:{killed}"})
+    with pytest.raises((CallFailed, DriverEnded)):
+        first.call("copy_stream", **given, rows_max=batch)
+    first.kill()
+    assert killed.exists()
+    assert content(blocking, "out/")[0] == batch - 1, "revision 1 has no changes"
+    assert [window.closed for window in blocking.scan_windows(b"out/", b"out0")].count(0) == 1
+    make_driver("local[2]").call("copy_stream", **given, rows_max=batch)
+    assert content(blocking, "out/") == (rows, expected("out/", rows), {1})
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_stream_whose_driver_is_killed_around_the_publication_of_a_batch_writes_each_row_once(
     make_driver: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path, when: str

@@ -14,12 +14,13 @@ from typing import Any
 from pyspark import TaskContext
 
 from palisade import pipeline
-from palisade.pipeline import history
+from palisade.pipeline import history, large_batch
 from palisade.pipeline.spark_sink import Sink, StreamSink
 from palisade.pipeline.spark_source import PalisadeSource
 
 DIE = "PALISADE_TEST_DIE"
-"""WHEN:PATH: the first streaming commit after which there is no file PATH kills the driver, before or after it."""
+"""WHEN:PATH: the first streaming commit after which there is no file PATH kills the driver, before or after it, or
+between the publication of its large batch and the copy of the rows."""
 WAIT_S = 60.0
 
 
@@ -143,6 +144,9 @@ class DyingSink(StreamSink):
         if dies and when == "before":
             Path(path).touch()
             kill_jvm()
+        if dies and when == "between":
+            Path(path).touch()
+            large_batch.finish_overlapping = lambda spans: kill_jvm()  # type: ignore[assignment,return-value]
         super().commit(messages, batchId)
         if dies:
             Path(path).touch()
