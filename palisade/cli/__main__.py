@@ -1,6 +1,15 @@
-"""`python -m palisade.cli`: the same as the command `palisade`."""
+"""The command `palisade`, also `python -m palisade.cli`. Ctrl-C while it loads ends it without a traceback."""
 
-from palisade.cli.main import main
+import sys
+
+
+def main() -> None:
+    try:
+        from palisade.cli.main import main as command
+    except KeyboardInterrupt:
+        sys.exit(130)
+    command()
+
 
 if __name__ == "__main__":
     main()

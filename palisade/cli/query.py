@@ -11,7 +11,7 @@ import click
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
 from palisade.cli.options import client_options
-from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
 
@@ -43,7 +43,6 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """
     from palisade.catalog.errors import BadField
     from palisade.client.segment_query import CutSegment, ListCut, count_rows, lookup_all
-    from palisade.wire.segment_errors import SegmentsUnavailable
 
     async def run(client: Any) -> Counted:
         async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
@@ -58,9 +57,6 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
         found = session.call(run)
     except (BadField, CutSegment, ListCut) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
-    except SegmentsUnavailable as error:
-        names = "\n".join(error.missing)
-        session.fail(Failure(UNAVAILABLE, error.code, f"UNAVAILABLE: {len(error.missing)} segments:\n{names}", True))
     shape: dict[str, Any] = {
         "data_source": data_source,
         "rows": found.rows,

@@ -21,7 +21,9 @@ from palisade.wire.credentials import StoredToken
 
 if TYPE_CHECKING:
     from palisade.client import Client
+    from palisade.vault.errors import VaultError
     from palisade.wire.credentials import Credentials
+    from palisade.wire.segment_errors import SegmentError
 
 T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
@@ -32,12 +34,14 @@ NO_STREAM = "A node that is not a member has no stream: palisade status, topolog
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed command. `code` is stable; `retry`: the same command may succeed later."""
+    """A failed command. `code` is stable; `retry`: the same command may succeed later. `missing`: the segments that a
+    query lacks, all of them."""
 
     exit_code: int
     code: str
     message: str
     retry: bool
+    missing: tuple[str, ...] = ()
 
 
 def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
@@ -67,7 +71,7 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, MetastoreError | CatalogError):
         return Failure(REFUSED, refusal_of(error).code, str(error), error.retry)
     if isinstance(error, SegmentError | VaultError):
-        return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
+        return failed_read(error)
     if isinstance(error, AuthorizationError):
         row = refusal_of(error)
         text = f"{error}. {SIGN_IN}" if row.status == 401 else str(error)
@@ -81,6 +85,15 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, OSError | TimeoutError):
         return unreachable(endpoints, source, error)
     return None
+
+
+def failed_read(error: SegmentError | VaultError) -> Failure:
+    from palisade.wire.segment_errors import SegmentsUnavailable
+
+    if isinstance(error, SegmentsUnavailable):
+        text = f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them"
+        return Failure(UNAVAILABLE, error.code, text, True, error.missing)
+    return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
 
 
 def unreachable(endpoints: Sequence[str], source: str, error: BaseException | None = None) -> Failure:
@@ -167,12 +180,15 @@ class CliSession:
         return list(await check_streams(self.endpoints, self.shown, min(ASK_S, self.deadline_s)))
 
     def fail(self, failure: Failure) -> NoReturn:
-        """Prints the failure on stderr, as one line or one JSON object, and ends the process."""
+        """Prints the failure on stderr, as one line and the missing segments, or as one JSON object, and ends the
+        process."""
         if self.as_json:
-            body = {"code": failure.code, "message": failure.message, "retry": failure.retry}
+            body: dict[str, Any] = {"code": failure.code, "message": failure.message, "retry": failure.retry}
+            if failure.missing:
+                body["missing"] = failure.missing
             print(json.dumps({"error": body}), file=sys.stderr)
         else:
-            print(f"palisade: {' '.join(failure.message.split())}", file=sys.stderr)
+            print(f"palisade: {' '.join(failure.message.split())}", *failure.missing, sep="\n", file=sys.stderr)
         sys.exit(failure.exit_code)
 
     def unreachable(self) -> NoReturn:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
+import sys
 
 import aiohttp
 import pytest
@@ -15,6 +17,8 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.key_text import key_text
 from palisade.base.network_reason import reason_of
 from palisade.cli.main import main
+from palisade.cli.session import CliSession, failure_of
+from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.support.cli_node import CliNode
 
 PYTHON = re.compile(r"\bb'|\bb\"|\[Errno|Connect call|ssl:|Traceback|None or str|Warning")
@@ -130,3 +134,38 @@ async def test_reasons_of_network_errors_are_plain_words() -> None:
     assert reason_of(TimeoutError()) == "no answer in time"
     assert reason_of(socket.gaierror(-2, "Name or service not known")) == "name or service not known"
     assert reason_of(ValueError()) == "ValueError"
+
+
+def test_query_without_all_segments_names_every_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text of the error itself is cut after five."""
+    missing = tuple(f"flights/{number}" for number in range(40))
+    failure = failure_of(SegmentsUnavailable(missing), [])
+    assert failure is not None
+    with pytest.raises(SystemExit) as ended:
+        CliSession([], 1.0, as_json=False).fail(failure)
+    first, *names = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, tuple(names)) == (3, missing)
+    assert first.startswith("palisade: UNAVAILABLE: segments without a server: 40.")
+    with pytest.raises(SystemExit):
+        CliSession([], 1.0, as_json=True).fail(failure)
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert (error["code"], tuple(error["missing"])) == ("segments-unavailable", missing)
+
+
+INTERRUPTED_WHILE_LOADING = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "palisade.cli.main":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from palisade.cli.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_loads_prints_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_WHILE_LOADING], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
