@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from palisade.base.digest import BUCKETS, SUM_MASK, bucket_of, leaf_of
 from palisade.metastore.digest import read_sums
-from palisade.metastore.history import HEADER, Block, History, is_tombstone, mod_of
+from palisade.metastore.history import HEADER, History, HistoryBlock, is_tombstone, mod_of
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import LINK_BYTES, POINTER, ROW, StoredRow, row_size, unpack_row
 from palisade.metastore.state import StoreState
@@ -88,7 +88,7 @@ def verify_blocks(tables: OrderedMap) -> Iterator[Divergence]:
     revision = 0
     for pointer, packed in tables.scan(Table.REVISION, b"", None):
         last = POINTER.unpack(pointer)
-        block = Block(packed) if len(packed) >= HEADER.size else None
+        block = HistoryBlock(packed) if len(packed) >= HEADER.size else None
         if block is None or not block.is_whole():
             text = f"the block of events up to {last[0]}.{last[1]} was altered: {REMEDY}"
             yield Divergence(DigestPart.REVISION, None, None, last[0], text)

@@ -70,7 +70,7 @@ _OFFSET = Struct(">I")
 _SIZES = Struct(">HI")
 
 
-class Block:
+class HistoryBlock:
     """Read access to a packed block."""
 
     __slots__ = (
@@ -158,11 +158,11 @@ def garbage_of(replaced: bytes) -> int:
     return unpack_row(replaced).cost if replaced else 0
 
 
-def open_block(packed: bytes) -> Block:
+def open_block(packed: bytes) -> HistoryBlock:
     """Raises StoreCorrupt for a malformed block."""
     if len(packed) < HEADER.size:
         raise StoreCorrupt("a block of events is torn: restore this node from another replica")
-    return Block(packed)
+    return HistoryBlock(packed)
 
 
 class History:
@@ -174,7 +174,7 @@ class History:
         self._tables = tables
         self._state = state
         self._open: list[Event] = []
-        self._last: Block | None = None
+        self._last: HistoryBlock | None = None
         self.blocks_read = 0
         """Blocks read so far to find events: the additional cost of reads at older revisions, about 12 us each."""
 
@@ -233,7 +233,7 @@ class History:
         block = self._block_of(revision, sub)
         return block.event(block.number_of(revision, sub) or 0)
 
-    def _block_of(self, revision: int, sub: int) -> Block:
+    def _block_of(self, revision: int, sub: int) -> HistoryBlock:
         """Caches the last block, because neighbouring events are read in succession. Raises StoreCorrupt."""
         if self._last is not None and self._last.number_of(revision, sub) is not None:
             return self._last

@@ -11,6 +11,7 @@ from palisade.base.errors import ConfigError, PalisadeError
 from palisade.catalog.errors import (
     AlreadyThere,
     BadField,
+    BadRows,
     Busy,
     CatalogError,
     DamagedRow,
@@ -100,7 +101,10 @@ from palisade.wire.segment_errors import (
     NoRows,
     NoSuchDataSource,
     NoSuchSegment,
+    NotIngesting,
     PublicationOvertaken,
+    RealtimeFull,
+    RealtimeRefused,
     SegmentsUnavailable,
 )
 
@@ -112,6 +116,7 @@ __all__ = [
     "AuthorizationOff",
     "BadField",
     "BadRequest",
+    "BadRows",
     "BrokerNotSynced",
     "Busy",
     "CatalogError",
@@ -154,6 +159,7 @@ __all__ = [
     "NotActive",
     "NotAllowed",
     "NotCancellable",
+    "NotIngesting",
     "NotLeader",
     "NotReached",
     "NotThere",
@@ -170,6 +176,8 @@ __all__ = [
     "RaftError",
     "ReadPending",
     "ReadRefused",
+    "RealtimeFull",
+    "RealtimeRefused",
     "ReleaseError",
     "ReleasePending",
     "ReplicaRefused",

@@ -38,7 +38,7 @@ def own_introduction(config: GroupConfig, stored: StoredIdentity) -> tuple[Greet
     return own, Founding(own, config.founders, stored.pins) if founds else None
 
 
-class Admission:
+class MemberAdmission:
     """`wake` requests a turn of the group, `fail` stops the node for an error."""
 
     def __init__(

@@ -13,14 +13,14 @@ import logging
 from typing import Any
 
 from palisade.base.snapshots import SnapshotMeta
-from palisade.raftgroup.admission import Admission, own_introduction
+from palisade.raftgroup.admission import MemberAdmission, own_introduction
 from palisade.raftgroup.errors import MemberRemoved, MembershipRefused, NodeFailed, RaftError, Unavailable
 from palisade.raftgroup.forwarding import Forwarding
 from palisade.raftgroup.founding import Introductions
 from palisade.raftgroup.group_config import NO_EVENTS, GroupConfig, GroupEvents
 from palisade.raftgroup.journal_identity import keep_membership, open_storage, realigned
 from palisade.raftgroup.leader_rpc import LeaderCalls
-from palisade.raftgroup.leadership import Leadership
+from palisade.raftgroup.leadership import LeadershipEvents
 from palisade.raftgroup.log_retention import compaction_target
 from palisade.raftgroup.membership import Member, MemberIdentity, Membership
 from palisade.raftgroup.membership_changes import Administration
@@ -78,7 +78,7 @@ class Group:
         self._snapshots = Snapshots(
             self._replica, machine=machine, journal=journal, clock=clock, send=peers.send, owner=self
         )
-        self._admission = Admission(
+        self._admission = MemberAdmission(
             Introductions(own, founding), self._replica, journal=journal, peers=peers, wake=self._wake, fail=self.fail
         )
         self._proposals = Proposals()
@@ -103,7 +103,7 @@ class Group:
         self._last_role: tuple[RaftRole, int, str | None] | None = None
         self.failed: asyncio.Future[None] | None = None
         self._events = events
-        self._leadership = Leadership(self._replica, events.led)
+        self._leadership = LeadershipEvents(self._replica, events.led)
         self.removal = Removal(config.cluster, self._replica, self._end_removed, founds=bool(config.founders))
 
     # Lifecycle.

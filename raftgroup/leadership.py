@@ -16,7 +16,7 @@ class Leading(Protocol):
     def leading_term(self) -> int: ...
 
 
-class Leadership:
+class LeadershipEvents:
     """Call `turned` after each turn of the group. It calls `on_led` with (whether this member leads, term)."""
 
     def __init__(self, replica: Leading, on_led: Callable[[bool, int], object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from palisade.raftgroup.admission import Admission
+from palisade.raftgroup.admission import MemberAdmission
 from palisade.raftgroup.membership import Member
 from palisade.raftgroup.ports import Journal
 from palisade.raftgroup.replica import Replica
@@ -54,7 +54,7 @@ class GroupStatus:
 def group_status(
     replica: Replica,
     journal: Journal,
-    admission: Admission,
+    admission: MemberAdmission,
     connected: frozenset[str],
     sends_snapshot_to: Callable[[str], bool],
 ) -> GroupStatus:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from palisade.base.errors import PalisadeError
 
 HOST = re.compile(r"[A-Za-z0-9.:_%-]{1,253}")
+HTTP_EXAMPLE, STREAM_EXAMPLE = "127.0.0.1:7401", "127.0.0.1:7601"
+"""The first ports of `palisade up`, for messages."""
 
 
 class AddressError(PalisadeError, ValueError):
@@ -31,11 +33,11 @@ class Address:
         return f"{bracketed(self.host)}:{self.port}"
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Raise AddressError unless `text` is host:port."""
+    def parse(cls, text: str, example: str = HTTP_EXAMPLE) -> Address:
+        """Raise AddressError unless `text` is host:port. `example`: for the message."""
         host, ports = split_host(text)
         if len(ports) != 1:
-            raise AddressError(f"{text!r} is not host:port; write it such as 127.0.0.1:7401")
+            raise AddressError(f"{text!r} is not host:port; write it such as {example}")
         return cls(host, parse_port(ports[0]))
 
 

@@ -100,7 +100,7 @@ class LocalSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimNext:
     """This copy is the newest: claim the next sequence, once the lock is held."""
 
 
@@ -118,7 +118,7 @@ class Stop:
     reason: str
 
 
-Decision = Claim | Follow | Stop
+Decision = ClaimNext | Follow | Stop
 
 
 def decide(
@@ -140,13 +140,13 @@ def decide(
         return Follow(
             f"its sequence {local.sequence} (epoch {local.epoch}) is older than {record.served} (epoch {epoch})"
         )
-    return Claim()
+    return ClaimNext()
 
 
 def _decide_without_record(local: LocalSequence | None, *, configured_primary: bool) -> Decision:
     if local is not None:
         return Stop(f"it has sequence {local.sequence}, but the metadata store has no record of the role")
-    return Claim() if configured_primary else Follow("the role was never active; its configured primary begins")
+    return ClaimNext() if configured_primary else Follow("the role was never active; its configured primary begins")
 
 
 def claimed(record: ActivationRecord | None, role: str, owner: str, epoch: int) -> ActivationRecord:
@@ -161,7 +161,7 @@ def committed(claim: ActivationRecord) -> ActivationRecord:
     return replace(claim, state=ClaimState.COMMITTED, served=claim.sequence)
 
 
-class Replica(enum.Enum):
+class ReplicaState(enum.Enum):
     """The replica as the active copy sees it."""
 
     NONE = "none"
@@ -179,18 +179,18 @@ class ReplicaEvent(enum.Enum):
     SEQUENCE_RAISED = "sequence raised"
 
 
-TRANSITIONS: dict[tuple[Replica, ReplicaEvent], Replica] = {
-    (Replica.NONE, ReplicaEvent.ATTACHED): Replica.CATCHING_UP,
-    (Replica.NONE, ReplicaEvent.SEQUENCE_RAISED): Replica.NONE,
-    (Replica.CATCHING_UP, ReplicaEvent.CAUGHT_UP): Replica.IN_SYNC,
-    (Replica.CATCHING_UP, ReplicaEvent.DETACHED): Replica.NONE,
-    (Replica.IN_SYNC, ReplicaEvent.DETACHED): Replica.LOST,
-    (Replica.LOST, ReplicaEvent.DETACHED): Replica.LOST,
-    (Replica.LOST, ReplicaEvent.SEQUENCE_RAISED): Replica.NONE,
+TRANSITIONS: dict[tuple[ReplicaState, ReplicaEvent], ReplicaState] = {
+    (ReplicaState.NONE, ReplicaEvent.ATTACHED): ReplicaState.CATCHING_UP,
+    (ReplicaState.NONE, ReplicaEvent.SEQUENCE_RAISED): ReplicaState.NONE,
+    (ReplicaState.CATCHING_UP, ReplicaEvent.CAUGHT_UP): ReplicaState.IN_SYNC,
+    (ReplicaState.CATCHING_UP, ReplicaEvent.DETACHED): ReplicaState.NONE,
+    (ReplicaState.IN_SYNC, ReplicaEvent.DETACHED): ReplicaState.LOST,
+    (ReplicaState.LOST, ReplicaEvent.DETACHED): ReplicaState.LOST,
+    (ReplicaState.LOST, ReplicaEvent.SEQUENCE_RAISED): ReplicaState.NONE,
 }
 
 
-def after(replica: Replica, event: ReplicaEvent) -> Replica:
+def after(replica: ReplicaState, event: ReplicaEvent) -> ReplicaState:
     """Raises NotAllowed: the event is impossible in this state."""
     try:
         return TRANSITIONS[replica, event]
@@ -198,8 +198,8 @@ def after(replica: Replica, event: ReplicaEvent) -> Replica:
         raise NotAllowed(f"a replica that is {replica.value} can't become {event.value}") from None
 
 
-def acknowledgement_needs(replica: Replica) -> frozenset[str] | None:
+def acknowledgement_needs(replica: ReplicaState) -> frozenset[str] | None:
     """The copies that must have synced an entry before it is acknowledged; None: no entry is acknowledged now."""
-    if replica is Replica.LOST:
+    if replica is ReplicaState.LOST:
         return None
-    return frozenset({"active", "replica"} if replica is Replica.IN_SYNC else {"active"})
+    return frozenset({"active", "replica"} if replica is ReplicaState.IN_SYNC else {"active"})

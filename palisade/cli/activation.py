@@ -104,13 +104,13 @@ def shape_of(view: RoleView) -> dict[str, Any]:
 
 def copy_shape(view: RoleView, epoch: int, report: CopyReport) -> dict[str, Any]:
     """`decision`: what the copy would do if no other were active."""
-    from palisade.catalog.activation import Claim, Stop, decide
+    from palisade.catalog.activation import ClaimNext, Stop, decide
 
     if report.problem:
         decision = f"not readable: {report.problem}"
     else:
         found = decide(view.record, report.local, configured_primary=False, epoch=epoch)
-        if isinstance(found, Claim):
+        if isinstance(found, ClaimNext):
             decision = "it may become active"
         else:
             decision = f"{'it stops' if isinstance(found, Stop) else 'it follows'}: {found.reason}"

@@ -107,13 +107,13 @@ def serve(session: CliSession, directory: Path, metrics: str | None, force_witho
     from palisade.catalog.errors import BadField
     from palisade.catalog.row_format import a_name
     from palisade.cli.activation_copies import operator_now
-    from palisade.journal.agreed import Holder
+    from palisade.journal.agreed import LockHolder
     from palisade.journal.copy_state import CopyOptions
     from palisade.journal.serving import serve as run
 
     uvloop.install()
     try:
-        own = Holder(a_name(given.pop("name"), "--name"), given.pop("listen"))
+        own = LockHolder(a_name(given.pop("name"), "--name"), given.pop("listen"))
         by = operator_now() if force_without_store else None
         options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
     except BadField as error:

@@ -15,7 +15,7 @@ from palisade.cli.session import INTERRUPTED, REFUSED, USAGE, CliSession, Failur
 
 if TYPE_CHECKING:
     from palisade.pipeline.job import Job, JobOption
-    from palisade.pipeline.options import Access
+    from palisade.pipeline.options import ClusterAccess
     from palisade.pipeline.running import Seen
 
 TIMEOUT_S = 30.0
@@ -168,13 +168,13 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     """Raises PipelineError and the errors of the client. Java is checked before anything else."""
     from palisade.pipeline.java import require_java, require_pyspark
     from palisade.pipeline.job import parsed
-    from palisade.pipeline.options import Access
+    from palisade.pipeline.options import ClusterAccess
     from palisade.pipeline.running import run_job
 
     require_pyspark()
     require_java()
     options = parsed(job, given)
-    access: Access = Access(tuple(session.endpoints), *files, session.deadline_s)
+    access: ClusterAccess = ClusterAccess(tuple(session.endpoints), *files, session.deadline_s)
     with task_bar(job.name) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)

@@ -77,17 +77,17 @@ class DataNodes:
 
     async def rows(self, node: str, segment: str) -> int:
         """Raises NodeFailed."""
-        from palisade.client.segment_query import NodeFailed
+        from palisade.client.segment_query import CountFailed
 
         if node not in self._addresses:
             self._addresses |= addresses_in(await self._client.topology())
         if node not in self._addresses:
-            raise NodeFailed(f"{node} is not in the topology")
+            raise CountFailed(f"{node} is not in the topology")
         path = f"/v1/segments/{segment}/rows"
         try:
             answer = await self._requests.json(self._addresses[node], path, params={"columns": "none"})
         except NoAnswer as error:
-            raise NodeFailed(str(error)) from error
+            raise CountFailed(str(error)) from error
         if answer.status != 200 or type(answer.content.get("rows")) is not int:
-            raise NodeFailed(f"{node} answered with HTTP {answer.status}")
+            raise CountFailed(f"{node} answered with HTTP {answer.status}")
         return int(answer.content["rows"])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palisade.base.address import Address, AddressError
+from palisade.base.address import STREAM_EXAMPLE, Address, AddressError
 
 if TYPE_CHECKING:
     from palisade.node.local_layout import Layout
@@ -78,7 +78,7 @@ def local_layout(folder: Path) -> Layout | None:
 def read_endpoints(text: str) -> tuple[str, ...]:
     """'host:port,host:port', each validated. Raises click.BadParameter."""
     try:
-        found = tuple(str(Address.parse(part.strip())) for part in text.split(",") if part.strip())
+        found = tuple(str(Address.parse(part.strip(), STREAM_EXAMPLE)) for part in text.split(",") if part.strip())
     except AddressError as error:
         raise click.BadParameter(str(error)) from None
     if not found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from palisade.base.address import Address
+from palisade.base.address import STREAM_EXAMPLE, Address
 
 EndpointsLike = str | Iterable[str | tuple[str, int]]
 AVOID_S = 10.0
@@ -20,10 +20,12 @@ def read_endpoints(endpoints: EndpointsLike) -> list[str]:
 
     `endpoints`: 'host:port', several of them separated by commas, or an iterable of such texts or (host, port) pairs.
     """
+    if not isinstance(endpoints, Iterable):
+        raise TypeError(f"endpoints: {endpoints!r} is not an address; give 'host:port' or (host, port)")
     found: list[str] = []
     for each in (endpoints,) if isinstance(endpoints, str) else endpoints:
         if isinstance(each, str):
-            found += [str(Address.parse(part.strip())) for part in each.split(",") if part.strip()]
+            found += [str(Address.parse(part.strip(), STREAM_EXAMPLE)) for part in each.split(",") if part.strip()]
         elif isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], int):
             found.append(str(Address(each[0].strip("[]"), each[1])))
         else:

@@ -45,7 +45,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Files(Protocol):
+class RecordFiles(Protocol):
     """Where records go. `write` must not block; `unwritten_bytes` are those that it has not written yet."""
 
     @property
@@ -57,7 +57,7 @@ class Files(Protocol):
 class Recorder:
     """`clock_ns`: a monotonic clock that all processes of the machine share; `wall_ns`: the wall clock."""
 
-    def __init__(self, files: Files, clock_ns: Callable[[], int], wall_ns: Callable[[], int]) -> None:
+    def __init__(self, files: RecordFiles, clock_ns: Callable[[], int], wall_ns: Callable[[], int]) -> None:
         self._files, self.clock_ns, self.wall_ns = files, clock_ns, wall_ns
         self._chunk = bytearray()
         self._number = self.dropped = 0

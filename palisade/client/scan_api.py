@@ -13,7 +13,7 @@ from typing import Any
 from palisade.client.catalog_api import CatalogApi
 from palisade.metastore.lineage import Lineage
 from palisade.wire.batch_records import Window
-from palisade.wire.scan_pages import KeyCounts, Position
+from palisade.wire.scan_pages import ChangePosition, KeyCounts
 
 
 class ScanApi(CatalogApi):
@@ -43,14 +43,14 @@ class ScanApi(CatalogApi):
         return page, until
 
     async def scan_changes(
-        self, key: bytes, range_end: bytes, first: Position, last: int, lineage: Lineage
-    ) -> tuple[bytes, Position | None]:
+        self, key: bytes, range_end: bytes, first: ChangePosition, last: int, lineage: Lineage
+    ) -> tuple[bytes, ChangePosition | None]:
         """A page of the changes from `first` to the end of revision `last` (`scan_pages.changes_of`), and where the
         next one begins."""
         page, until = await self._call(
             "scan_changes", key, range_end, list(first), last, [lineage.cluster_id, lineage.generation]
         )
-        return page, None if until is None else Position(*until)
+        return page, None if until is None else ChangePosition(*until)
 
     async def scan_since(self, key: bytes, range_end: bytes, wall_ms: int) -> int:
         """The first revision written at `wall_ms` or later, by the leaders' wall clock; the next revision if there is

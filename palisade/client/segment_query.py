@@ -38,7 +38,7 @@ AskNode = Callable[[str, str], Awaitable[int]]
 """(node, segment) -> rows. Raises NodeFailed."""
 
 
-class NodeFailed(PalisadeError):
+class CountFailed(PalisadeError):
     """The node did not answer, or does not have the segment."""
 
     code = "node-failed"
@@ -98,7 +98,7 @@ def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
     async def checked(node: str, segment: str) -> int:
         rows = await ask(node, segment)
         if rows != recorded.get(segment, rows):
-            raise NodeFailed(f"{node} counted {rows} rows of segment {segment}, its record has {recorded[segment]}")
+            raise CountFailed(f"{node} counted {rows} rows of segment {segment}, its record has {recorded[segment]}")
         return rows
 
     return checked
@@ -174,7 +174,7 @@ async def work(segments: Sequence[Mapping[str, Any]], known: dict[str, int], ask
             try:
                 known[each["segment"]] = await ask(node, each["segment"])
                 break
-            except NodeFailed as error:
+            except CountFailed as error:
                 log.debug("segment not counted: node=%s segment=%s error=%s", node, each["segment"], error)
 
 

@@ -7,7 +7,7 @@ store's clock may be fast, this one slow. So it ends before the lease does, what
 
 from __future__ import annotations
 
-from palisade.catalog.activation import Replica, ReplicaEvent, acknowledgement_needs, after
+from palisade.catalog.activation import ReplicaEvent, ReplicaState, acknowledgement_needs, after
 
 DRIFT = 0.01
 """rho: the greatest relative error of a clock."""
@@ -28,7 +28,7 @@ class Acknowledgement:
     def __init__(self, end: int) -> None:
         """`end`: all entries of an activated copy are its own; none can be lost any more."""
         self.appended = self.synced = self.acknowledged = end
-        self.replica = Replica.NONE
+        self.replica = ReplicaState.NONE
         self.replica_synced = 0
         self.adopted = False
 
@@ -41,7 +41,7 @@ class Acknowledgement:
     @property
     def may_join(self) -> bool:
         """Whether the replica lags so little that entries can wait for it."""
-        return self.replica is Replica.CATCHING_UP and self.replica_synced >= self.appended - LAG_MAX
+        return self.replica is ReplicaState.CATCHING_UP and self.replica_synced >= self.appended - LAG_MAX
 
     def advance(self, *, in_time: bool) -> int:
         """The last entry that is acknowledged now. `in_time`: no other copy can be active."""

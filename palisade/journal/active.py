@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from palisade.base.errors import PalisadeError
-from palisade.catalog.activation import LocalSequence, Replica, ReplicaEvent
+from palisade.catalog.activation import LocalSequence, ReplicaEvent, ReplicaState
 from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost
 from palisade.journal.acknowledgement import Acknowledgement, reserve_s
@@ -180,7 +180,7 @@ class Active:
 
     async def replicate(self, channel: Channel, body: list[Any]) -> None:
         """Serve one replica until its connection ends. Raises NotActive, ReplicaRefused."""
-        if self._closing or self.progress.replica is not Replica.NONE or self._replica is not None:
+        if self._closing or self.progress.replica is not ReplicaState.NONE or self._replica is not None:
             raise NotActive(f"the replica is {self.progress.replica.value}; try again later")
         session = self._replica = ReplicaSession(self, self._copy, channel, body)
         self.progress.happens(ReplicaEvent.ATTACHED)
@@ -196,8 +196,8 @@ class Active:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            self._copy.tally.replicas_lost += self.progress.replica is Replica.LOST
-            while self.progress.replica is Replica.LOST:
+            self._copy.tally.replicas_lost += self.progress.replica is ReplicaState.LOST
+            while self.progress.replica is ReplicaState.LOST:
                 try:
                     await self._raise()
                 except LeaseLost:
@@ -237,7 +237,7 @@ class Active:
         """Stop accepting entries; True once both copies have all of them. Else go on."""
         self._closing = True
         for _ in range(round(HAND_OVER_S / TICK_S)):
-            in_sync = self.progress.replica is Replica.IN_SYNC and self.progress.adopted
+            in_sync = self.progress.replica is ReplicaState.IN_SYNC and self.progress.adopted
             if in_sync and not self._queue and self.progress.acknowledged == self.progress.appended:
                 return True
             await asyncio.sleep(TICK_S)

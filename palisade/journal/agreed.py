@@ -9,23 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from palisade.base.content import Content
 from palisade.catalog.activation import ActivationRecord, LocalSequence, claimed, committed, lock_name, record_key
 from palisade.catalog.forced_activation import ForcedActivation
-from palisade.client.activation import reconcile_forced
-from palisade.client.claims import ClaimStore, Leadership, leader_of, prefix_of
+from palisade.client.activation import RoleStore, reconcile_forced
+from palisade.client.claims import Leadership, leader_of, prefix_of
 from palisade.client.lease import LeaseLost
 from palisade.client.operations import Compare, Put
-from palisade.metastore.results import KeyValue
-
-
-class RoleStore(ClaimStore, Protocol):
-    """The part of `palisade.Client` that a role uses."""
-
-    async def get(self, key: Content, *, revision: int = 0, serializable: bool = False) -> KeyValue | None: ...
-    async def status(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +29,7 @@ class Agreed:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """The copy that holds the lock, or waits for it, as it announced itself."""
 
     name: str
@@ -49,11 +39,11 @@ class Holder:
         return json.dumps({"name": self.name, "address": self.address}).encode()
 
     @staticmethod
-    def from_bytes(packed: bytes) -> Holder | None:
+    def from_bytes(packed: bytes) -> LockHolder | None:
         """None for a value that no copy wrote."""
         try:
             value = json.loads(packed)
-            return Holder(str(value["name"]), str(value["address"]))
+            return LockHolder(str(value["name"]), str(value["address"]))
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -61,7 +51,7 @@ class Holder:
 class RoleRecord:
     """Of one role and one copy. `ttl_s`: of the lease of its lock."""
 
-    def __init__(self, store: RoleStore, role: str, own: Holder, ttl_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, store: RoleStore, role: str, own: LockHolder, ttl_s: float, clock: Callable[[], float]) -> None:
         self._store = store
         self._role = role
         self._own = own
@@ -110,12 +100,12 @@ class RoleRecord:
             )
         return Agreed(record, done.revision, seen.epoch)
 
-    async def holder(self) -> Holder | None:
+    async def holder(self) -> LockHolder | None:
         """The copy that holds the lock."""
         found = await leader_of(self._store, prefix_of(lock_name(self._role)))
-        return Holder.from_bytes(found.value) if found is not None else None
+        return LockHolder.from_bytes(found.value) if found is not None else None
 
     async def waiting(self) -> set[str]:
         """The names of the copies that hold the lock or wait for it."""
         found = await self._store.range(prefix_of(lock_name(self._role)), prefix=True)
-        return {holder.name for each in found.kvs if (holder := Holder.from_bytes(each.value)) is not None}
+        return {holder.name for each in found.kvs if (holder := LockHolder.from_bytes(each.value)) is not None}

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from palisade.journal.blocks import Position, file_header
-from palisade.journal.files import Files
+from palisade.journal.blocks import JournalEnd, file_header
+from palisade.journal.files import JournalFiles
 from palisade.journal.local_file import LocalState
 from palisade.journal.log import JournalLog
 
@@ -37,7 +37,7 @@ class AsideReport:
 
 
 async def rotate_aside(
-    log: JournalLog, files: Files, state: LocalState, common: Position, agreed: int
+    log: JournalLog, files: JournalFiles, state: LocalState, common: JournalEnd, agreed: int
 ) -> AsideReport | None:
     """Move everything after `common` aside. None if there is nothing. Can be repeated after a crash at any step."""
     if log.end.last <= common.last:
@@ -59,7 +59,7 @@ async def rotate_aside(
     return report
 
 
-async def reports(files: Files) -> Iterator[dict[str, object]]:
+async def reports(files: JournalFiles) -> Iterator[dict[str, object]]:
     """The reports in the directory, oldest entries first."""
     names = [name for name in await files.names() if name.startswith("aside-") and name.endswith(".json")]
     found = [json.loads(await files.read(name)) for name in names]

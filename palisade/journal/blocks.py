@@ -46,7 +46,7 @@ BLOCK_HEADER_BYTES = _BLOCK.size + _CHAIN.size
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class JournalEnd:
     """The end of a journal, or of a part: the number of the last entry (0: none) and the chain there."""
 
     last: int = 0
@@ -54,7 +54,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class JournalBlock:
     """`data`: the whole block."""
 
     first: int
@@ -65,12 +65,12 @@ class Block:
     data: bytes
 
     @property
-    def before(self) -> Position:
-        return Position(self.first - 1, self.chain_before)
+    def before(self) -> JournalEnd:
+        return JournalEnd(self.first - 1, self.chain_before)
 
     @property
-    def end(self) -> Position:
-        return Position(self.last, self.chain)
+    def end(self) -> JournalEnd:
+        return JournalEnd(self.last, self.chain)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         at, data = BLOCK_HEADER_BYTES, self.data
@@ -88,16 +88,16 @@ def check_entry(content: bytes) -> None:
         raise EntryRefused(f"an entry of {len(content)} bytes; the limit is {ENTRY_BYTES_MAX}: split it")
 
 
-def make_block(before: Position, sequence: int, contents: Sequence[bytes]) -> Block:
+def make_block(before: JournalEnd, sequence: int, contents: Sequence[bytes]) -> JournalBlock:
     pack = _LENGTH.pack
     body = b"".join(part for content in contents for part in (pack(len(content)), content))
     first, last = before.last + 1, before.last + len(contents)
     head = _BLOCK.pack(BLOCK_MAGIC, len(body), first, sequence, len(contents), before.chain)
     chain = xxh3_64_intdigest(head + body, before.chain)
-    return Block(first, last, sequence, before.chain, chain, b"".join((head, _CHAIN.pack(chain), body)))
+    return JournalBlock(first, last, sequence, before.chain, chain, b"".join((head, _CHAIN.pack(chain), body)))
 
 
-def read_block(data: bytes | memoryview, offset: int = 0) -> Block | None:
+def read_block(data: bytes | memoryview, offset: int = 0) -> JournalBlock | None:
     """The block at `offset`; None if there is no complete, valid one."""
     try:
         magic, length, first, sequence, count, before = _BLOCK.unpack_from(data, offset)
@@ -110,10 +110,10 @@ def read_block(data: bytes | memoryview, offset: int = 0) -> Block | None:
     whole = bytes(data[offset:end])
     if xxh3_64_intdigest(whole[: _BLOCK.size] + whole[BLOCK_HEADER_BYTES:], before) != chain:
         return None
-    return Block(first, first + count - 1, sequence, before, chain, whole)
+    return JournalBlock(first, first + count - 1, sequence, before, chain, whole)
 
 
-def read_blocks(data: bytes, after: Position) -> list[Block]:
+def read_blocks(data: bytes, after: JournalEnd) -> list[JournalBlock]:
     """Blocks of a message, which continue `after`. Raises JournalDamaged."""
     found, offset = [], 0
     while offset < len(data):
@@ -136,12 +136,12 @@ def is_file_name(name: str) -> bool:
     return len(name) == 28 and name.endswith(".journal") and name[:20].isdigit()
 
 
-def file_header(before: Position) -> bytes:
+def file_header(before: JournalEnd) -> bytes:
     head = _FILE.pack(FILE_MAGIC, FORMAT, before.last + 1, before.chain)
     return head + _CHAIN.pack(xxh3_64_intdigest(head))
 
 
-def read_file_header(data: bytes, name: str) -> Position | None:
+def read_file_header(data: bytes, name: str) -> JournalEnd | None:
     """What comes before the file; None if the header is incomplete. Raises NewerFormat, JournalDamaged."""
     if len(data) < FILE_HEADER_BYTES or not any(data[:FILE_HEADER_BYTES]):
         return None
@@ -150,7 +150,7 @@ def read_file_header(data: bytes, name: str) -> Position | None:
         raise NewerFormat(f"{name} has format {version}, this version reads up to {FORMAT}: install a newer version")
     if magic != FILE_MAGIC or _CHAIN.unpack_from(data, _FILE.size)[0] != xxh3_64_intdigest(data[: _FILE.size]):
         raise JournalDamaged(f"the header of {name} is damaged: {REMEDY}")
-    return Position(first - 1, chain)
+    return JournalEnd(first - 1, chain)
 
 
 REMEDY = (
@@ -159,7 +159,7 @@ REMEDY = (
 )
 
 
-def scan(data: bytes, name: str, before: Position) -> Iterator[tuple[int, Block]]:
+def scan(data: bytes, name: str, before: JournalEnd) -> Iterator[tuple[int, JournalBlock]]:
     """The blocks of a file, with their offsets, up to the first invalid one."""
     offset = FILE_HEADER_BYTES
     while offset < len(data):

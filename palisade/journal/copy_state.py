@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from palisade.catalog.activation import LocalSequence
 from palisade.catalog.forced_activation import Operator
-from palisade.journal.agreed import Holder
+from palisade.journal.agreed import LockHolder
 from palisade.journal.aside import AsideReport, rotate_aside
-from palisade.journal.blocks import Position
+from palisade.journal.blocks import JournalEnd
 from palisade.journal.errors import JournalDamaged
-from palisade.journal.files import Files
+from palisade.journal.files import JournalFiles
 from palisade.journal.local_file import NAME, LocalState, check_role, decode, encode
 from palisade.journal.log import JournalLog
 
@@ -25,7 +25,7 @@ class CopyOptions:
     does not answer at the start, the copy is forced, and serves without it."""
 
     role: str
-    own: Holder
+    own: LockHolder
     primary: bool
     allow_failback: bool = False
     ttl_s: float = 1.0
@@ -44,16 +44,23 @@ class CopyTally:
 
 
 class CopyState:
-    """`settled`: the log in memory equals the files; not while a cut is under way, or after it was interrupted."""
+    """`settled`: the log in memory equals the files; not while a cut is under way, or after it was interrupted.
+    `on_aside` is called when stale entries were moved aside."""
 
-    def __init__(self, files: Files, options: CopyOptions, log: JournalLog | None = None) -> None:
+    def __init__(
+        self,
+        files: JournalFiles,
+        options: CopyOptions,
+        log: JournalLog | None = None,
+        on_aside: Callable[[AsideReport], None] = lambda _report: None,
+    ) -> None:
         self.files = files
         self.options = options
         self.log = log or JournalLog(files)
         self.state = LocalState(options.role)
         self.settled = False
         self.tally = CopyTally()
-        self.on_aside: Callable[[AsideReport], None] = lambda _report: None
+        self._on_aside = on_aside
 
     async def load(self) -> None:
         """Read the directory. Raises WrongRole, NewerFormat, JournalDamaged, OSError."""
@@ -85,7 +92,7 @@ class CopyState:
         that was written must be synced."""
         await self.save(LocalState(self.options.role, sequence, replica=replica))
 
-    async def begin_filling(self, common: Position, agreed: int) -> None:
+    async def begin_filling(self, common: JournalEnd, agreed: int) -> None:
         """Keep the common part with the active copy only; the rest goes aside."""
         await self.save(replace(self.state, filling=True, replica=True))
         self.settled = False
@@ -93,4 +100,4 @@ class CopyState:
         self.settled = True
         if report is not None:
             self.tally.entries_aside += report.entries
-            self.on_aside(report)
+            self._on_aside(report)

@@ -24,7 +24,7 @@ SLOW_SYNC_S = 0.005
 _system_clock = SystemClock()
 
 
-class Files(Protocol):
+class JournalFiles(Protocol):
     """Raises OSError. `create`, `replace`, `truncate` and `remove` are durable on return."""
 
     async def names(self) -> list[str]: ...

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from palisade.catalog.activation import LocalSequence
-from palisade.journal.blocks import UNSYNCED_BYTES_MAX, Position, read_blocks
+from palisade.journal.blocks import UNSYNCED_BYTES_MAX, JournalEnd, read_blocks
 from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
-from palisade.journal.messages import FORMAT, Kind, Refusal, runs_body
+from palisade.journal.messages import FORMAT, AppendRefusal, MessageKind, runs_body
 
 
 class FollowerSession:
@@ -52,17 +52,17 @@ class FollowerSession:
         """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
         message = await self._channel.receive(self._take_at_once)
         self._silence.heard()
-        if message is not None and message[0] == Kind.REFUSED:
-            raise Refusal(*message[1]).error()
+        if message is not None and message[0] == MessageKind.REFUSED:
+            raise AppendRefusal(*message[1]).error()
         return message
 
     def _take_at_once(self, kind: int, body: Any) -> bool:
         """A block for which the log has room; else `_take` makes room first."""
-        if kind == Kind.BLOCKS and self._matched and self._has_room(len(body[0])):
+        if kind == MessageKind.BLOCKS and self._matched and self._has_room(len(body[0])):
             for block in read_blocks(body[0], self._log.end):
                 self._log.append(block)
             self._dirty.set()
-        elif kind != Kind.HEARD:
+        elif kind != MessageKind.HEARD:
             return False
         self._silence.heard()
         return True
@@ -70,7 +70,7 @@ class FollowerSession:
     def _has_room(self, size: int) -> bool:
         return self._log.has_room and self._log.unsynced_bytes + size <= UNSYNCED_BYTES_MAX
 
-    async def _expect(self, kind: Kind) -> Any:
+    async def _expect(self, kind: MessageKind) -> Any:
         message = await self._next()
         if message is None or message[0] != kind:
             raise ReplicaRefused("the active copy ended the connection; it is dialled again")
@@ -78,23 +78,23 @@ class FollowerSession:
 
     async def _greet(self) -> None:
         options = self._copy.options
-        self._channel.send(Kind.HELLO, [FORMAT, options.role])
-        await self._expect(Kind.WELCOME)
-        self._channel.send(Kind.ATTACH, [options.own.name, options.primary, runs_body(self._log.runs)])
+        self._channel.send(MessageKind.HELLO, [FORMAT, options.role])
+        await self._expect(MessageKind.WELCOME)
+        self._channel.send(MessageKind.ATTACH, [options.own.name, options.primary, runs_body(self._log.runs)])
 
     async def _match(self) -> None:
-        sequence, last, chain = await self._expect(Kind.ATTACHED)
+        sequence, last, chain = await self._expect(MessageKind.ATTACHED)
         local = self._copy.state.local
         if local is not None and local.sequence >= sequence:
             raise ReplicaRefused(f"the active copy has sequence {sequence}, this one {local.sequence} already")
-        common = Position(last, chain) if await self._log.chain_at(last) == chain else Position()
+        common = JournalEnd(last, chain) if await self._log.chain_at(last) == chain else JournalEnd()
         await self._copy.begin_filling(common, sequence)
         await self._copy.settle()  # the last session may have ended between a write and its sync
         self._synced, self._matched = common.last, True
-        self._channel.send(Kind.MATCHED, [common.last])
+        self._channel.send(MessageKind.MATCHED, [common.last])
 
     async def _take(self, kind: int, body: list[Any]) -> None:
-        if kind == Kind.BLOCKS:
+        if kind == MessageKind.BLOCKS:
             for block in read_blocks(body[0], self._log.end):
                 if not self._log.has_room:
                     await self._make_room()
@@ -102,7 +102,7 @@ class FollowerSession:
                     await self._log.sync()
                 self._log.append(block)
             self._dirty.set()
-        elif kind == Kind.ADOPT:
+        elif kind == MessageKind.ADOPT:
             sequence, epoch, last = body
             self._adopt = LocalSequence(sequence, epoch), last
             self._dirty.set()
@@ -122,10 +122,10 @@ class FollowerSession:
             if last > self._synced:
                 await self._log.sync()
                 self._synced = last
-            self._channel.send(Kind.SYNCED, [self._synced])
+            self._channel.send(MessageKind.SYNCED, [self._synced])
             if self._adopt is not None and self._synced >= self._adopt[1]:
                 sequence, self._adopt = self._adopt[0], None
                 await self._copy.adopt(sequence, replica=True)
                 self.in_sync = True
-                self._channel.send(Kind.ADOPTED, [sequence.sequence])
+                self._channel.send(MessageKind.ADOPTED, [sequence.sequence])
                 self._on_adopted()

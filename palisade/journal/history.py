@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from palisade.journal.blocks import Block, Position
+from palisade.journal.blocks import JournalBlock, JournalEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Run:
     chain: int
 
     @property
-    def end(self) -> Position:
-        return Position(self.last, self.chain)
+    def end(self) -> JournalEnd:
+        return JournalEnd(self.last, self.chain)
 
 
-def extended(runs: list[Run], block: Block) -> None:
+def extended(runs: list[Run], block: JournalBlock) -> None:
     run = Run(block.sequence, block.last, block.chain)
     if runs and runs[-1].sequence == block.sequence:
         runs[-1] = run
@@ -33,7 +33,7 @@ def extended(runs: list[Run], block: Block) -> None:
         runs.append(run)
 
 
-def common_end(own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable[[int], int | None]) -> Position:
+def common_end(own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable[[int], int | None]) -> JournalEnd:
     """Where their journal ends to agree with the own one, as far as this side can know.
 
     The own chain at the returned number has to be compared by the other side. `own_chain_at`: None if no block ends
@@ -47,4 +47,4 @@ def common_end(own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable
             return mine.end
         if own_chain_at(run.last) == run.chain:
             return run.end
-    return Position()
+    return JournalEnd()

@@ -16,8 +16,8 @@ from palisade.journal.blocks import (
     BLOCK_HEADER_BYTES,
     FILE_HEADER_BYTES,
     REMEDY,
-    Block,
-    Position,
+    JournalBlock,
+    JournalEnd,
     check_torn,
     file_header,
     file_name,
@@ -27,7 +27,7 @@ from palisade.journal.blocks import (
     scan,
 )
 from palisade.journal.errors import JournalDamaged
-from palisade.journal.files import Files
+from palisade.journal.files import JournalFiles
 from palisade.journal.history import Run, extended
 
 FILE_BYTES_MAX = 64 << 20
@@ -39,11 +39,11 @@ READ_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Segment:
+class LogFile:
     """One file. `marks`: (first entry, offset) of some blocks, in order."""
 
     name: str
-    before: Position
+    before: JournalEnd
     size: int = FILE_HEADER_BYTES
     marks: list[tuple[int, int]] = field(default_factory=list)
 
@@ -60,13 +60,13 @@ class JournalLog:
     """`end`: of what is written. `runs`: where the entries of each activation sequence end. `removed_bytes`: of the
     torn end that `open` removed."""
 
-    def __init__(self, files: Files, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+    def __init__(self, files: JournalFiles, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
         self._files = files
         self._file_bytes_max = file_bytes_max
-        self._segments: list[Segment] = []
-        self._recent: deque[Block] = deque()
+        self._segments: list[LogFile] = []
+        self._recent: deque[JournalBlock] = deque()
         self._recent_bytes = 0
-        self.end = Position()
+        self.end = JournalEnd()
         self.runs: list[Run] = []
         self.removed_bytes = 0
         self._written_bytes = self._synced_bytes = 0
@@ -76,7 +76,7 @@ class JournalLog:
 
         Raises JournalDamaged, NewerFormat, OSError."""
         names = [name for name in await self._files.names() if is_file_name(name)]
-        self._segments, self.end, self.runs = [], Position(), []
+        self._segments, self.end, self.runs = [], JournalEnd(), []
         self._forget_recent()
         for name in names:
             await self._open_file(name, newest=name == names[-1], replica=replica)
@@ -92,7 +92,7 @@ class JournalLog:
             return
         if before is None or before != self.end or name != file_name(before.last + 1):
             raise JournalDamaged(f"{name} does not continue after entry {self.end.last}: {REMEDY}")
-        segment = Segment(name, before)
+        segment = LogFile(name, before)
         for offset, block in scan(data, name, before):
             segment.note(block.first, offset)
             segment.size = offset + len(block.data)
@@ -109,7 +109,7 @@ class JournalLog:
     async def make_room(self) -> None:
         """Begin a new file if the present one is full. Everything written must be synced before."""
         if not self._segments or self._segments[-1].size >= self._file_bytes_max:
-            segment = Segment(file_name(self.end.last + 1), self.end)
+            segment = LogFile(file_name(self.end.last + 1), self.end)
             await self._files.create(segment.name, file_header(self.end))
             self._segments.append(segment)
 
@@ -121,7 +121,7 @@ class JournalLog:
     def has_room(self) -> bool:
         return bool(self._segments) and self._segments[-1].size < self._file_bytes_max
 
-    def append(self, block: Block) -> None:
+    def append(self, block: JournalBlock) -> None:
         """Write it; `has_room` must hold, and the block must continue the journal."""
         if block.before != self.end:
             raise JournalDamaged(f"a block that begins with entry {block.first} can't follow entry {self.end.last}")
@@ -152,7 +152,7 @@ class JournalLog:
 
     # Reading.
 
-    async def blocks_from(self, number: int, size: int = READ_BYTES) -> list[Block]:
+    async def blocks_from(self, number: int, size: int = READ_BYTES) -> list[JournalBlock]:
         """The blocks from the one with entry `number` on, about `size` bytes; empty at the end."""
         if number > self.end.last:
             return []
@@ -161,13 +161,13 @@ class JournalLog:
         place = bisect_right(self._segments, number, key=lambda each: each.before.last + 1) - 1
         return await self._from_file(self._segments[max(0, place)], max(1, number), size)
 
-    def _from_recent(self, number: int, size: int) -> list[Block]:
-        found: deque[Block] = deque()
+    def _from_recent(self, number: int, size: int) -> list[JournalBlock]:
+        found: deque[JournalBlock] = deque()
         for block in reversed(self._recent):
             if block.last < number:
                 break
             found.appendleft(block)
-        taken: list[Block] = []
+        taken: list[JournalBlock] = []
         for block in found:
             if size <= 0:
                 break
@@ -175,8 +175,8 @@ class JournalLog:
             size -= len(block.data)
         return taken
 
-    async def _from_file(self, segment: Segment, number: int, size: int) -> list[Block]:
-        offset, end, found = segment.offset_before(number), segment.size, list[Block]()
+    async def _from_file(self, segment: LogFile, number: int, size: int) -> list[JournalBlock]:
+        offset, end, found = segment.offset_before(number), segment.size, list[JournalBlock]()
         while offset < end and size > 0 and not found:
             length = min(end - offset, MARK_BYTES + READ_BYTES + BLOCK_BYTES_MAX + BLOCK_HEADER_BYTES)
             data, at = await self._files.read_at(segment.name, offset, length), 0
@@ -190,7 +190,7 @@ class JournalLog:
             offset += at
         return found
 
-    async def blocks_after(self, position: int) -> AsyncIterator[Block]:
+    async def blocks_after(self, position: int) -> AsyncIterator[JournalBlock]:
         """All blocks with later entries."""
         while found := await self.blocks_from(position + 1):
             for block in found:
@@ -207,7 +207,7 @@ class JournalLog:
 
     # Cutting.
 
-    async def cut(self, end: Position) -> None:
+    async def cut(self, end: JournalEnd) -> None:
         """Remove everything after `end`, newest first, so that a crash leaves a journal. Durable on return."""
         self._forget_recent()
         while self._segments and self._segments[-1].before.last >= end.last:

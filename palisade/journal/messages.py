@@ -17,7 +17,7 @@ RUNS_MAX = 1000
 """The newest runs that a replica sends; older ones are filled again."""
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     HELLO = 1
     WELCOME = 2
     REFUSED = 3
@@ -55,7 +55,7 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AppendRefusal:
     request: int
     code: str
     text: str
@@ -74,8 +74,8 @@ class Refusal:
         return JournalError(self.text)
 
 
-def refusal_of(error: JournalError, request: int = 0, active: str = "") -> Refusal:
-    return Refusal(request, error.code, str(error), error.retry, active)
+def refusal_of(error: JournalError, request: int = 0, active: str = "") -> AppendRefusal:
+    return AppendRefusal(request, error.code, str(error), error.retry, active)
 
 
 def check_hello(body: list[object], role: str) -> None:

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from palisade.base.metric_families import counter, counters, gauge, gauges, histogram
 from palisade.base.metrics import Histogram
-from palisade.catalog.activation import Replica
+from palisade.catalog.activation import ReplicaState
 from palisade.journal.active import Active
 from palisade.journal.copy_state import CopyState
 from palisade.journal.role import RoleRunner, RoleState
@@ -55,8 +55,8 @@ def active_families(active: Active) -> Iterator[Metric]:
     yield gauge("palisade_journal_acknowledged_entry", "Number of the last acknowledged one.", progress.acknowledged)
     yield gauge("palisade_journal_held_bytes", "Size of the requests without an answer.", active.held_bytes)
     yield gauge("palisade_journal_lease_seconds", "Until this copy stops acknowledging.", max(0.0, active.remaining_s))
-    states = ((each.value, each is progress.replica) for each in Replica)
+    states = ((each.value, each is progress.replica) for each in ReplicaState)
     yield gauges("palisade_journal_replica_state", "1 for the state of the replica.", "state", states)
-    if progress.replica in (Replica.CATCHING_UP, Replica.IN_SYNC):
+    if progress.replica in (ReplicaState.CATCHING_UP, ReplicaState.IN_SYNC):
         lag = progress.appended - progress.replica_synced
         yield gauge("palisade_journal_replica_lag_entries", "Entries that the replica has not synced.", lag)

@@ -14,14 +14,14 @@ from typing import Any, cast
 
 from palisade.base.errors import PalisadeError
 from palisade.base.network_reason import reason_of
-from palisade.catalog.activation import ActivationRecord, Claim, Decision, Stop, decide
+from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, Stop, decide
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.forced_activation import AUDIT_FILE, ForcedActivation
 from palisade.client.activation import RoleTaken
 from palisade.client.claims import Leadership
 from palisade.client.lease import LeaseLost
 from palisade.journal.active import Active, first_end_of, raise_sequence
-from palisade.journal.agreed import Agreed, Holder, RoleRecord
+from palisade.journal.agreed import Agreed, LockHolder, RoleRecord
 from palisade.journal.alone import (
     FIRST_RECONCILE_S,
     LEFT_CLAIMS_S,
@@ -63,19 +63,25 @@ class RoleState(enum.Enum):
 
 class RoleRunner:
     """`active`: while this copy serves. `holder`: the copy that was last seen with the lock. `reason`: why this copy
-    does not serve."""
+    does not serve. `on_active` is called when it begins to serve."""
 
-    def __init__(self, copy: CopyState, record: RoleRecord, network: Network) -> None:
+    def __init__(
+        self,
+        copy: CopyState,
+        record: RoleRecord,
+        network: Network,
+        on_active: Callable[[Active], None] = lambda _active: None,
+    ) -> None:
         self.copy = copy
         self._record = record
         self._network = network
         self._changed = asyncio.Event()
         self._session: FollowerSession | None = None
         self.active: Active | None = None
-        self.holder: Holder | None = None
+        self.holder: LockHolder | None = None
         self.agreed: Agreed | None = None
         self.reason = "it starts"
-        self.on_active: Callable[[Active], None] = lambda _active: None
+        self._on_active = on_active
 
     @property
     def in_sync(self) -> bool:
@@ -110,7 +116,7 @@ class RoleRunner:
         self.agreed = agreed
         primary = self.copy.options.primary
         decision = decide(agreed.record, state.local, configured_primary=primary, epoch=agreed.epoch)
-        if isinstance(decision, Claim) and state.filling:
+        if isinstance(decision, ClaimNext) and state.filling:
             decision = Stop("it was being filled when it stopped, and the agreed sequence is not newer")
         if isinstance(decision, Stop):
             raise ActivationStopped(
@@ -194,7 +200,7 @@ class RoleRunner:
         """Enter the queue of the lock once this copy may be the newest."""
         while True:
             decision = self.decide(*await self._patiently(self._look))
-            if isinstance(decision, Claim):
+            if isinstance(decision, ClaimNext):
                 self.reason = "it waits for the lock"
                 lock = self._record.campaign()
                 try:
@@ -206,7 +212,7 @@ class RoleRunner:
                     self.reason = str(error)
                     await asyncio.sleep(RETRY_S)
                     continue
-            self.reason = decision.reason if not isinstance(decision, Claim) else self.reason
+            self.reason = decision.reason if not isinstance(decision, ClaimNext) else self.reason
             self._changed.clear()
             try:
                 async with asyncio.timeout(POLL_S):
@@ -234,7 +240,7 @@ class RoleRunner:
                 await self._follow_one(self.holder)
             await asyncio.sleep(RETRY_S)
 
-    async def _follow_one(self, holder: Holder) -> None:
+    async def _follow_one(self, holder: LockHolder) -> None:
         where = f"not attached to {holder.name} at {holder.address}"
         try:
             channel = await self._network.dial(holder.address)
@@ -260,7 +266,7 @@ class RoleRunner:
         async with lock.lease.guarded():
             await self.copy.load()
             state, seen = await self._look()
-            if not isinstance(decision := self.decide(state, seen), Claim):
+            if not isinstance(decision := self.decide(state, seen), ClaimNext):
                 self.reason = decision.reason if not isinstance(decision, Stop) else self.reason
                 return
             await self.copy.settle()
@@ -269,7 +275,7 @@ class RoleRunner:
             self.active, self.holder, self.reason = active, self.copy.options.own, ""
             self.copy.tally.activations += 1
             log.warning("activated: role=%s sequence=%d", self.copy.options.role, active.sequence)
-            self.on_active(active)
+            self._on_active(active)
             try:
                 await active.run()
                 self.reason = "it handed the role to the configured primary"

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from palisade.base.address import Address
 from palisade.base.clock import SystemClock
-from palisade.journal.agreed import RoleRecord, RoleStore
+from palisade.client.activation import RoleStore
+from palisade.journal.agreed import RoleRecord
+from palisade.journal.aside import AsideReport
 from palisade.journal.channel import TcpChannel, TcpNetwork
 from palisade.journal.copy_state import CopyOptions, CopyState
 from palisade.journal.errors import PortUnusable
@@ -31,14 +33,10 @@ async def serve(store: RoleStore, options: CopyOptions, directory: Path, metrics
     gc.set_threshold(CYCLES_SOUGHT_AFTER)
     files = DiskFiles(directory)
     try:
-        copy = CopyState(files, options)
+        copy = CopyState(files, options, on_aside=lambda report: log_aside(report, directory))
         clock = SystemClock().now
         record = RoleRecord(store, options.role, options.own, options.ttl_s, clock)
         runner = RoleRunner(copy, record, TcpNetwork())
-        copy.on_aside = lambda report: log.warning(
-            "stale entries moved aside: first=%d last=%d file=%s sequence=%d agreed=%d",
-            report.first, report.last, directory / report.file, report.sequence, report.agreed_sequence,
-        )  # fmt: skip
         await copy.load()
         if copy.log.removed_bytes:
             log.warning("torn end removed: bytes=%d last=%d", copy.log.removed_bytes, copy.log.end.last)
@@ -50,6 +48,13 @@ async def serve(store: RoleStore, options: CopyOptions, directory: Path, metrics
             await _serve(runner, Address.parse(options.own.address))
     finally:
         files.close()
+
+
+def log_aside(report: AsideReport, directory: Path) -> None:
+    log.warning(
+        "stale entries moved aside: first=%d last=%d file=%s sequence=%d agreed=%d",
+        report.first, report.last, directory / report.file, report.sequence, report.agreed_sequence,
+    )  # fmt: skip
 
 
 async def _serve(runner: RoleRunner, at: Address) -> None:

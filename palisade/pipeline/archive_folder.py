@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from palisade.base.durable_files import sync_directory, sync_tree, write_synced
-from palisade.pipeline.archive_manifest import ArchiveRefused, Manifest, decode, encode
+from palisade.pipeline.archive_manifest import ArchiveManifest, ArchiveRefused, decode, encode
 from palisade.pipeline.errors import BadOption
 
 KINDS = ("changes", "versions", "current")
@@ -50,7 +50,7 @@ class ArchiveFolder:
         if others:
             raise ArchiveRefused(f"{self.path} has other content ({sorted(others)[0]}): give an empty folder")
 
-    def manifests(self) -> list[Manifest]:
+    def manifests(self) -> list[ArchiveManifest]:
         """The oldest first. Raises ArchiveRefused for a damaged one."""
         found = []
         for path in self._manifest_files():
@@ -58,14 +58,14 @@ class ArchiveFolder:
                 found.append(decode(path.read_bytes(), str(path)))
         return found
 
-    def newest(self) -> Manifest:
+    def newest(self) -> ArchiveManifest:
         """Raises ArchiveRefused."""
         found = self.manifests()
         if not found:
             raise ArchiveRefused(f"{self.path} has no archive: `palisade pipeline run history --to FOLDER` makes one")
         return found[-1]
 
-    def publish(self, manifest: Manifest) -> bool:
+    def publish(self, manifest: ArchiveManifest) -> bool:
         """False if a manifest of this number or a later one exists: it belongs to another run."""
         for folder in manifest.folders():
             if not self.is_complete(folder):

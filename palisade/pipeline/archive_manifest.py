@@ -46,7 +46,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     """`base`: the revision of the state that the archive begins with; None until it is written. `last`: the last
     archived revision. `current`: the folder of the versions that are valid at `last`; None if there are none."""
 
@@ -60,7 +60,7 @@ class Manifest:
     versions: tuple[Piece, ...] = ()
     current: str | None = None
 
-    def next(self, written_ms: int, **fields: Any) -> Manifest:
+    def next(self, written_ms: int, **fields: Any) -> ArchiveManifest:
         return replace(self, number=self.number + 1, written_ms=written_ms, **fields)
 
     def folders(self) -> set[str]:
@@ -68,11 +68,11 @@ class Manifest:
         return named | ({self.current} if self.current else set())
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: ArchiveManifest) -> bytes:
     return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode()
 
 
-def decode(content: bytes, where: str) -> Manifest:
+def decode(content: bytes, where: str) -> ArchiveManifest:
     """Raises ArchiveRefused."""
     try:
         found = json.loads(content)
@@ -80,7 +80,7 @@ def decode(content: bytes, where: str) -> Manifest:
         if form == FORMAT:
             for name in ("changes", "versions"):
                 found[name] = tuple(Piece(**each) for each in found[name])
-            return Manifest(**found | {"lineage": Lineage(**found["lineage"])})
+            return ArchiveManifest(**found | {"lineage": Lineage(**found["lineage"])})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ArchiveRefused(
             f"{where} is not a manifest of an archive: restore the file, or start a new archive"
@@ -88,7 +88,7 @@ def decode(content: bytes, where: str) -> Manifest:
     raise ArchiveRefused(f"{where} has format {form}, this version reads {FORMAT}: use the version that wrote it")
 
 
-def check_lineage(manifest: Manifest, lineage: Lineage) -> None:
+def check_lineage(manifest: ArchiveManifest, lineage: Lineage) -> None:
     """Raises ArchiveRefused for an archive of another cluster, or of the time before a restore."""
     if manifest.lineage != lineage:
         raise ArchiveRefused(
@@ -136,7 +136,7 @@ class Garbage:
     folders: tuple[str, ...]
 
 
-def garbage(manifests: Iterable[Manifest], folders: Iterable[str], now_ms: int, keep_ms: int) -> Garbage:
+def garbage(manifests: Iterable[ArchiveManifest], folders: Iterable[str], now_ms: int, keep_ms: int) -> Garbage:
     """What no reader and no writer uses that began less than `keep_ms` ago.
 
     A reader uses the manifest that was the newest when it began, a writer the folders that it began.
@@ -153,7 +153,7 @@ def garbage(manifests: Iterable[Manifest], folders: Iterable[str], now_ms: int, 
     return Garbage(tuple(sorted(old)), tuple(sorted(abandoned)))
 
 
-def pieces_at(manifest: Manifest, revision: int) -> list[str]:
+def pieces_at(manifest: ArchiveManifest, revision: int) -> list[str]:
     """The folders with the versions that were valid at `revision`; others ended before it. Raises ArchiveRefused."""
     if manifest.base is None or manifest.last is None or not manifest.base <= revision <= manifest.last:
         raise ArchiveRefused(f"the archive has the revisions {manifest.base} to {manifest.last}, not {revision}")

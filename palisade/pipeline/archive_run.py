@@ -9,14 +9,14 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, P
 from palisade.metastore.watermarks import PREFIX, watermark_of, watermark_value
 from palisade.pipeline.archive_folder import ArchiveFolder
 from palisade.pipeline.archive_frames import Frames
-from palisade.pipeline.archive_manifest import Manifest
+from palisade.pipeline.archive_manifest import ArchiveManifest
 from palisade.pipeline.archiving import (
     Archived,
-    Hold,
     ListFolders,
     Look,
     Merge,
     Publish,
+    RaiseWatermark,
     ReadManifests,
     Remove,
     Step,
@@ -58,7 +58,7 @@ class ArchiveRun:
                 return self._folder.manifests()
             case Publish(manifest):
                 return self._folder.publish(manifest)
-            case Hold(manifest, revision):
+            case RaiseWatermark(manifest, revision):
                 return raise_watermark(self._client, manifest, revision)
             case ListFolders():
                 return self._folder.folders()
@@ -92,7 +92,7 @@ class ArchiveRun:
         raise TypeError(f"no step of an archive: {step}")
 
 
-def raise_watermark(client: SyncClient, manifest: Manifest, revision: int) -> int:
+def raise_watermark(client: SyncClient, manifest: ArchiveManifest, revision: int) -> int:
     """Returns the revision of the last write of its key. Never lowers it."""
     key = PREFIX + manifest.archive.encode()
     while True:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.pipeline.archive_manifest import (
-    Manifest,
+    ArchiveManifest,
     Piece,
     Superseded,
     check_lineage,
@@ -45,14 +45,14 @@ class Publish:
 
     Every folder that it names is durable before."""
 
-    manifest: Manifest
+    manifest: ArchiveManifest
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class RaiseWatermark:
     """Raise the watermark of the archive to `revision`, never lower it -> revision of the last write of its key."""
 
-    manifest: Manifest
+    manifest: ArchiveManifest
     revision: int
 
 
@@ -105,7 +105,18 @@ class Remove:
     manifests: tuple[int, ...]
 
 
-Step = Look | ReadManifests | Publish | Hold | WriteBase | WriteChanges | WriteVersions | Merge | ListFolders | Remove
+Step = (
+    Look
+    | ReadManifests
+    | Publish
+    | RaiseWatermark
+    | WriteBase
+    | WriteChanges
+    | WriteVersions
+    | Merge
+    | ListFolders
+    | Remove
+)
 Steps = Generator[Step, Any, "Archived"]
 
 
@@ -124,7 +135,7 @@ class Plan:
 class Archived:
     """`changes` and `ended`: rows that this run wrote. `merged`, `removed`: folders."""
 
-    manifest: Manifest
+    manifest: ArchiveManifest
     changes: int
     ended: int
     merged: int
@@ -133,18 +144,18 @@ class Archived:
 
 def archive(plan: Plan) -> Steps:
     """Extend the archive to the newest revision. Raises ArchiveRefused, Superseded, RevisionGone."""
-    manifests: list[Manifest] = yield ReadManifests()
+    manifests: list[ArchiveManifest] = yield ReadManifests()
     here: Here = yield Look()
     if manifests:
         manifest = manifests[-1]
         check_lineage(manifest, here.lineage)
     else:
-        manifest = Manifest(plan.name(), here.lineage, 1, plan.now_ms())
+        manifest = ArchiveManifest(plan.name(), here.lineage, 1, plan.now_ms())
         yield from _publish(manifest)
     if manifest.last is None:
         manifest = yield from _begin(plan, manifest, here.minimal_revision)
     last = _last(manifest)
-    noted: int = yield Hold(manifest, last)
+    noted: int = yield RaiseWatermark(manifest, last)
     here = yield Look()
     if last < here.revision and last + 1 < here.minimal_revision:
         manifests = yield ReadManifests()
@@ -160,7 +171,7 @@ def archive(plan: Plan) -> Steps:
     while last < until:
         first, last = last + 1, min(until, last + plan.batch_revisions)
         manifest = yield from _extend(plan, manifest, first, last)
-        yield Hold(manifest, last)
+        yield RaiseWatermark(manifest, last)
         changes += manifest.changes[-1].rows
         ended += manifest.versions[-1].rows
     count = 0
@@ -170,20 +181,20 @@ def archive(plan: Plan) -> Steps:
     return Archived(manifest, changes, ended, count, removed)
 
 
-def _publish(manifest: Manifest) -> Generator[Step, Any, None]:
+def _publish(manifest: ArchiveManifest) -> Generator[Step, Any, None]:
     if not (yield Publish(manifest)):
         raise _superseded(manifest)
 
 
-def _superseded(manifest: Manifest) -> Superseded:
+def _superseded(manifest: ArchiveManifest) -> Superseded:
     return Superseded(
         f"another run has published manifest {manifest.number} of the archive; what this run wrote since is not "
         "part of it: run one job per archive at a time, then run it again"
     )
 
 
-def _begin(plan: Plan, manifest: Manifest, base: int) -> Generator[Step, Any, Manifest]:
-    yield Hold(manifest, base)
+def _begin(plan: Plan, manifest: ArchiveManifest, base: int) -> Generator[Step, Any, ArchiveManifest]:
+    yield RaiseWatermark(manifest, base)
     here: Here = yield Look()
     base = max(base, here.minimal_revision)  # compaction may have passed it before the watermark was written
     folder = folder_name("current", base, base, plan.now_ms(), plan.name())
@@ -193,7 +204,7 @@ def _begin(plan: Plan, manifest: Manifest, base: int) -> Generator[Step, Any, Ma
     return begun
 
 
-def _extend(plan: Plan, manifest: Manifest, first: int, last: int) -> Generator[Step, Any, Manifest]:
+def _extend(plan: Plan, manifest: ArchiveManifest, first: int, last: int) -> Generator[Step, Any, ArchiveManifest]:
     now_ms, name = plan.now_ms(), plan.name()
     folders = {kind: folder_name(kind, first, last, now_ms, name) for kind in ("changes", "versions", "current")}
     rows: int = yield WriteChanges(first, last, folders["changes"])
@@ -210,7 +221,7 @@ def _extend(plan: Plan, manifest: Manifest, first: int, last: int) -> Generator[
     return extended
 
 
-def _merge(plan: Plan, manifest: Manifest) -> Generator[Step, Any, tuple[Manifest, int]]:
+def _merge(plan: Plan, manifest: ArchiveManifest) -> Generator[Step, Any, tuple[ArchiveManifest, int]]:
     """One manifest for all merges: readers see the old folders or the new ones."""
     found, count = {"changes": manifest.changes, "versions": manifest.versions}, 0
     for kind, pieces in list(found.items()):
@@ -228,12 +239,12 @@ def _merge(plan: Plan, manifest: Manifest) -> Generator[Step, Any, tuple[Manifes
 
 def _sweep(plan: Plan) -> Generator[Step, Any, int]:
     folders: list[str] = yield ListFolders()
-    manifests: list[Manifest] = yield ReadManifests()
+    manifests: list[ArchiveManifest] = yield ReadManifests()
     found = garbage(manifests, folders, plan.now_ms(), plan.keep_ms)
     if found.folders or found.manifests:
         yield Remove(found.folders, found.manifests)
     return len(found.folders)
 
 
-def _last(manifest: Manifest) -> int:
+def _last(manifest: ArchiveManifest) -> int:
     return manifest.last if manifest.last is not None else 0

@@ -24,11 +24,11 @@ from palisade.pipeline.audit.cluster_findings import compared, divergence, misal
 from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.key_history import Scope
 from palisade.pipeline.audit.order import Gap, Times, gap_findings, gaps, out_of_order
-from palisade.pipeline.audit.timeline import Interval, timeline
+from palisade.pipeline.audit.timeline import AuditInterval, timeline
 from palisade.pipeline.audit_options import AuditOptions
 from palisade.pipeline.cluster_evidence import Evidence, gather
 from palisade.pipeline.job import Progress, Report, source_options
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 from palisade.wire.recorded_history import RecordingHeader
 
 FINDINGS_MAX = 100_000
@@ -51,7 +51,7 @@ class Histories:
 
 class AuditRun:
     def __init__(
-        self, spark: Any, access: Access, options: AuditOptions, files: Sequence[str], progress: Progress
+        self, spark: Any, access: ClusterAccess, options: AuditOptions, files: Sequence[str], progress: Progress
     ) -> None:
         self._spark, self._access, self._options, self._files = spark, access, options, files
         self._progress = progress
@@ -63,7 +63,7 @@ class AuditRun:
             evidence = gather(self._access, self._options.copy_list)
         found = list(_of_cluster(evidence)) if evidence else []
         notes = list(_notes_of_cluster(evidence)) if evidence else []
-        rows: list[Interval] = []
+        rows: list[AuditInterval] = []
         no_success: list[Gap] = []
         facts = [("histories", f"{len(self._files)} files")]
         counts = Counter(each.kind for each in found)
@@ -208,7 +208,7 @@ def tables(content: html_report.Content) -> dict[str, pa.Table]:
         "findings": pa.Table.from_batches(
             list(spark_audit.batches_of(content.findings, spark_audit.FINDINGS)), spark_audit.FINDINGS
         ),
-        "timeline": _table(Interval._fields, content.timeline),
+        "timeline": _table(AuditInterval._fields, content.timeline),
         "gaps": _table(Gap._fields, content.gaps),
         "members": _table(("member", "revision", "chain", "problem"), [
             (each.member, each.revision, each.chain, each.problem) for each in content.digests

@@ -10,7 +10,7 @@ from typing import Any
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest, TooManyPins
 from palisade.metastore.requests import Range, Txn
-from palisade.pipeline.batch_steps import Hold, Release, Request, Steps, Together
+from palisade.pipeline.batch_steps import HoldRevision, ReleaseRevision, Request, Steps, Together
 
 COPIES_AHEAD = 4
 """How many chunks a node applies in a row at most: heartbeats pass between them."""
@@ -39,9 +39,9 @@ def _execute(client: SyncClient, request: Request, pool: ThreadPoolExecutor) -> 
             return client.txn(request.compare, request.success, request.failure)
         case Together(requests):
             return list(pool.map(client.copy_chunk, requests))
-        case Hold(name, span, revision):
+        case HoldRevision(name, span, revision):
             with suppress(Compacted, InvalidRequest, TooManyPins):  # without it, old deletes may be unknown
                 client.pin(*span, f"batch-{name}", revision, HOLD_MS)
-        case Release(name, span):
+        case ReleaseRevision(name, span):
             client.unpin(*span, f"batch-{name}")
     return None

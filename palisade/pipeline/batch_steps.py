@@ -35,7 +35,7 @@ from palisade.metastore.requests import (
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.pipeline.errors import PipelineError
 from palisade.pipeline.query_record import BatchName, QueryRecord
-from palisade.wire.batch_records import CLOSED, OPEN, BadBatchRecord, BatchRecord, Span
+from palisade.wire.batch_records import CLOSED, OPEN, BadBatchRecord, BatchRecord, KeySpan
 
 STAGES = b"pipeline/stages/"
 ROWS, REJECTS, HASHES = b"rows", b"rejects", b"hashes"
@@ -71,21 +71,21 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldRevision:
     """Keep `revision` from being compacted for the batch, as far as the cluster permits."""
 
     name: str
-    span: Span
+    span: KeySpan
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseRevision:
     name: str
-    span: Span
+    span: KeySpan
 
 
-Request = Range | Txn | Together | Hold | Release
+Request = Range | Txn | Together | HoldRevision | ReleaseRevision
 Steps = Generator[Request, Any, Any]
 
 
@@ -96,7 +96,7 @@ class Draft:
 
     name: str
     alive: int
-    spans: tuple[Span, ...]
+    spans: tuple[KeySpan, ...]
     attempts: tuple[str, ...]
     query: BatchName | None = None
     record_key: bytes = b""
@@ -122,7 +122,7 @@ def open_batch(draft: Draft) -> Generator[Request, Any, int | None]:
     """
     for _ in range(TRIES):
         read: int = yield from finish_overlapping(draft.spans)
-        yield Hold(draft.name, draft.spans[0], read)
+        yield HoldRevision(draft.name, draft.spans[0], read)
         compares = [_created_at(alive_key(draft.name), draft.alive), closed_since(read)]
         writes: list[Put | DeleteRange] = [
             Put(OPEN + draft.name.encode(), BatchRecord(draft.name, draft.spans, draft.attempts).to_bytes()),
@@ -163,7 +163,7 @@ def _check_prefix(draft: Draft) -> Generator[Request, Any, None]:
         raise PrefixChanged("other writers changed the keys that are overwritten; nothing was written: try again")
 
 
-def finish_overlapping(spans: Iterable[Span]) -> Generator[Request, Any, int]:
+def finish_overlapping(spans: Iterable[KeySpan]) -> Generator[Request, Any, int]:
     """Copies and closes every open batch that writes keys of `spans`. Returns a revision at which there was none."""
     spans = tuple(spans)
     while True:
@@ -194,14 +194,14 @@ def copy_batch(record: BatchRecord) -> Generator[Request, Any, None]:
     yield from discard(stage_prefix(record.name), (still_open,))
     closing = replace(record, attempts=())
     yield Txn((still_open,), (DeleteRange(manifest), Put(CLOSED + record.name.encode(), closing.to_bytes())))
-    yield Release(record.name, record.spans[0])
+    yield ReleaseRevision(record.name, record.spans[0])
 
 
-def _copy_kind(record: BatchRecord, kind: bytes, span: Span) -> Generator[Request, Any, None]:
+def _copy_kind(record: BatchRecord, kind: bytes, span: KeySpan) -> Generator[Request, Any, None]:
     attempts, prefix = set(record.attempts), b"%s%s/" % (stage_prefix(record.name), kind)
     at, end = prefix, prefix_end(prefix)
     while True:
-        yield Hold(record.name, record.spans[0], record.opened)
+        yield HoldRevision(record.name, record.spans[0], record.opened)
         page: RangeResult = yield Range(at, end, limit=CHUNKS_PER_PAGE, keys_only=True, exact_count=False)
         chunks = [each.key for each in page.kvs if attempt_of(each.key) in attempts]
         if chunks:

@@ -23,13 +23,13 @@ from palisade.pipeline.cuts import BatchOpen, cut_after, cut_before, require_cut
 from palisade.pipeline.errors import BadOption, RevisionGone, VaultNotRead
 from palisade.pipeline.local_vault import open_local, vault_pages
 from palisade.pipeline.offsets import Here
-from palisade.pipeline.options import Access, ReadOptions
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.options import ClusterAccess, ReadOptions
+from palisade.pipeline.partitions import ReadPart
 from palisade.wire.auth_errors import PermissionDenied
-from palisade.wire.batch_records import Span
+from palisade.wire.batch_records import KeySpan
 from palisade.wire.credentials import Credentials, Password, StoredToken
 from palisade.wire.fencing_errors import ReadPending
-from palisade.wire.scan_pages import KeyCounts, Position
+from palisade.wire.scan_pages import ChangePosition, KeyCounts
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Pinned:
     lineage: Lineage
 
 
-def connect(access: Access, endpoints: tuple[str, ...] = ()) -> SyncClient:
+def connect(access: ClusterAccess, endpoints: tuple[str, ...] = ()) -> SyncClient:
     """It stays at the nodes given, in their order, instead of moving to the leader. Raises BadOption."""
     return SyncClient(
         list(endpoints or access.endpoints),
@@ -63,7 +63,7 @@ def connect(access: Access, endpoints: tuple[str, ...] = ()) -> SyncClient:
     )
 
 
-def credentials_of(access: Access) -> Credentials | None:
+def credentials_of(access: ClusterAccess) -> Credentials | None:
     """Raises BadOption if a file cannot be read."""
     if access.token_file:
         token, _, second = _text_in("tokenFile", access.token_file).partition("\n")
@@ -89,7 +89,7 @@ def current(client: SyncClient, options: ReadOptions) -> Here:
     here = _looked(client, options)
     if here.open_batch:
         with suppress(PermissionDenied):
-            run_steps(client, finish_overlapping([Span(options.key, options.range_end)]))
+            run_steps(client, finish_overlapping([KeySpan(options.key, options.range_end)]))
         here = _looked(client, options)
     return here
 
@@ -169,7 +169,7 @@ class PinRenewal:
             self._due = float("inf")
 
 
-def pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
+def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes]:
     """The pages of a part, in order: from a vault of this machine if that is wanted and possible, else by the network.
 
     Raises RevisionGone, VaultNotRead, and the errors of the client if no node answers.
@@ -195,18 +195,18 @@ def pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
         yield from network_pages(options, pinned, replace(part, key=at))
 
 
-def network_pages(options: ReadOptions, pinned: Pinned, part: Part) -> Iterator[bytes]:
+def network_pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes]:
     """Raises RevisionGone, and the errors of the client if no node answers."""
     with connect(options.access, part.endpoints) as client, ThreadPoolExecutor(1) as ahead:
         renew = PinRenewal(client, options, pinned, time.monotonic)
 
-        def page(at: bytes | Position) -> tuple[bytes, bytes | Position | None]:
+        def page(at: bytes | ChangePosition) -> tuple[bytes, bytes | ChangePosition | None]:
             renew()
-            if isinstance(at, Position):
+            if isinstance(at, ChangePosition):
                 return client.scan_changes(part.key, part.range_end, at, part.last, pinned.lineage)
             return client.scan_rows(at, part.range_end, part.last, pinned.lineage)
 
-        waiting = ahead.submit(page, Position(part.first) if part.first else part.key)
+        waiting = ahead.submit(page, ChangePosition(part.first) if part.first else part.key)
         while True:
             with _explained(SOONER):
                 found, until = waiting.result()

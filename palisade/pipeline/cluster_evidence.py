@@ -15,7 +15,7 @@ from palisade.client.client import Client
 from palisade.journal.client import JournalClient
 from palisade.pipeline.audit.cluster_findings import CopyRow, MemberDigest, SegmentRow, compared, segment_rows
 from palisade.pipeline.cluster import credentials_of
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource
 
 ROUNDS = 10
@@ -38,14 +38,14 @@ class Evidence:
     copies: tuple[CopyRow, ...]
 
 
-def gather(access: Access, copies: Sequence[tuple[str, str]]) -> Evidence:
+def gather(access: ClusterAccess, copies: Sequence[tuple[str, str]]) -> Evidence:
     """`copies`: (role, address). Raises the errors of the client. In a thread, because the caller may be in a running
     event loop, as in a notebook."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(_gather(access, copies))).result()
 
 
-def _client(access: Access, endpoints: Sequence[str]) -> Client:
+def _client(access: ClusterAccess, endpoints: Sequence[str]) -> Client:
     return Client(
         list(endpoints),
         timeout_s=access.timeout_s,
@@ -55,7 +55,7 @@ def _client(access: Access, endpoints: Sequence[str]) -> Client:
     )
 
 
-async def _gather(access: Access, copies: Sequence[tuple[str, str]]) -> Evidence:
+async def _gather(access: ClusterAccess, copies: Sequence[tuple[str, str]]) -> Evidence:
     async with _client(access, access.endpoints) as client:
         read_wall_ms = time.time_ns() // 1_000_000
         here = await client.scan_counts(b"palisade", b"palisade\0")
@@ -85,7 +85,7 @@ async def _segments(client: Client) -> tuple[SegmentRow, ...]:
     return tuple(found)
 
 
-async def _digests(access: Access, members: Sequence[tuple[str, str]]) -> tuple[MemberDigest, ...]:
+async def _digests(access: ClusterAccess, members: Sequence[tuple[str, str]]) -> tuple[MemberDigest, ...]:
     found: tuple[MemberDigest, ...] = ()
     for _ in range(ROUNDS):
         found = tuple(await asyncio.gather(*(_digest(access, *member) for member in members)))
@@ -94,7 +94,7 @@ async def _digests(access: Access, members: Sequence[tuple[str, str]]) -> tuple[
     return found
 
 
-async def _digest(access: Access, member: str, address: str) -> MemberDigest:
+async def _digest(access: ClusterAccess, member: str, address: str) -> MemberDigest:
     if not address:
         return MemberDigest(member, problem="it has no stream")
     try:

@@ -35,7 +35,7 @@ class RemovalOutcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ExpiryTarget:
     """`revision`: of the record."""
 
     record: SegmentRecord
@@ -47,7 +47,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class TargetRemoval:
     """What became of a target, and why."""
 
     name: str
@@ -66,11 +66,11 @@ class RemovalPort(Protocol):
         """Wall time since 1970, and the boot clock; in seconds."""
         ...
 
-    def mark_unused(self, target: Target) -> int:
+    def mark_unused(self, target: ExpiryTarget) -> int:
         """Returns the revision, once every node has applied it or is fenced. 0: the record has changed."""
         ...
 
-    def mark_used(self, target: Target, revision: int) -> bool:
+    def mark_used(self, target: ExpiryTarget, revision: int) -> bool:
         """Puts the record of the target, if it still has this revision."""
         ...
 
@@ -78,30 +78,30 @@ class RemovalPort(Protocol):
         """Deletes it if `still()`, called directly before, is true. Whether it was true. Raises as `still`."""
         ...
 
-    def delete_record(self, target: Target, revision: int) -> None:
+    def delete_record(self, target: ExpiryTarget, revision: int) -> None:
         """If it still has this revision."""
         ...
 
 
-def remove_expired(target: Target, port: RemovalPort) -> Removal:
+def remove_expired(target: ExpiryTarget, port: RemovalPort) -> TargetRemoval:
     """Every failure is in the result, so the other targets go on."""
     try:
         return _removed(target, port)
     except PalisadeError as error:
-        return Removal(target.name, RemovalOutcome.SKIPPED, str(error))
+        return TargetRemoval(target.name, RemovalOutcome.SKIPPED, str(error))
 
 
-def _removed(target: Target, port: RemovalPort) -> Removal:
+def _removed(target: ExpiryTarget, port: RemovalPort) -> TargetRemoval:
     name, record, wall = target.name, target.record, WallClock()
     wall.see(*port.clocks())
     before = port.rules()
     if not wall.still(*port.clocks()):
-        return Removal(name, RemovalOutcome.SKIPPED, "the wall clock of this worker is not steady yet")
+        return TargetRemoval(name, RemovalOutcome.SKIPPED, "the wall clock of this worker is not steady yet")
     if not still_expired(name, before, before, wall, port.clocks()):
-        return Removal(name, RemovalOutcome.KEPT, "it has not expired by the present rules")
+        return TargetRemoval(name, RemovalOutcome.KEPT, "it has not expired by the present rules")
     revision = port.mark_unused(target) if record.used else target.revision
     if not revision:
-        return Removal(name, RemovalOutcome.SKIPPED, "its record has changed meanwhile")
+        return TargetRemoval(name, RemovalOutcome.SKIPPED, "its record has changed meanwhile")
 
     def still() -> bool:
         return still_expired(name, before, port.rules(), wall, port.clocks())
@@ -109,18 +109,18 @@ def _removed(target: Target, port: RemovalPort) -> Removal:
     try:
         gone = port.delete_file(record.url, still) if record.url else still()
     except RulesUnknown as error:
-        return Removal(name, RemovalOutcome.SKIPPED, f"{error}{_used_again(target, revision, port)}")
+        return TargetRemoval(name, RemovalOutcome.SKIPPED, f"{error}{_used_again(target, revision, port)}")
     if not gone:
-        return Removal(
+        return TargetRemoval(
             name, RemovalOutcome.KEPT, f"its rule or the wall clock changed{_used_again(target, revision, port)}"
         )
     if not record.url:
-        return Removal(name, RemovalOutcome.MARKED)
+        return TargetRemoval(name, RemovalOutcome.MARKED)
     port.delete_record(target, revision)
-    return Removal(name, RemovalOutcome.REMOVED)
+    return TargetRemoval(name, RemovalOutcome.REMOVED)
 
 
-def _used_again(target: Target, revision: int, port: RemovalPort) -> str:
+def _used_again(target: ExpiryTarget, revision: int, port: RemovalPort) -> str:
     if not target.record.used or port.mark_used(target, revision):
         return ""
     return "; it was marked unused, and its record has changed since"
@@ -130,7 +130,7 @@ def _used_again(target: Target, revision: int, port: RemovalPort) -> str:
 class ExpiryPlan:
     """`targets`: the oldest first. `left`: expired segments for later runs."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[ExpiryTarget, ...]
     left: int
 
 
@@ -142,7 +142,7 @@ def expiry_plan(
 ) -> ExpiryPlan:
     """Segments to remove in one run: at most a tenth of all, as in a pass of a node. `records`: with their revisions.
     `manifests`: by data source. Unused segments are removed too if they have a file."""
-    targets = {str(record.segment): Target(record, revision) for record, revision in records.items()}
+    targets = {str(record.segment): ExpiryTarget(record, revision) for record, revision in records.items()}
     held = [
         name
         for name, each in targets.items()

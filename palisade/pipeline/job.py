@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 
 Progress = Callable[[str], None]
 """Names the phase that begins, for example "write 2013-03-01". Stages and tasks are shown without it."""
@@ -39,7 +39,7 @@ class Job:
     name: str
     help: str
     options: type[Any]
-    run: Callable[[Any, Access, Any, Progress], Report]
+    run: Callable[[Any, ClusterAccess, Any, Progress], Report]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def parsed(job: Job, given: Mapping[str, Any]) -> Any:
     return job.options(**given)
 
 
-def source_options(access: Access) -> dict[str, str]:
+def source_options(access: ClusterAccess) -> dict[str, str]:
     """The options of `format("palisade")` that connect to the same cluster."""
     found = {"endpoints": ",".join(access.endpoints), "timeoutMs": str(round(access.timeout_s * 1000))}
     files = {"tokenFile": access.token_file, "user": access.user, "passwordFile": access.password_file}

@@ -37,12 +37,12 @@ from palisade.pipeline.batch_steps import (
     unused,
 )
 from palisade.pipeline.key_runs import KeyRuns, hash_of, merged, repeated, runs, without
-from palisade.pipeline.options import Target
+from palisade.pipeline.options import WriteTarget
 from palisade.pipeline.query_record import BatchName
 from palisade.pipeline.sink_rows import BatchTooLarge, RowsRejected, refuse, repeated_key
-from palisade.pipeline.staging import Stage, Staged, StagedPart, lease_of, page_of
+from palisade.pipeline.staging import Staged, StagedPart, StageWriter, lease_of, page_of
 from palisade.pipeline.task_rows import StageName, TaskRows, stage_all
-from palisade.wire.batch_records import ATTEMPTS_MAX, BATCHES, Span
+from palisade.wire.batch_records import ATTEMPTS_MAX, BATCHES, KeySpan
 
 REPEATED_KEYS_MAX = 100_000
 """Of one batch: the driver holds their hashes."""
@@ -52,7 +52,7 @@ KEYS_PER_READ = 5_000
 @dataclass(frozen=True, slots=True)
 class LargeBatch:
     client: SyncClient
-    target: Target
+    target: WriteTarget
     limits: Limits
     stage: StageName
     name: BatchName | None
@@ -65,7 +65,7 @@ class LargeBatch:
         is published as a whole or not at all.
         """
         spans = spans_of(self.target)
-        with Stage(self.client, self.stage.name, self.target.stage_ms) as stage:
+        with StageWriter(self.client, self.stage.name, self.target.stage_ms) as stage:
             staged = self._staged(stage, parts)
             repeated_hashes = set(islice(repeated(self._hashes(staged)), REPEATED_KEYS_MAX + 1))
             if repeated_hashes:
@@ -79,7 +79,7 @@ class LargeBatch:
         run_steps(self.client, sweep(int(self.client.status()["minimal_revision"])))
         return revision
 
-    def _staged(self, stage: Stage, parts: Sequence[TaskRows]) -> list[Staged]:
+    def _staged(self, stage: StageWriter, parts: Sequence[TaskRows]) -> list[Staged]:
         """Everything that belongs to the batch, also what tasks have kept."""
         found = [part.staged for part in parts if part.staged is not None]
         if any(each.alive != stage.alive for each in found):
@@ -104,7 +104,7 @@ class LargeBatch:
     def _page(self, kind: bytes, attempt: str) -> partial[bytes]:
         return partial(page_of, self.client, self.stage.name, kind, attempt)
 
-    def _reject_repeated(self, stage: Stage, staged: Sequence[Staged], hashes: set[bytes]) -> Staged:
+    def _reject_repeated(self, stage: StageWriter, staged: Sequence[Staged], hashes: set[bytes]) -> Staged:
         """Moves the rows with repeated keys to the rejects."""
         if len(hashes) > REPEATED_KEYS_MAX:
             raise RowsRejected(f"more than {REPEATED_KEYS_MAX} keys occur several times: correct the batch")
@@ -133,7 +133,9 @@ class LargeBatch:
         else:
             self.client.delete(chunk)
 
-    def _open(self, stage: Stage, staged: list[Staged], rejected: set[bytes], spans: tuple[Span, ...]) -> int | None:
+    def _open(
+        self, stage: StageWriter, staged: list[Staged], rejected: set[bytes], spans: tuple[KeySpan, ...]
+    ) -> int | None:
         """`rejected`: hashes of keys that the batch does not write."""
         for number in range(TRIES):
             attempts, since = [each.attempt for each in staged], 0
@@ -150,7 +152,7 @@ class LargeBatch:
         raise Contended(f"other writers changed the keys {TRIES} times; nothing was written: try again")
 
     def _stage_deletes(
-        self, stage: Stage, staged: Sequence[Staged], rejected: set[bytes], attempt: str
+        self, stage: StageWriter, staged: Sequence[Staged], rejected: set[bytes], attempt: str
     ) -> tuple[int, Staged]:
         """Stages a delete for each key of the prefix that the batch does not have. Also returns the revision at which
         the keys were read."""
@@ -174,16 +176,16 @@ class LargeBatch:
         return revision, part.finish()
 
 
-def spans_of(target: Target) -> tuple[Span, ...]:
+def spans_of(target: WriteTarget) -> tuple[KeySpan, ...]:
     """Of the rows, and of the rejects. Raises BatchTooLarge if the target does not permit a large batch."""
     if not target.prefix:
         raise BatchTooLarge(
             "a batch above one transaction (1,023 rows, 2 MiB) needs option prefix: it names the keys that readers see "
             "all at once"
         )
-    found = [Span(prefix, prefix_end(prefix)) for prefix in (target.prefix, target.rejects.encode()) if prefix]
+    found = [KeySpan(prefix, prefix_end(prefix)) for prefix in (target.prefix, target.rejects.encode()) if prefix]
     for reserved in (STAGES, BATCHES):
-        if any(each.overlaps(Span(reserved, prefix_end(reserved))) for each in found):
+        if any(each.overlaps(KeySpan(reserved, prefix_end(reserved))) for each in found):
             raise BatchTooLarge(f"a batch above one transaction cannot write keys below {reserved.decode()}")
     if len(found) == 2 and found[0].overlaps(found[1]):
         raise BatchTooLarge("options prefix and rejectsPrefix overlap: choose separate prefixes")

@@ -19,14 +19,14 @@ from palisade.client.sync_client import SyncClient
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.mvcc import end_of
 from palisade.pipeline.errors import VaultNotRead
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.undo import Undo
 from palisade.vault.errors import VaultError
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import VaultSlice, slice_of
 from palisade.vault.snapshot_reads import VaultSnapshot
-from palisade.wire.scan_pages import Position, changes_of
+from palisade.wire.scan_pages import ChangePosition, changes_of
 
 T = TypeVar("T")
 PATIENCE_S, PAUSE_S = 3.0, 0.02
@@ -60,7 +60,7 @@ def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
 
 
 def vault_pages(
-    reader: VaultReader, client: SyncClient, part: Part, lineage: Lineage, renew: Callable[[], None]
+    reader: VaultReader, client: SyncClient, part: ReadPart, lineage: Lineage, renew: Callable[[], None]
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """The pages of a part of a state, each with the key at which the next one begins. Raises VaultNotRead, and the
     errors of `scan_changes`."""
@@ -70,7 +70,7 @@ def vault_pages(
         renew()
         found = _slice(reader, at, end, part.last, lineage)
         if found.revision > known:
-            position: Position | None = Position(known + 1)
+            position: ChangePosition | None = ChangePosition(known + 1)
             while position is not None:
                 page, position = client.scan_changes(at, part.range_end, position, found.revision, lineage)
                 undo.add(changes_of(page))

@@ -59,7 +59,7 @@ CREDENTIALS = ("password", "token", "credentials")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """How a worker reaches the cluster."""
 
     endpoints: tuple[str, ...]
@@ -83,7 +83,7 @@ class ValueFormat:
 class ReadOptions:
     """`key`, `range_end`: as of `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained."""
 
-    access: Access
+    access: ClusterAccess
     key: bytes
     range_end: bytes
     revision: int
@@ -133,7 +133,7 @@ def _vaults(known: _Named, history: bool) -> tuple[tuple[str, ...], bool]:
     return folders, only
 
 
-def access_of(options: Mapping[str, str]) -> Access:
+def access_of(options: Mapping[str, str]) -> ClusterAccess:
     """Raises BadOption, also for unknown options and for credentials among the options."""
     known = _Named(options)
     if not known.text("endpoints"):
@@ -145,7 +145,9 @@ def access_of(options: Mapping[str, str]) -> Access:
     token_file, user, password_file = (known.text(name) for name in ("tokenFile", "user", "passwordFile"))
     if bool(user) != bool(password_file) or (token_file and user):
         raise BadOption("give tokenFile, or user and passwordFile")
-    return Access(endpoints, token_file, user, password_file, known.number("timeoutMs", 30_000, least=100) / 1000)
+    return ClusterAccess(
+        endpoints, token_file, user, password_file, known.number("timeoutMs", 30_000, least=100) / 1000
+    )
 
 
 def value_format(options: Mapping[str, str]) -> ValueFormat:
@@ -203,7 +205,7 @@ def _start(known: _Named) -> str | int | Since:
 class TableOptions:
     """`columns`: those to read; all if it is empty."""
 
-    access: Access
+    access: ClusterAccess
     table: str
     interval: tuple[str, str]
     columns: tuple[str, ...]
@@ -227,7 +229,7 @@ def table_options(options: Mapping[str, str]) -> TableOptions | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WriteTarget:
     """Where a batch is written. `rejects`: a prefix for rejected rows; empty: they fail the batch. `records`: a prefix
     for the records of streaming queries. `stage_ms`: the time of the lease of staged rows."""
 
@@ -238,7 +240,7 @@ class Target:
     stage_ms: int = STAGE_MS
 
 
-def target_of(options: Mapping[str, str], overwrite: bool) -> Target:
+def target_of(options: Mapping[str, str], overwrite: bool) -> WriteTarget:
     """Raises BadOption."""
     known = _Named(options)
     prefix = known.text("prefix")
@@ -246,7 +248,7 @@ def target_of(options: Mapping[str, str], overwrite: bool) -> Target:
         raise BadOption("mode overwrite replaces a prefix: give option prefix")
     records = known.text("recordPrefix") or "pipeline/queries/"
     stage_ms = known.number("stageMs", STAGE_MS, least=STAGE_MS_MIN)
-    return Target(prefix.encode(), overwrite, known.text("rejectsPrefix"), records, stage_ms)
+    return WriteTarget(prefix.encode(), overwrite, known.text("rejectsPrefix"), records, stage_ms)
 
 
 def _key_range(known: _Named) -> tuple[bytes, bytes]:

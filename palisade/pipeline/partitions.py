@@ -13,7 +13,7 @@ PARTS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadPart:
     """[key, range_end) at revision `last`; of a history (`first` above 0) its changes from `first` to `last`.
 
     `endpoints`: in the order in which they are tried.
@@ -33,26 +33,28 @@ def count_of_parts(rows: int, wanted: int, rows_per_part: int) -> int:
 
 def parts_of_state(
     bounds: tuple[bytes, bytes], revision: int, samples: Sequence[bytes], parts: int, endpoints: Sequence[str]
-) -> list[Part]:
+) -> list[ReadPart]:
     """At most `parts`, fewer if there are not enough samples. They cover [key, range_end) without overlap."""
     key, range_end = bounds
     inner = [sample for sample in samples if sample > key]
     parts = min(parts, len(inner) + 1)
     cuts = [key, *(inner[number * len(inner) // parts] for number in range(1, parts)), range_end]
     return [
-        Part(cuts[number], cuts[number + 1], 0, revision, turned(endpoints, number)) for number in range(len(cuts) - 1)
+        ReadPart(cuts[number], cuts[number + 1], 0, revision, turned(endpoints, number))
+        for number in range(len(cuts) - 1)
     ]
 
 
 def parts_of_history(
     bounds: tuple[bytes, bytes], first: int, last: int, parts: int, endpoints: Sequence[str]
-) -> list[Part]:
+) -> list[ReadPart]:
     """They cover the revisions `first` to `last` without overlap; none if there are none."""
     revisions = last - first + 1
     parts = min(parts, revisions)
     cuts = [first + number * revisions // parts for number in range(parts + 1)] if parts > 0 else []
     return [
-        Part(*bounds, cuts[number], cuts[number + 1] - 1, turned(endpoints, number)) for number in range(len(cuts) - 1)
+        ReadPart(*bounds, cuts[number], cuts[number + 1] - 1, turned(endpoints, number))
+        for number in range(len(cuts) - 1)
     ]
 
 

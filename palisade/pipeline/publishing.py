@@ -19,12 +19,12 @@ from palisade.metastore.staged_rows import rows_of_chunk
 from palisade.pipeline.batch_run import run_steps
 from palisade.pipeline.batch_steps import REJECTS, ROWS, TRIES, Contended, alive_key, closed_since, finish_overlapping
 from palisade.pipeline.large_batch import LargeBatch, abandon
-from palisade.pipeline.options import Target
+from palisade.pipeline.options import WriteTarget
 from palisade.pipeline.query_record import BatchName, QueryRecord
-from palisade.pipeline.sink_rows import Reject, Rows, Write, fits, refuse
+from palisade.pipeline.sink_rows import BatchRows, Reject, RowWrite, fits, refuse
 from palisade.pipeline.staging import Staged, page_of
 from palisade.pipeline.task_rows import StageName, TaskRows
-from palisade.wire.batch_records import Span
+from palisade.wire.batch_records import KeySpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Publication:
     """`query` None: a batch without a query. `stage`: where its tasks have staged rows, if there were many."""
 
     client: SyncClient
-    target: Target
+    target: WriteTarget
     limits: Limits
     stage: StageName
     query: BatchName | None = None
@@ -74,9 +74,9 @@ class Publication:
         return operations < self.limits.txn_operations_max
 
     @property
-    def _span(self) -> Span:
+    def _span(self) -> KeySpan:
         prefix = self.target.prefix
-        return Span(prefix or FROM_KEY, prefix_end(prefix))
+        return KeySpan(prefix or FROM_KEY, prefix_end(prefix))
 
     @property
     def _record_key(self) -> bytes:
@@ -112,12 +112,12 @@ class Publication:
                 return result.revision
         raise Contended(f"other writers changed the keys {TRIES} times; nothing was written: try again")
 
-    def _gathered(self, parts: Sequence[TaskRows]) -> tuple[Rows, set[int]]:
+    def _gathered(self, parts: Sequence[TaskRows]) -> tuple[BatchRows, set[int]]:
         """All rows, also those that tasks have staged; and the alive keys that these depend on."""
-        rows, staged = Rows(self.limits), [part.staged for part in parts if part.staged]
+        rows, staged = BatchRows(self.limits), [part.staged for part in parts if part.staged]
         writes = [write for part in parts for write in part.writes]
         for each in staged:
-            writes += [Write(*row) for row in self._rows(each, ROWS, each.chunks)]
+            writes += [RowWrite(*row) for row in self._rows(each, ROWS, each.chunks)]
         rejects = [reject for part in parts for reject in part.rejects]
         for each in staged:
             rejects += [Reject.of(value or b"") for _, value in self._rows(each, REJECTS, each.rejects)]
@@ -131,7 +131,7 @@ class Publication:
     def _rejects(self, rejects: Sequence[Reject]) -> list[Operation]:
         return [Put(self.stage.rejects + b"%06d" % number, reject.value) for number, reject in enumerate(rejects)]
 
-    def _replace_prefix(self, rows: Rows, compares: list[requests.Compare], operations: list[Operation]) -> None:
+    def _replace_prefix(self, rows: BatchRows, compares: list[requests.Compare], operations: list[Operation]) -> None:
         """Deletes the other keys of the prefix; holds only if none of them has changed since they were read."""
         prefix = self.target.prefix
         old = self.client.range(prefix, prefix=True, keys_only=True)

@@ -20,7 +20,7 @@ from palisade.pipeline.errors import BadOption, JobFailed, PipelineError
 from palisade.pipeline.java import require_java, require_pyspark
 from palisade.pipeline.job import Job, Report, parsed
 from palisade.pipeline.jobs import job_named
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 from palisade.pipeline.spark_failure import cause_of
 
 POLL_S = 0.2
@@ -67,12 +67,18 @@ def run(
         raise BadOption("give token_file, or user and password_file")
     job = job_named(name)
     chosen = parsed(job, options)
-    access = Access(addresses, token_file, user, password_file, TIMEOUT_S)
+    access = ClusterAccess(addresses, token_file, user, password_file, TIMEOUT_S)
     return run_job(job, access, chosen, spark=spark, master=master)
 
 
 def run_job(
-    job: Job, access: Access, options: Any, *, spark: Any = None, master: str = "local[*]", show: Show | None = None
+    job: Job,
+    access: ClusterAccess,
+    options: Any,
+    *,
+    spark: Any = None,
+    master: str = "local[*]",
+    show: Show | None = None,
 ) -> Report:
     """As `run`, with parsed options; Java and pyspark are checked already. `show` is called in another thread."""
     if spark is not None:
@@ -117,7 +123,7 @@ def plain_interrupts() -> Iterator[Callable[[], None]]:
         root.removeFilter(expected)
 
 
-def _run_on(spark: Any, job: Job, access: Access, options: Any, show: Show | None) -> Report:
+def _run_on(spark: Any, job: Job, access: ClusterAccess, options: Any, show: Show | None) -> Report:
     context = spark.sparkContext
     group = f"palisade-{job.name}-{secrets.token_hex(4)}"
     context.setJobGroup(group, f"palisade pipeline run {job.name}", interruptOnCancel=True)

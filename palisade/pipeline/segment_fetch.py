@@ -21,8 +21,8 @@ from palisade.client.node_addresses import addresses_in
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline.cluster import connect, credentials_of
 from palisade.pipeline.errors import PipelineError
-from palisade.pipeline.options import Access
-from palisade.pipeline.segment_read import SegmentPart, TableUnavailable
+from palisade.pipeline.options import ClusterAccess
+from palisade.pipeline.segment_read import ReadableSegment, TableUnavailable
 from palisade.segments.file_source import FileSource
 from palisade.segments.names import Wanted
 from palisade.segments.sources import SourceFailed
@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 ATTEMPTS, PAUSE_S = 6, 0.3
 
 
-class NotThere(PipelineError):
+class RowsNotThere(PipelineError):
     """This place does not have the rows."""
 
     code = "not-there"
     retry = True
 
 
-def fetch(part: SegmentPart, access: Access, pause: Callable[[float], None] = time.sleep) -> pa.Table:
+def fetch(part: ReadableSegment, access: ClusterAccess, pause: Callable[[float], None] = time.sleep) -> pa.Table:
     """Raises TableUnavailable with the segment."""
     credentials, nodes, reasons = credentials_of(access), part.nodes, dict[str, str]()
     with connect(access) as client:
@@ -51,7 +51,7 @@ def fetch(part: SegmentPart, access: Access, pause: Callable[[float], None] = ti
             for place in [*places, *([part.url] if part.url else [])]:
                 try:
                     return verified(part, _content(part, place, access, credentials))
-                except (NotThere, NoAnswer, SourceFailed) as error:
+                except (RowsNotThere, NoAnswer, SourceFailed) as error:
                     reasons[place] = str(error) if place in str(error) else f"{place}: {error}"
                     log.info("segment not read: segment=%s place=%s reason=%s", part.segment, place, error)
             if attempt < ATTEMPTS:
@@ -60,38 +60,40 @@ def fetch(part: SegmentPart, access: Access, pause: Callable[[float], None] = ti
     raise TableUnavailable([part.segment], "; ".join(reasons.values()))
 
 
-def verified(part: SegmentPart, content: bytes) -> pa.Table:
+def verified(part: ReadableSegment, content: bytes) -> pa.Table:
     """Raises NotThere for other rows than those of the record."""
     try:
         table = read_table(content)
         found = inspect_table(table)
     except BadRows as error:
-        raise NotThere(str(error)) from error
+        raise RowsNotThere(str(error)) from error
     if (found.digest, found.rows) != (part.digest, part.rows):
-        raise NotThere(f"{found.rows} rows with {found.digest}, the record has {part.rows} with {part.digest}")
+        raise RowsNotThere(f"{found.rows} rows with {found.digest}, the record has {part.rows} with {part.digest}")
     return table
 
 
-def _servers(client: SyncClient, part: SegmentPart) -> tuple[str, ...]:
+def _servers(client: SyncClient, part: ReadableSegment) -> tuple[str, ...]:
     try:
         return tuple(client.segment(part.segment)["nodes"])
     except SegmentError:
         return ()
 
 
-def _content(part: SegmentPart, place: str, access: Access, credentials: Credentials | None) -> bytes:
+def _content(part: ReadableSegment, place: str, access: ClusterAccess, credentials: Credentials | None) -> bytes:
     """`place`: the URL of the record, or the HTTP address of a node. Raises NotThere, NoAnswer, SourceFailed."""
     if place == part.url:
         return asyncio.run(FileSource(place).get(part.segment, Wanted(part.digest, 0)))
     return asyncio.run(_download(part, place, access, credentials))
 
 
-async def _download(part: SegmentPart, address: str, access: Access, credentials: Credentials | None) -> bytes:
+async def _download(
+    part: ReadableSegment, address: str, access: ClusterAccess, credentials: Credentials | None
+) -> bytes:
     path = f"/v1/segments/{part.segment}/file"
     async with (
         HttpRequests(header_of(credentials), timeout_s=access.timeout_s) as requests,
         requests.open(address, path, params={"digest": part.digest}) as response,
     ):
         if response.status != 200:
-            raise NotThere(f"HTTP {response.status}")
+            raise RowsNotThere(f"HTTP {response.status}")
         return bytes(await response.read())

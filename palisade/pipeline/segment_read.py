@@ -42,7 +42,7 @@ class TableUnavailable(PipelineError):
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentPart:
+class ReadableSegment:
     """`nodes`: those that served the segment when the broker answered. `url`: of its file; may be empty."""
 
     segment: str
@@ -52,7 +52,7 @@ class SegmentPart:
     nodes: tuple[str, ...]
 
 
-def parts_of(found: Mapping[str, Any]) -> list[SegmentPart]:
+def parts_of(found: Mapping[str, Any]) -> list[ReadableSegment]:
     """`found`: as of `segment_query.lookup_all`. Raises TableUnavailable, CutSegment."""
     check_whole(found["segments"])
     records: Mapping[str, Mapping[str, Any]] = found["records"]
@@ -62,7 +62,7 @@ def parts_of(found: Mapping[str, Any]) -> list[SegmentPart]:
     if lacking := [*found["missing"], *found["loading"], *lacking]:
         raise TableUnavailable(set(lacking))
     return [
-        SegmentPart(name, records[name]["digest"], records[name]["rows"], records[name].get("url", ""), nodes[name])
+        ReadableSegment(name, records[name]["digest"], records[name]["rows"], records[name].get("url", ""), nodes[name])
         for name in sorted(nodes)
     ]
 

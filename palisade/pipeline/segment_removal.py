@@ -10,9 +10,9 @@ from palisade.client.publishing import unchanged_record
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.pipeline.cluster import connect, credentials_of
-from palisade.pipeline.expiry import Removal, Target, remove_expired
+from palisade.pipeline.expiry import ExpiryTarget, TargetRemoval, remove_expired
 from palisade.pipeline.node_rules import read_rules
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 from palisade.pipeline.segment_folder import remove_file
 from palisade.segments.retention import Rules
 from palisade.segments.retention_worker import system_clocks
@@ -22,7 +22,7 @@ from palisade.wire.segment_errors import NotRemoved
 class ClusterRemoval:
     """A `RemovalPort`. `nodes`: HTTP addresses for the fenced reads."""
 
-    def __init__(self, client: SyncClient, access: Access, nodes: Sequence[str]) -> None:
+    def __init__(self, client: SyncClient, access: ClusterAccess, nodes: Sequence[str]) -> None:
         self._client, self._access, self._nodes = client, access, nodes
 
     def rules(self) -> Rules:
@@ -31,13 +31,13 @@ class ClusterRemoval:
     def clocks(self) -> tuple[float, float]:
         return system_clocks()
 
-    def mark_unused(self, target: Target) -> int:
+    def mark_unused(self, target: ExpiryTarget) -> int:
         record = target.record.marked_unused()
         put = Put(record.segment.key, record.to_bytes())
         done = self._client.segments_txn([unchanged_record(record, target.revision)], [put])
         return done.revision if done.succeeded else 0
 
-    def mark_used(self, target: Target, revision: int) -> bool:
+    def mark_used(self, target: ExpiryTarget, revision: int) -> bool:
         """Not loaded: the leader sets that again if a node announces the segment."""
         record = replace(target.record, used=True, loaded=False)
         put = Put(record.segment.key, record.to_bytes())
@@ -54,12 +54,12 @@ class ClusterRemoval:
             ) from error
         return True
 
-    def delete_record(self, target: Target, revision: int) -> None:
+    def delete_record(self, target: ExpiryTarget, revision: int) -> None:
         compare = [unchanged_record(target.record, revision)]
         self._client.segments_txn(compare, [DeleteRange(target.record.segment.key)])
 
 
-def remove_all(access: Access, nodes: Sequence[str], targets: Iterable[Target]) -> Iterator[Removal]:
+def remove_all(access: ClusterAccess, nodes: Sequence[str], targets: Iterable[ExpiryTarget]) -> Iterator[TargetRemoval]:
     """In a task of Spark."""
     with connect(access) as client:
         port = ClusterRemoval(client, access, nodes)

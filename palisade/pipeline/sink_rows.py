@@ -31,7 +31,7 @@ class RowsRejected(PipelineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class RowWrite:
     """`value` None: a delete."""
 
     key: bytes
@@ -63,14 +63,14 @@ class Reject:
 
 
 @dataclass(slots=True)
-class Rows:
+class BatchRows:
     """Rows of a batch that fits one transaction."""
 
     limits: Limits
-    writes: list[Write] = field(default_factory=list)
+    writes: list[RowWrite] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
 
-    def merge(self, writes: Iterable[Write], rejects: Iterable[Reject]) -> None:
+    def merge(self, writes: Iterable[RowWrite], rejects: Iterable[Reject]) -> None:
         """Called once, with the rows of all tasks."""
         self.writes += writes
         self.rejects += rejects
@@ -85,7 +85,7 @@ def fits(rows: int, size_bytes: int, limits: Limits) -> bool:
     return rows <= limits.txn_operations_max - 1 and size_bytes <= limits.request_bytes_max
 
 
-def write_of(row: Mapping[str, Any], prefix: bytes, limits: Limits) -> Write:
+def write_of(row: Mapping[str, Any], prefix: bytes, limits: Limits) -> RowWrite:
     """Raises ValueError with the reason."""
     key, op = _bytes(row["key"], "key"), row.get("op", PUT)
     if not key:
@@ -95,7 +95,7 @@ def write_of(row: Mapping[str, Any], prefix: bytes, limits: Limits) -> Write:
     if not key.startswith(prefix):
         raise ValueError(f"the key does not begin with the prefix {key_text(prefix)!r}")
     if op == DELETE:
-        return Write(key, None)
+        return RowWrite(key, None)
     if op != PUT:
         raise ValueError(f"op is {op!r}; it must be put or delete")
     value = _bytes(row.get("value"), "value")
@@ -103,7 +103,7 @@ def write_of(row: Mapping[str, Any], prefix: bytes, limits: Limits) -> Write:
         raise ValueError("the value is null")
     if len(value) > limits.value_bytes_max:
         raise ValueError(f"the value has {len(value)} bytes; the limit is {limits.value_bytes_max}")
-    return Write(key, value)
+    return RowWrite(key, value)
 
 
 def reject_of(row: Mapping[str, Any], reason: str) -> Reject:

@@ -11,13 +11,13 @@ from pyspark.sql.datasource import InputPartition
 from palisade.pipeline.batches import Columns
 from palisade.pipeline.cluster import Pinned, pages
 from palisade.pipeline.options import ReadOptions
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.partitions import ReadPart
 
 
 class PartOfRead(InputPartition):
     """`snapshot`: rows of a state that stand for changes."""
 
-    def __init__(self, part: Part, pinned: Pinned, snapshot: bool = False) -> None:
+    def __init__(self, part: ReadPart, pinned: Pinned, snapshot: bool = False) -> None:
         self.part, self.pinned, self.snapshot = part, pinned, snapshot
 
 

@@ -20,7 +20,7 @@ from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import PipelineError
 from palisade.pipeline.options import TableOptions
 from palisade.pipeline.segment_fetch import fetch
-from palisade.pipeline.segment_read import SegmentPart, fitted, parts_of, schema_of
+from palisade.pipeline.segment_read import ReadableSegment, fitted, parts_of, schema_of
 
 _lookup = blocking(lookup_all)
 
@@ -36,7 +36,7 @@ class TableRead:
     """What `load()` found: the segments of one revision, and the columns of the read."""
 
     options: TableOptions
-    parts: tuple[SegmentPart, ...]
+    parts: tuple[ReadableSegment, ...]
     columns: pa.Schema
 
     def schema(self) -> StructType:
@@ -44,7 +44,7 @@ class TableRead:
 
 
 class PartOfTable(InputPartition):
-    def __init__(self, part: SegmentPart) -> None:
+    def __init__(self, part: ReadableSegment) -> None:
         self.part = part
 
 
@@ -66,7 +66,7 @@ class TableReader(DataSourceReader):
         return [PartOfTable(part) for part in self._read.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part: SegmentPart = partition.part
+        part: ReadableSegment = partition.part
         options = self._read.options
         table = fetch(part, options.access)
         yield from fitted(table, self._read.columns, part.segment, bool(options.columns)).to_batches()

@@ -18,7 +18,7 @@ from palisade.metastore.limits import Limits
 from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import PipelineError
 from palisade.pipeline.large_batch import abandon
-from palisade.pipeline.options import Access, Target, access_of, target_of
+from palisade.pipeline.options import ClusterAccess, WriteTarget, access_of, target_of
 from palisade.pipeline.publishing import Publication
 from palisade.pipeline.query_record import BatchName
 from palisade.pipeline.task_rows import StageName, TaskRows, collecting
@@ -44,8 +44,8 @@ class Sink:
     its own."""
 
     def __init__(self, options: Mapping[str, str], overwrite: bool) -> None:
-        self._access: Access = access_of(options)
-        self._target: Target = target_of(options, overwrite)
+        self._access: ClusterAccess = access_of(options)
+        self._target: WriteTarget = target_of(options, overwrite)
         self._token = secrets.token_hex(8)
 
     def collect(self, iterator: Iterator[Any], *, streaming: bool) -> TaskMessage:

@@ -27,7 +27,7 @@ from palisade.metastore.limits import Limits
 from palisade.metastore.staged_rows import Row, pack_chunk
 from palisade.pipeline.batch_steps import HASHES, REJECTS, ROWS, StageLost, alive_key, chunk_key
 from palisade.pipeline.key_runs import KeyRuns, hash_of
-from palisade.pipeline.sink_rows import Reject, Write
+from palisade.pipeline.sink_rows import Reject, RowWrite
 
 ROWS_PER_CHUNK = 500
 BYTES_PER_CHUNK = 256 * 1024
@@ -49,7 +49,7 @@ class Staged:
     pages: int
 
 
-class Stage:
+class StageWriter:
     """The connection of one process to the stage of a batch. Use it with `with`."""
 
     def __init__(self, client: SyncClient, name: str, ttl_ms: int) -> None:
@@ -63,7 +63,7 @@ class Stage:
         self._renewal = threading.Thread(target=self._renew, name="stage renewal", daemon=True)
         self._renewal.start()
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> StageWriter:
         return self
 
     def __exit__(
@@ -119,7 +119,7 @@ class Stage:
 class Chunks:
     """Collects rows of one kind, and stages a chunk when it is full."""
 
-    def __init__(self, stage: Stage, kind: bytes, attempt: str) -> None:
+    def __init__(self, stage: StageWriter, kind: bytes, attempt: str) -> None:
         self._stage, self._kind, self._attempt = stage, kind, attempt
         self._rows: list[Row] = []
         self._size = 0
@@ -142,13 +142,13 @@ class Chunks:
 class StagedPart:
     """The rows of one attempt. `rejects`: the prefix of the keys of its rejected rows."""
 
-    def __init__(self, stage: Stage, attempt: str, rejects: bytes) -> None:
+    def __init__(self, stage: StageWriter, attempt: str, rejects: bytes) -> None:
         self._stage, self._attempt, self._reject_prefix = stage, attempt, rejects + attempt.encode() + b"-"
         self._rows, self._rejects = Chunks(stage, ROWS, attempt), Chunks(stage, REJECTS, attempt)
         self._hashes = KeyRuns(partial(stage.put, HASHES, attempt))
         self._rejected = 0
 
-    def add(self, write: Write) -> None:
+    def add(self, write: RowWrite) -> None:
         self._rows.add(write.key, write.value)
         self._hashes.add(hash_of(write.key))
 

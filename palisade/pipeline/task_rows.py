@@ -13,9 +13,9 @@ from typing import Any
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.limits import Limits
-from palisade.pipeline.options import Target
-from palisade.pipeline.sink_rows import Reject, Write, reject_of, write_of
-from palisade.pipeline.staging import Stage, Staged, StagedPart, staged_row_max
+from palisade.pipeline.options import WriteTarget
+from palisade.pipeline.sink_rows import Reject, RowWrite, reject_of, write_of
+from palisade.pipeline.staging import Staged, StagedPart, StageWriter, staged_row_max
 
 Connect = Callable[[], AbstractContextManager[SyncClient]]
 KEPT_ROWS, KEPT_BYTES = 1_000, 256 * 1024
@@ -27,7 +27,7 @@ class TaskRows:
     """`writes` and `rejects` are empty if the rows are staged. `count`, `bytes`: of all rows that can be written;
     `rejected`, `first_reject`: of those that cannot."""
 
-    writes: list[Write] = field(default_factory=list)
+    writes: list[RowWrite] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     staged: Staged | None = None
     count: int = 0
@@ -49,7 +49,7 @@ class Collector:
 
     def __init__(
         self,
-        target: Target,
+        target: WriteTarget,
         limits: Limits,
         connect: Connect,
         stage: StageName,
@@ -102,7 +102,7 @@ class Collector:
         if len(found.writes) + len(found.rejects) <= KEPT_ROWS and found.bytes <= KEPT_BYTES:
             return
         client = self._opened.enter_context(self._connect())
-        stage = self._opened.enter_context(Stage(client, self._stage.name, self._target.stage_ms))
+        stage = self._opened.enter_context(StageWriter(client, self._stage.name, self._target.stage_ms))
         self._staged = StagedPart(stage, self._attempt, self._stage.rejects)
         stage_all(self._staged, found, self._limits)
         found.writes, found.rejects = [], []
@@ -113,7 +113,7 @@ class Collector:
 
 @contextmanager
 def collecting(
-    target: Target,
+    target: WriteTarget,
     limits: Limits,
     connect: Connect,
     stage: StageName,
@@ -142,7 +142,7 @@ def stage_all(part: StagedPart, rows: TaskRows, limits: Limits) -> None:
         part.reject(reject)
 
 
-def check_staged(write: Write, limits: Limits) -> None:
+def check_staged(write: RowWrite, limits: Limits) -> None:
     """Raises ValueError with the reason."""
     size = len(write.key) + len(write.value or b"")
     if size > staged_row_max(limits):

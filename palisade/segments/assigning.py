@@ -85,7 +85,9 @@ async def assign_segments(
     now = {kv.key: kv.value for kv in present.kvs if is_of(kv.key, prefix)}
     wanted = assign(records, nodes)
     todo = changes(now, wanted)
-    writes += [Write(Put(key, value)) for key, value in todo.puts] + [Write(DeleteRange(key)) for key in todo.deletes]
+    writes += [AssignmentWrite(Put(key, value)) for key, value in todo.puts] + [
+        AssignmentWrite(DeleteRange(key)) for key in todo.deletes
+    ]
     head = last_assignment(nodes, replicas, prefix)
     if writes or head[1] not in (kv.value for kv in present.kvs if kv.key == LAST_ASSIGNMENT):
         await _write(store, last, writes, head, progress)
@@ -103,7 +105,7 @@ def visible(records: RangeResult, manifests: RangeResult) -> Iterator[tuple[Segm
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class AssignmentWrite:
     """`unchanged`: a record that must still have this revision. `guard`: further compares."""
 
     operation: Put | DeleteRange
@@ -124,13 +126,15 @@ async def guards(
     return found
 
 
-def with_factor(records: Mapping[SegmentRecord, int], replicas: int | None) -> tuple[list[SegmentRecord], list[Write]]:
+def with_factor(
+    records: Mapping[SegmentRecord, int], replicas: int | None
+) -> tuple[list[SegmentRecord], list[AssignmentWrite]]:
     """The records with this replication factor, and the writes that set it."""
     if replicas is None:
         return list(records), []
     changed = {each: each.with_replicas(replicas) for each in records}
     writes = [
-        Write(Put(now.segment.key, now.to_bytes()), (now.segment.key, records[each]))
+        AssignmentWrite(Put(now.segment.key, now.to_bytes()), (now.segment.key, records[each]))
         for each, now in changed.items()
         if now != each
     ]
@@ -146,16 +150,16 @@ def is_of(key: bytes, prefix: str) -> bool:
 
 
 async def _write(
-    store: AssignmentStore, last: int, writes: Sequence[Write], head: tuple[bytes, bytes], progress: Progress
+    store: AssignmentStore, last: int, writes: Sequence[AssignmentWrite], head: tuple[bytes, bytes], progress: Progress
 ) -> None:
     progress(0, len(writes))
-    last = await _hold(store, last, [Write(Put(*head))])
+    last = await _hold(store, last, [AssignmentWrite(Put(*head))])
     for start in range(0, len(writes), OPERATIONS):
         await _hold(store, last, writes[start : start + OPERATIONS])
         progress(min(start + OPERATIONS, len(writes)), len(writes))
 
 
-async def _hold(store: AssignmentStore, last: int, writes: Sequence[Write]) -> int:
+async def _hold(store: AssignmentStore, last: int, writes: Sequence[AssignmentWrite]) -> int:
     """Write, if no other assignment has begun. Returns the revision. Raises AssignmentOvertaken."""
     expected = [(LAST_ASSIGNMENT, last), *(each.unchanged for each in writes if each.unchanged is not None)]
     unchanged = [Compare(key, CompareTarget.MOD, CompareResult.EQUAL, revision) for key, revision in expected]

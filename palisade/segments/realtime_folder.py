@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from palisade.base.durable_files import sync_directory
-from palisade.journal.files import DiskFiles, Files
+from palisade.journal.files import DiskFiles, JournalFiles
 
 
 class DiskFolder:
@@ -22,7 +22,7 @@ class DiskFolder:
 
         return await asyncio.to_thread(run)
 
-    def files(self, name: str) -> Files:
+    def files(self, name: str) -> JournalFiles:
         is_new = not (self._folder / name).exists()
         found = DiskFiles(self._folder / name)
         if is_new:

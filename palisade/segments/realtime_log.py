@@ -19,7 +19,7 @@ from palisade.catalog.rows_digest import Value
 from palisade.catalog.segment import Segment, parse_segment
 from palisade.journal.blocks import BLOCK_BYTES_MAX, make_block
 from palisade.journal.errors import JournalDamaged
-from palisade.journal.files import Files
+from palisade.journal.files import JournalFiles
 from palisade.journal.log import JournalLog
 
 SEQUENCE = 1
@@ -30,7 +30,7 @@ class RealtimeFolder(Protocol):
     """A folder with one directory for each realtime segment, named by `segment_store.file_of`. Raises OSError."""
 
     async def names(self) -> list[str]: ...
-    def files(self, name: str) -> Files:
+    def files(self, name: str) -> JournalFiles:
         """Creates the directory. Raises DirectoryInUse."""
         ...
 
@@ -65,7 +65,7 @@ class RealtimeLog:
     """`rows`: synced. `closed`: it accepts no more. `size_bytes`: of the rows, in the form of `rows_digest`.
     `failed`: a write failed, so what is on disk is known only when it is opened again."""
 
-    def __init__(self, header: LogHeader, journal: JournalLog, files: Files) -> None:
+    def __init__(self, header: LogHeader, journal: JournalLog, files: JournalFiles) -> None:
         self.header = header
         self.rows = 0
         self.size_bytes = 0
@@ -74,7 +74,7 @@ class RealtimeLog:
         self._journal, self._files = journal, files
 
     @staticmethod
-    async def create(files: Files, header: LogHeader) -> RealtimeLog:
+    async def create(files: JournalFiles, header: LogHeader) -> RealtimeLog:
         """Durable on return. Raises OSError."""
         found = RealtimeLog(header, JournalLog(files), files)
         await found._journal.open()
@@ -82,7 +82,7 @@ class RealtimeLog:
         return found
 
     @staticmethod
-    async def open(files: Files) -> RealtimeLog | None:
+    async def open(files: JournalFiles) -> RealtimeLog | None:
         """None if no header was stored, so no row either. Raises JournalDamaged, NewerFormat, OSError."""
         journal = JournalLog(files)
         await journal.open()

@@ -19,8 +19,8 @@ from palisade.metastore.mvcc import end_of
 from palisade.metastore.requests import Pin, Range, Unpin, prefix_end
 from palisade.metastore.validation import check_pin
 from palisade.service.key_values import KeyValues
-from palisade.wire.batch_records import BATCHES, Span, Window, window_of
-from palisade.wire.scan_pages import KeyCounts, Position, change_bytes, pack_change, pack_rows
+from palisade.wire.batch_records import BATCHES, KeySpan, Window, window_of
+from palisade.wire.scan_pages import ChangePosition, KeyCounts, change_bytes, pack_change, pack_rows
 
 PAGE_BYTES = 1024 * 1024
 SLICES_PER_PAGE = 64
@@ -64,7 +64,7 @@ class Scans:
         """The revisions between which a part of a batch may be in [key, range_end), of every batch whose closing is
         retained (`wire.batch_records`). A batch that opens at a revision read before is among them."""
         await self._service.barrier()
-        span, found = Span(key, range_end), list[Window]()
+        span, found = KeySpan(key, range_end), list[Window]()
         for record in self._store.range(Range(BATCHES, prefix_end(BATCHES))).kvs:
             window = window_of(record.key, record.value, record.create_revision, span)
             if window is not None:
@@ -89,13 +89,13 @@ class Scans:
         return pack_rows(found), until
 
     async def changes(
-        self, lineage: Lineage, first: Position, last: int, key: bytes, range_end: bytes
-    ) -> tuple[bytes, Position | None]:
+        self, lineage: Lineage, first: ChangePosition, last: int, key: bytes, range_end: bytes
+    ) -> tuple[bytes, ChangePosition | None]:
         """A page of the changes of [key, range_end) from `first` to the end of revision `last`; where the next one
         begins, None at the end. `last` exists; it is never below the first revision by more than one."""
         await self._reach(lineage, last)
         end, found, size = end_of(range_end), list[bytes](), 0
-        until: Position | None = first
+        until: ChangePosition | None = first
         for _ in range(SLICES_PER_PAGE):
             if until is None or size >= PAGE_BYTES:
                 break
@@ -103,7 +103,7 @@ class Scans:
             changes = self._store.feed.dated_changes(at.revision, at.sub, last)
             for number, (wall_ms, revision, sub, name, row, replaced) in enumerate(changes):
                 if number == ROWS_PER_SLICE or size >= PAGE_BYTES:
-                    until = Position(revision, sub)
+                    until = ChangePosition(revision, sub)
                     break
                 if name >= key and (end is None or name < end):
                     found.append(change := pack_change(wall_ms, sub, row, replaced))
@@ -123,7 +123,7 @@ class Scans:
         """How far the changes of [key, range_end) in the revisions `first` to `last` fit into `bytes_max`: the last
         revision (`first` - 1: none), and their bytes. Reads a bounded number of changes, so more may fit."""
         await self._reach(lineage, last)
-        end, at = end_of(range_end), Position(first)
+        end, at = end_of(range_end), ChangePosition(first)
         revision, before, total = first, 0, 0
         for _ in range(SLICES_PER_PAGE):
             changes = self._store.feed.dated_changes(at.revision, at.sub, last)
@@ -131,7 +131,7 @@ class Scans:
                 if at_revision > revision:
                     revision, before = at_revision, total
                 if number == ROWS_PER_SLICE:
-                    at = Position(revision, sub)
+                    at = ChangePosition(revision, sub)
                     break
                 if name >= key and (end is None or name < end):
                     total += change_bytes(row, replaced)

@@ -26,13 +26,13 @@ class BadBatchRecord(ValueError):
     """A record that no writer of batches has written."""
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """The keys of [key, range_end)."""
 
     key: bytes
     range_end: bytes
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, other: KeySpan) -> bool:
         return before_end(self.key, other.range_end) and before_end(other.key, self.range_end)
 
 
@@ -53,11 +53,11 @@ class BatchRecord:
     revision of the key."""
 
     name: str
-    spans: tuple[Span, ...]
+    spans: tuple[KeySpan, ...]
     attempts: tuple[str, ...] = ()
     opened: int = 0
 
-    def overlaps(self, spans: Iterable[Span]) -> bool:
+    def overlaps(self, spans: Iterable[KeySpan]) -> bool:
         return any(own.overlaps(other) for own in self.spans for other in spans)
 
     def to_bytes(self) -> bytes:
@@ -83,7 +83,7 @@ def before_end(key: bytes, range_end: bytes) -> bool:
     return range_end == FROM_KEY or key < range_end
 
 
-def window_of(key: bytes, value: bytes, create_revision: int, span: Span) -> Window | None:
+def window_of(key: bytes, value: bytes, create_revision: int, span: KeySpan) -> Window | None:
     """Of one key below `BATCHES`; None if its batch writes no key of `span`. A malformed record opens nothing: no
     writer copies its rows."""
     is_open = key.startswith(OPEN)
@@ -96,8 +96,8 @@ def window_of(key: bytes, value: bytes, create_revision: int, span: Span) -> Win
     return Window(create_revision, 0) if is_open else Window(record.opened, create_revision)
 
 
-def _span(value: Sequence[Any]) -> Span:
+def _span(value: Sequence[Any]) -> KeySpan:
     key, range_end = value
     if type(key) is not bytes or type(range_end) is not bytes or not key or not range_end:
         raise ValueError("a range is two byte strings")
-    return Span(key, range_end)
+    return KeySpan(key, range_end)

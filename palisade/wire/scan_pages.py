@@ -46,7 +46,7 @@ class ScannedChange(NamedTuple):
     previous: ScannedRow | None
 
 
-class Position(NamedTuple):
+class ChangePosition(NamedTuple):
     """Of a change in the history."""
 
     revision: int

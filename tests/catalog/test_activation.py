@@ -9,13 +9,13 @@ import pytest
 from palisade.catalog import activation
 from palisade.catalog.activation import (
     ActivationRecord,
-    Claim,
+    ClaimNext,
     ClaimState,
     Decision,
     Follow,
     LocalSequence,
-    Replica,
     ReplicaEvent,
+    ReplicaState,
     Stop,
     acknowledgement_needs,
     after,
@@ -82,18 +82,18 @@ def test_seed_scenario_1_the_primary_does_not_start_with_the_older_copy() -> Non
     """The primary stops, the backup serves alone and stops; then the primary starts."""
     record = committed(claimed(None, "broker", "n1", EPOCH))
     primary = backup = at(record.sequence)
-    assert decide(record, backup, configured_primary=False, epoch=EPOCH) == Claim()
+    assert decide(record, backup, configured_primary=False, epoch=EPOCH) == ClaimNext()
     record = committed(claimed(record, "broker", "n2", EPOCH))
     backup = at(record.sequence)
     assert isinstance(decide(record, primary, configured_primary=True, epoch=EPOCH), Follow)
-    assert decide(record, backup, configured_primary=False, epoch=EPOCH) == Claim()
+    assert decide(record, backup, configured_primary=False, epoch=EPOCH) == ClaimNext()
 
 
 def test_seed_scenario_2_the_backup_does_not_take_over_after_a_glitch() -> None:
     """The connection breaks, the active copy serves alone and stops; the backup goes on trying."""
     record = committed(claimed(None, "broker", "n1", EPOCH))
     backup = at(record.sequence)
-    assert acknowledgement_needs(after(Replica.IN_SYNC, ReplicaEvent.DETACHED)) is None
+    assert acknowledgement_needs(after(ReplicaState.IN_SYNC, ReplicaEvent.DETACHED)) is None
     record = committed(claimed(record, "broker", "n1", EPOCH))
     assert isinstance(decide(record, backup, configured_primary=False, epoch=EPOCH), Follow)
 
@@ -101,7 +101,7 @@ def test_seed_scenario_2_the_backup_does_not_take_over_after_a_glitch() -> None:
 def test_seed_scenario_3_a_lucky_active_copy_raises_its_sequence_and_the_backup_gives_up() -> None:
     """The copy is sent with its sequence to a replica that is not in sync yet, which may then take over at any time."""
     record = committed(claimed(None, "broker", "n1", EPOCH))
-    replica = after(after(Replica.NONE, ReplicaEvent.ATTACHED), ReplicaEvent.CAUGHT_UP)
+    replica = after(after(ReplicaState.NONE, ReplicaEvent.ATTACHED), ReplicaEvent.CAUGHT_UP)
     backup = at(record.sequence)
     assert acknowledgement_needs(replica) == {"active", "replica"}
     replica = after(replica, ReplicaEvent.DETACHED)
@@ -113,15 +113,15 @@ def test_seed_scenario_3_a_lucky_active_copy_raises_its_sequence_and_the_backup_
 @pytest.mark.parametrize(
     ("record", "local", "primary", "expected"),
     [
-        (None, None, True, Claim),
+        (None, None, True, ClaimNext),
         (None, None, False, Follow),
         (None, at(3), True, Stop),
-        (agreed(3), at(3), False, Claim),
+        (agreed(3), at(3), False, ClaimNext),
         (agreed(3), at(2), True, Follow),
         (agreed(3), None, True, Follow),
         (agreed(3), at(4), True, Stop),
-        (agreed(4, served=3), at(4), False, Claim),
-        (agreed(4, served=3), at(3), False, Claim),
+        (agreed(4, served=3), at(4), False, ClaimNext),
+        (agreed(4, served=3), at(3), False, ClaimNext),
         (agreed(4, served=3), at(2), True, Follow),
         (agreed(4, served=3), None, True, Follow),
         (agreed(4, served=3), at(5), True, Stop),
@@ -187,11 +187,11 @@ def test_record_that_contradicts_itself_is_refused(changed: dict[str, object]) -
     ("replica", "event"),
     [
         (replica, event)
-        for replica in Replica
+        for replica in ReplicaState
         for event in ReplicaEvent
         if (replica, event) not in activation.TRANSITIONS
     ],
 )
-def test_impossible_event_of_a_replica_is_refused(replica: Replica, event: ReplicaEvent) -> None:
+def test_impossible_event_of_a_replica_is_refused(replica: ReplicaState, event: ReplicaEvent) -> None:
     with pytest.raises(NotAllowed):
         after(replica, event)

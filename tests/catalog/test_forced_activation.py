@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from palisade.catalog.activation import ActivationRecord, Claim, ClaimState, LocalSequence, decide
+from palisade.catalog.activation import ActivationRecord, ClaimNext, ClaimState, LocalSequence, decide
 from palisade.catalog.errors import DamagedRow, NotAllowed
 from palisade.catalog.forced_activation import (
     AgreedView,
@@ -121,10 +121,10 @@ def test_forced_copy_alone_may_become_active(seen: AgreedView) -> None:
             assert record.epoch == seen.epoch
             assert ActivationRecord.from_bytes(record.key, record.to_bytes()) == record
         after = decide(done.commit(), done.new_local, configured_primary=False, epoch=seen.epoch)
-        assert isinstance(after, Claim)
-        assert not isinstance(decide(done.commit(), theirs.local, configured_primary=True, epoch=seen.epoch), Claim)
+        assert isinstance(after, ClaimNext)
+        assert not isinstance(decide(done.commit(), theirs.local, configured_primary=True, epoch=seen.epoch), ClaimNext)
         between = decide(done.claim(), theirs.local, configured_primary=True, epoch=seen.epoch)
-        assert not isinstance(between, Claim) or theirs.age[1] >= highest
+        assert not isinstance(between, ClaimNext) or theirs.age[1] >= highest
 
 
 def test_audit_record_is_read_as_it_was_written() -> None:
@@ -141,7 +141,7 @@ def test_audit_record_is_read_as_it_was_written() -> None:
 def test_forced_activation_is_reconciled_with_an_older_record(seen: AgreedView) -> None:
     done = reconciled(force(chosen(4), [], None), seen)
     assert (done.sequence, done.epoch, done.commit().served) == (5, seen.epoch, 5)
-    assert isinstance(decide(done.commit(), done.new_local, configured_primary=False, epoch=seen.epoch), Claim)
+    assert isinstance(decide(done.commit(), done.new_local, configured_primary=False, epoch=seen.epoch), ClaimNext)
 
 
 @pytest.mark.parametrize("seen", [agreed(5), agreed(5, 4), agreed(9)])

@@ -57,7 +57,7 @@ def test_damaged_layout_is_wrong_usage_and_no_other_cluster_is_asked(tmp_path: P
 def test_bad_variable_is_wrong_usage_that_names_it() -> None:
     result = invoke("get", "/a", PALISADE_ENDPOINTS="nowhere")
     assert result.exit_code == 2
-    assert "PALISADE_ENDPOINTS: 'nowhere' is not host:port" in result.stderr
+    assert "PALISADE_ENDPOINTS: 'nowhere' is not host:port; write it such as 127.0.0.1:7601" in result.stderr
 
 
 def test_commands_find_the_local_cluster_of_the_working_directory(

@@ -9,7 +9,7 @@ import pytest
 
 from palisade.catalog.timeline import Interval
 from palisade.client import segment_query
-from palisade.client.segment_query import CutSegment, ListCut, NodeFailed, count_rows, lookup_all, not_loaded
+from palisade.client.segment_query import CountFailed, CutSegment, ListCut, count_rows, lookup_all, not_loaded
 from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.support.segment_names import name, segment
 
@@ -48,7 +48,7 @@ class Fleet:
             moving = self.rng.choice(list(self.places))
             self.places[moving] = {self.rng.choice(NODES)}
         if node not in self.places[segment] or node in self.dead:
-            raise NodeFailed("does not have it")
+            raise CountFailed("does not have it")
         return ROWS[segment]
 
     async def pause(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ async def test_dead_node_costs_nothing_while_a_replica_is_up() -> None:
 
     async def ask(node: str, segment: str) -> int:
         if node in fleet.dead:
-            raise NodeFailed("connection refused")
+            raise CountFailed("connection refused")
         return ROWS[segment]
 
     counted = await count_rows(fleet.lookup, ask, attempts=1, rng=fleet.rng, pause=fleet.pause)
@@ -89,7 +89,7 @@ async def test_missing_and_failed_segments_are_listed_and_nothing_is_counted() -
 
     async def ask(node: str, segment: str) -> int:
         if node == "b":
-            raise NodeFailed("connection refused")
+            raise CountFailed("connection refused")
         return ROWS[segment]
 
     with pytest.raises(SegmentsUnavailable) as refused:

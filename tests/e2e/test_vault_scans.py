@@ -12,7 +12,7 @@ from palisade.client.sync_client import SyncClient
 from palisade.pipeline import local_vault
 from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
 from palisade.pipeline.options import ReadOptions, read_options
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.partitions import ReadPart
 from tests.support.processes import LONGEST_WAIT_S, Cluster, NodeProcess
 
 pytestmark = pytest.mark.e2e
@@ -60,10 +60,10 @@ def same_rows(cluster: Cluster, node: NodeProcess) -> bool:
     return len(found) > KEYS and found == b"".join(network_pages(options, pinned, part))
 
 
-def chosen(endpoints: list[str], options: ReadOptions) -> tuple[Pinned, Part]:
+def chosen(endpoints: list[str], options: ReadOptions) -> tuple[Pinned, ReadPart]:
     with SyncClient(endpoints) as client:
         pinned = fix(client, options, "test")
-    return pinned, Part(b"\0", b"\0", 0, pinned.revision, tuple(endpoints))
+    return pinned, ReadPart(b"\0", b"\0", 0, pinned.revision, tuple(endpoints))
 
 
 async def filled(client: Client) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from palisade.catalog.activation import ReplicaEvent
 from palisade.journal.acknowledgement import LAG_MAX, Acknowledgement, reserve_s
-from palisade.journal.blocks import Position
+from palisade.journal.blocks import JournalEnd
 from palisade.journal.history import Run, common_end
 
 ATTACHED, CAUGHT_UP, DETACHED, RAISED = (
@@ -93,4 +93,4 @@ def test_common_part_ends_with_the_newest_sequence_of_both(
     sequences = {number: sequence for sequence, last in reversed(own) for number in range(1, last + 1)}
     found = common_end(runs(own), runs(theirs), lambda number: 1000 * sequences[number] + number)
     assert found.last == expected
-    assert found == Position(expected, 1000 * sequences[expected] + expected if expected else 0)
+    assert found == JournalEnd(expected, 1000 * sequences[expected] + expected if expected else 0)

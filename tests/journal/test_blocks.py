@@ -11,8 +11,8 @@ from palisade.journal.blocks import (
     FILE_HEADER_BYTES,
     SECTOR_BYTES,
     UNSYNCED_BYTES_MAX,
-    Block,
-    Position,
+    JournalBlock,
+    JournalEnd,
     check_torn,
     file_header,
     make_block,
@@ -27,17 +27,17 @@ NAME = "f"
 CONTENTS = st.lists(st.lists(st.binary(max_size=700), min_size=1, max_size=4), min_size=1, max_size=5)
 
 
-def file_of(batches: list[list[bytes]]) -> tuple[bytes, list[Block]]:
-    end, blocks = Position(), []
+def file_of(batches: list[list[bytes]]) -> tuple[bytes, list[JournalBlock]]:
+    end, blocks = JournalEnd(), []
     for contents in batches:
         blocks.append(make_block(end, 1, contents))
         end = blocks[-1].end
-    return file_header(Position()) + b"".join(block.data for block in blocks), blocks
+    return file_header(JournalEnd()) + b"".join(block.data for block in blocks), blocks
 
 
-def repaired(data: bytes, *, replica: bool = False) -> list[Block]:
+def repaired(data: bytes, *, replica: bool = False) -> list[JournalBlock]:
     """The blocks that a start keeps. Raises JournalDamaged."""
-    found = list(scan(data, NAME, Position()))
+    found = list(scan(data, NAME, JournalEnd()))
     offset = found[-1][0] + len(found[-1][1].data) if found else FILE_HEADER_BYTES
     if offset < len(data):
         check_torn(data, offset, NAME, replica=replica)
@@ -47,11 +47,11 @@ def repaired(data: bytes, *, replica: bool = False) -> list[Block]:
 @given(CONTENTS)
 def test_blocks_return_what_was_written(batches: list[list[bytes]]) -> None:
     data, blocks = file_of(batches)
-    assert read_file_header(data, NAME) == Position()
+    assert read_file_header(data, NAME) == JournalEnd()
     assert repaired(data) == blocks
     entries = [content for block in blocks for _, content in block.entries()]
     assert entries == [content for contents in batches for content in contents]
-    assert read_blocks(data[FILE_HEADER_BYTES:], Position()) == blocks
+    assert read_blocks(data[FILE_HEADER_BYTES:], JournalEnd()) == blocks
 
 
 @given(CONTENTS, st.data())
@@ -130,13 +130,13 @@ def test_flipped_bit_in_the_last_complete_block_is_damage() -> None:
 
 
 def test_block_of_another_journal_is_refused() -> None:
-    block = make_block(Position(3, 99), 1, [b"x"])
+    block = make_block(JournalEnd(3, 99), 1, [b"x"])
     with pytest.raises(JournalDamaged, match="after entry 0"):
-        read_blocks(block.data, Position())
+        read_blocks(block.data, JournalEnd())
 
 
 def test_file_of_a_newer_format_is_refused() -> None:
-    data = bytearray(file_header(Position()))
+    data = bytearray(file_header(JournalEnd()))
     data[7] = 9
     with pytest.raises(NewerFormat, match="install a newer version"):
         read_file_header(bytes(data), NAME)

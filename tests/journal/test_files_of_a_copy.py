@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from palisade.catalog.activation import LocalSequence
-from palisade.journal.agreed import Holder
-from palisade.journal.blocks import FILE_HEADER_BYTES, Position, make_block
+from palisade.journal.agreed import LockHolder
+from palisade.journal.blocks import FILE_HEADER_BYTES, JournalEnd, make_block
 from palisade.journal.copy_state import CopyOptions, CopyState
 from palisade.journal.errors import DirectoryInUse, JournalDamaged, JournalError, NewerFormat, WrongRole
 from palisade.journal.files import DiskFiles
@@ -30,7 +30,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 def opened(directory: Path, role: str = "orders") -> CopyState:
     files = DiskFiles(directory)
-    options = CopyOptions(role, Holder("a", "127.0.0.1:1"), True)
+    options = CopyOptions(role, LockHolder("a", "127.0.0.1:1"), True)
     return CopyState(files, options, JournalLog(files, file_bytes_max=FILE_BYTES))
 
 
@@ -83,7 +83,7 @@ def test_cut_keeps_exactly_the_entries_up_to_its_position(tmp_path: Path, keep: 
     async def work() -> None:
         copy = await loaded(tmp_path)
         await fill(copy, 1, ENTRIES)
-        await copy.log.cut(Position(keep, await copy.log.chain_at(keep) or 0))
+        await copy.log.cut(JournalEnd(keep, await copy.log.chain_at(keep) or 0))
         assert copy.log.end.last == keep
         assert await contents_of(copy.log) == ENTRIES[:keep]
         await fill(copy, 2, [b"new"])
@@ -142,7 +142,7 @@ def asides(directory: Path) -> list[Path]:
 def test_stale_entries_go_aside_with_a_report_after_a_crash_at_each_step(tmp_path: Path) -> None:
     async def attempt(directory: Path, fuse: int) -> bool:
         files = CrashingFiles(directory)
-        options = CopyOptions("orders", Holder("a", "127.0.0.1:1"), True)
+        options = CopyOptions("orders", LockHolder("a", "127.0.0.1:1"), True)
         copy = CopyState(files, options, JournalLog(files, file_bytes_max=FILE_BYTES))
         try:
             await copy.load()
@@ -151,7 +151,7 @@ def test_stale_entries_go_aside_with_a_report_after_a_crash_at_each_step(tmp_pat
                 await fill(copy, 3, ENTRIES)
             chain = await copy.log.chain_at(5)
             files.fuse = fuse
-            await copy.begin_filling(Position(5, chain or 0), 4)
+            await copy.begin_filling(JournalEnd(5, chain or 0), 4)
             return True
         except Crash:
             return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from palisade.catalog import activation
-from palisade.catalog.activation import ActivationRecord, Claim, Decision, LocalSequence, Replica
+from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, LocalSequence, ReplicaState
 from palisade.client.operations import Put
 from palisade.journal import agreed, role
 from palisade.journal.acknowledgement import Acknowledgement
@@ -54,7 +54,7 @@ def commit_without_token(patch: pytest.MonkeyPatch) -> None:
 
 def sequence_not_raised_on_loss_of_the_replica(patch: pytest.MonkeyPatch) -> None:
     async def forget(self: Active) -> None:
-        self.progress.replica = Replica.NONE
+        self.progress.replica = ReplicaState.NONE
         self.advance()
 
     patch.setattr(Active, "_raise", forget)
@@ -63,7 +63,7 @@ def sequence_not_raised_on_loss_of_the_replica(patch: pytest.MonkeyPatch) -> Non
 def older_copy_starts(patch: pytest.MonkeyPatch) -> None:
     def decide(record: ActivationRecord | None, local: LocalSequence | None, **rest: int) -> Decision:
         found = activation.decide(record, local, **rest)  # type: ignore[arg-type]
-        return Claim() if record is not None and local is not None else found
+        return ClaimNext() if record is not None and local is not None else found
 
     patch.setattr(role, "decide", decide)
 
@@ -85,7 +85,7 @@ def acknowledges_after_the_deadline(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledges_what_the_replica_lacks(patch: pytest.MonkeyPatch) -> None:
     def advance(self: Acknowledgement, *, in_time: bool) -> int:
-        if in_time and self.replica is not Replica.LOST:
+        if in_time and self.replica is not ReplicaState.LOST:
             self.acknowledged = max(self.acknowledged, self.synced)
         return self.acknowledged
 

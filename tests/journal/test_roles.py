@@ -15,7 +15,7 @@ from palisade.journal.active import Active, Appended
 from palisade.journal.blocks import ENTRY_BYTES_MAX
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, JournalError, NotActive, WrongRole
-from palisade.journal.messages import Kind
+from palisade.journal.messages import MessageKind
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import DeleteRange, Put, Range, prefix_end
 from tests.support.journal_world import ROLE, JournalWorld
@@ -271,9 +271,11 @@ def test_entry_above_the_limit_is_refused(world: JournalWorld) -> None:
         world.append(bytes(ENTRY_BYTES_MAX + 1))
 
 
-@pytest.mark.parametrize("message", [(Kind.APPEND, [1, [b"x"]]), (Kind.STATUS, [1]), (Kind.ATTACH, ["b", False, []])])
+@pytest.mark.parametrize(
+    "message", [(MessageKind.APPEND, [1, [b"x"]]), (MessageKind.STATUS, [1]), (MessageKind.ATTACH, ["b", False, []])]
+)
 def test_connection_that_does_not_begin_with_hello_is_refused(
-    world: JournalWorld, message: tuple[Kind, list[object]]
+    world: JournalWorld, message: tuple[MessageKind, list[object]]
 ) -> None:
     world.start("a")
     world.until_active("a")
@@ -285,7 +287,7 @@ def test_connection_that_does_not_begin_with_hello_is_refused(
         return [await channel.receive(), await channel.receive()]
 
     refusal, end = world.simulation.run(process, run())
-    assert refusal[0] == Kind.REFUSED
+    assert refusal[0] == MessageKind.REFUSED
     assert "before HELLO" in refusal[1][2]
     assert end is None
     assert world.entries("a") == {}

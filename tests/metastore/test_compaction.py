@@ -9,7 +9,7 @@ import pytest
 from palisade.metastore import compaction
 from palisade.metastore.digest_check import DigestPart
 from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
-from palisade.metastore.history import Block, mod_of
+from palisade.metastore.history import HistoryBlock, mod_of
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.ordered_map import Table
 from palisade.metastore.put_series import encode_series
@@ -28,7 +28,7 @@ def history(driver: Driver) -> Driver:
 
 def retained(driver: Driver) -> list[int]:
     """The revisions whose events are stored."""
-    blocks = map(Block, contents_of(driver.tables)[Table.REVISION].values())
+    blocks = map(HistoryBlock, contents_of(driver.tables)[Table.REVISION].values())
     return [mod_of(row) for block in blocks for row, _ in block.events()]
 
 

@@ -12,15 +12,15 @@ import pytest
 
 from palisade.metastore.lineage import Lineage
 from palisade.pipeline import archiving
-from palisade.pipeline.archive_manifest import ArchiveRefused, Manifest, Superseded, decode, encode, pieces_at
+from palisade.pipeline.archive_manifest import ArchiveManifest, ArchiveRefused, Superseded, decode, encode, pieces_at
 from palisade.pipeline.archiving import (
     Archived,
-    Hold,
     ListFolders,
     Look,
     Merge,
     Plan,
     Publish,
+    RaiseWatermark,
     ReadManifests,
     Remove,
     Step,
@@ -127,7 +127,7 @@ class World:
                     return False
                 self.stored[manifest.number] = encode(manifest)
                 return True
-            case Hold(_, revision):
+            case RaiseWatermark(_, revision):
                 if self.watermark[0] < revision:
                     self.watermark = (revision, self.write("watermark", revision))
                 return self.watermark[1]
@@ -169,7 +169,7 @@ class World:
 
     # What must hold at any time.
 
-    def newest(self) -> Manifest | None:
+    def newest(self) -> ArchiveManifest | None:
         return decode(self.stored[max(self.stored)], "manifest") if self.stored else None
 
     def check(self) -> None:
@@ -263,8 +263,8 @@ def test_planted_watermark_before_the_manifest_is_seen(monkeypatch: pytest.Monke
     """A crash between both would let compaction remove what no archive has."""
     extend = archiving._extend
 
-    def planted(plan: Plan, manifest: Manifest, first: int, last: int) -> Any:
-        yield Hold(manifest, last)
+    def planted(plan: Plan, manifest: ArchiveManifest, first: int, last: int) -> Any:
+        yield RaiseWatermark(manifest, last)
         return (yield from extend(plan, manifest, first, last))
 
     monkeypatch.setattr(archiving, "_extend", planted)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from palisade.pipeline.audit.acts import committed
-from palisade.pipeline.audit.findings import Kind
+from palisade.pipeline.audit.findings import FindingKind
 from palisade.pipeline.audit.key_history import ABSENT, MAYBE, NEVER, SAW, WROTE, Act, Scope, check_key
 
 K = b"k"
@@ -44,33 +44,35 @@ def test_key_history_accepts_a_valid_history() -> None:
     assert not check_key(acts, Scope(1, 10, all_writers=True))
 
 
-PLANTED: dict[str, tuple[list[Act], Scope, Kind]] = {
-    "stale read of an older version": ([wrote(0, 2, 7), wrote(2, 3, 8), saw(4, 2, 7)], Scope(), Kind.STALE_READ),
-    "new value, then the old one": ([wrote(0, 2, 7), saw(1, 3, 8), saw(4, 2, 7)], Scope(), Kind.STALE_READ),
-    "absent after a write": ([wrote(0, 2, 7), committed(K, 2, 7), absent(4)], FEED, Kind.STALE_READ),
-    "absent in an old state": ([wrote(0, 2, 7), absent(4, state=1)], Scope(), Kind.STALE_READ),
-    "returned before it was requested": ([saw(0, 2, 7), wrote(4, 2, 7)], Scope(), Kind.FUTURE_READ),
-    "version later than its state": ([saw(0, 5, 7, state=4)], Scope(), Kind.FUTURE_READ),
+PLANTED: dict[str, tuple[list[Act], Scope, FindingKind]] = {
+    "stale read of an older version": ([wrote(0, 2, 7), wrote(2, 3, 8), saw(4, 2, 7)], Scope(), FindingKind.STALE_READ),
+    "new value, then the old one": ([wrote(0, 2, 7), saw(1, 3, 8), saw(4, 2, 7)], Scope(), FindingKind.STALE_READ),
+    "absent after a write": ([wrote(0, 2, 7), committed(K, 2, 7), absent(4)], FEED, FindingKind.STALE_READ),
+    "absent in an old state": ([wrote(0, 2, 7), absent(4, state=1)], Scope(), FindingKind.STALE_READ),
+    "returned before it was requested": ([saw(0, 2, 7), wrote(4, 2, 7)], Scope(), FindingKind.FUTURE_READ),
+    "version later than its state": ([saw(0, 5, 7, state=4)], Scope(), FindingKind.FUTURE_READ),
     "state without an acknowledged write": (
-        [wrote(0, 2, 7), wrote(2, 3, 8), saw(0, 2, 7, state=4)], Scope(), Kind.LOST_WRITE,
+        [wrote(0, 2, 7), wrote(2, 3, 8), saw(0, 2, 7, state=4)], Scope(), FindingKind.LOST_WRITE,
     ),
-    "absent, and the feed has no deletion": ([committed(K, 2, 7), absent(0, state=3)], FEED, Kind.LOST_WRITE),
+    "absent, and the feed has no deletion": ([committed(K, 2, 7), absent(0, state=3)], FEED, FindingKind.LOST_WRITE),
     "absent, and no writer deleted it": (
-        [wrote(0, 2, 7), absent(2, state=3)], Scope(all_writers=True), Kind.LOST_WRITE,
+        [wrote(0, 2, 7), absent(2, state=3)], Scope(all_writers=True), FindingKind.LOST_WRITE,
     ),
-    "not in the feed": ([wrote(0, 2, 7)], FEED, Kind.LOST_WRITE),
-    "later than the end of the feed": ([wrote(0, 200, 7)], Scope(1, 100, read_wall_ms=10), Kind.LOST_WRITE),
+    "not in the feed": ([wrote(0, 2, 7)], FEED, FindingKind.LOST_WRITE),
+    "later than the end of the feed": ([wrote(0, 200, 7)], Scope(1, 100, read_wall_ms=10), FindingKind.LOST_WRITE),
     "version number too low": (
-        [wrote(0, 2, 7), wrote(2, 3, 8), wrote(4, 4, 9), saw(6, 4, 9, created=2, version=2)], Scope(), Kind.LOST_WRITE,
+        [wrote(0, 2, 7), wrote(2, 3, 8), wrote(4, 4, 9), saw(6, 4, 9, created=2, version=2)], Scope(),
+        FindingKind.LOST_WRITE,
     ),
     "value written twice": (
-        [wrote(0, 2, 7), committed(K, 2, 7), committed(K, 4, 7)], Scope(1, 100, all_writers=True), Kind.DOUBLED_WRITE,
+        [wrote(0, 2, 7), committed(K, 2, 7), committed(K, 4, 7)], Scope(1, 100, all_writers=True),
+        FindingKind.DOUBLED_WRITE,
     ),
-    "two values at one revision": ([saw(0, 2, 7), saw(0, 2, 8)], Scope(), Kind.TWO_VALUES),
-    "two writers of one revision": ([wrote(0, 2, 7, "a#1"), wrote(0, 2, 7, "b#1")], Scope(), Kind.TWO_VALUES),
-    "put and deletion at one revision": ([saw(0, 2, 7), deleted(0, 2)], Scope(), Kind.TWO_VALUES),
-    "other version number": ([saw(0, 2, 7, version=1), saw(0, 2, 7, version=2)], Scope(), Kind.TWO_VALUES),
-    "read of what was never committed": ([saw(0, 2, 7)], FEED, Kind.NEVER_COMMITTED),
+    "two values at one revision": ([saw(0, 2, 7), saw(0, 2, 8)], Scope(), FindingKind.TWO_VALUES),
+    "two writers of one revision": ([wrote(0, 2, 7, "a#1"), wrote(0, 2, 7, "b#1")], Scope(), FindingKind.TWO_VALUES),
+    "put and deletion at one revision": ([saw(0, 2, 7), deleted(0, 2)], Scope(), FindingKind.TWO_VALUES),
+    "other version number": ([saw(0, 2, 7, version=1), saw(0, 2, 7, version=2)], Scope(), FindingKind.TWO_VALUES),
+    "read of what was never committed": ([saw(0, 2, 7)], FEED, FindingKind.NEVER_COMMITTED),
 }  # fmt: skip
 
 
@@ -109,4 +111,4 @@ def test_key_history_finds_one_read_moved_back_in_a_long_history() -> None:
         acts.append(saw(at + random.choice((2, 4)), revision, revision, state=revision, created=2, version=number + 1))
     assert not check_key(acts, Scope(all_writers=True))
     acts.append(saw(15_007, 1_400, 1_400))
-    assert [finding.kind for finding in check_key(acts, Scope(all_writers=True))] == [Kind.STALE_READ]
+    assert [finding.kind for finding in check_key(acts, Scope(all_writers=True))] == [FindingKind.STALE_READ]

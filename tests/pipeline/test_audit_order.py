@@ -5,7 +5,7 @@ from __future__ import annotations
 from palisade.metastore.requests import DeleteRange, Put, Range
 from palisade.metastore.results import DeleteRangeResult, PutResult, RangeResult
 from palisade.pipeline.audit.acts import OperationRow, axis_of
-from palisade.pipeline.audit.in_memory import Limits, audit
+from palisade.pipeline.audit.in_memory import AuditLimits, audit
 from palisade.pipeline.audit.key_history import NEVER
 from palisade.pipeline.audit.order import gaps, out_of_order, times_of
 from palisade.wire.recorded_effects import effects_of
@@ -78,7 +78,7 @@ def test_times_of_one_clock_are_exact_and_of_two_are_widened() -> None:
     assert axis_of([first, first], 100).times(first, one) == (0, 10 * MS)
     assert axis_of([first, second], 100).times(first, one) == (4_900 * MS, 5_110 * MS)
     for error_ms, kinds in ((0, {"order"}), (100, set())):
-        found = audit([[first, one], [second, two]], Limits(clock_error_ms=error_ms))
+        found = audit([[first, one], [second, two]], AuditLimits(clock_error_ms=error_ms))
         assert {finding.kind for finding in found.findings} == kinds
 
 
@@ -86,7 +86,7 @@ def test_dropped_operations_end_the_claim_that_every_writer_was_recorded() -> No
     header = RecordingHeader("a", "boot", 0, 0)
     nothing = effects_of(Range(b"a"), RangeResult(9, (), False, 0))
     gone = Recorded(2, 20, 30, 0, "range", "linearizable", "ok", 9, "", (), (), tuple(nothing.covered))
-    limits = Limits(all_writers=True)
+    limits = AuditLimits(all_writers=True)
     assert {each.kind for each in audit([[header, put(1, 0, 10, 5), gone]], limits).findings} == {"lost-write"}
     dropped = audit([[header, put(1, 0, 10, 5), Note(dropped=3), gone]], limits)
     assert (dropped.findings, dropped.dropped) == ([], 3)
@@ -96,9 +96,9 @@ def test_range_that_lacks_a_key_and_delete_of_a_range_are_acts_on_each_key() -> 
     header = RecordingHeader("a", "boot", 0, 0)
     empty = effects_of(Range(b"a", b"c"), RangeResult(6, (), False, 0))
     seen = Recorded(2, 20, 30, 0, "range", "linearizable", "ok", 6, "", (), (), tuple(empty.covered))
-    assert {each.kind for each in audit([[header, put(1, 0, 10, 5), seen]], Limits(all_writers=True)).findings} == {
-        "lost-write"
-    }
+    assert {
+        each.kind for each in audit([[header, put(1, 0, 10, 5), seen]], AuditLimits(all_writers=True)).findings
+    } == {"lost-write"}
     gone = effects_of(DeleteRange(b"a", b"c"), DeleteRangeResult(6, 1))
     delete = Recorded(3, 12, 14, 0, "deleterange", "linearizable", "ok", 6, "", tuple(gone.wrote), (), ())
-    assert not audit([[header, put(1, 0, 10, 5), delete, seen]], Limits(all_writers=True)).findings
+    assert not audit([[header, put(1, 0, 10, 5), delete, seen]], AuditLimits(all_writers=True)).findings

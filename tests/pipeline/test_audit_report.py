@@ -11,7 +11,7 @@ import pytest
 
 from palisade.pipeline.audit.acts import OperationRow
 from palisade.pipeline.audit.cluster_findings import CopyRow, MemberDigest, SegmentRow
-from palisade.pipeline.audit.findings import Finding, Kind
+from palisade.pipeline.audit.findings import Finding, FindingKind
 from palisade.pipeline.audit.html_report import ROWS_MAX, Content, page, plots
 from palisade.pipeline.audit.key_history import NEVER
 from palisade.pipeline.audit.order import Gap, times_of
@@ -47,10 +47,10 @@ def test_timeline_of_a_long_history_stays_short() -> None:
 
 
 def content(findings: int = 1) -> Content:
-    found = [Finding(Kind.STALE_READ.value, b"<script>", 7, "c#1", 50_010, "old & wrong")] * findings
+    found = [Finding(FindingKind.STALE_READ.value, b"<script>", 7, "c#1", 50_010, "old & wrong")] * findings
     return Content(
         [("operations", "5")],
-        {Kind.STALE_READ.value: findings} if findings else {},
+        {FindingKind.STALE_READ.value: findings} if findings else {},
         found,
         timeline(times_of([row(0, 10), row(150, None, ok=False)])),
         [Gap("writes", 10 * MS, 150 * MS, 50_010, 3)],

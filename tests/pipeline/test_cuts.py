@@ -14,7 +14,7 @@ from palisade.wire.batch_records import (
     OPEN,
     BadBatchRecord,
     BatchRecord,
-    Span,
+    KeySpan,
     Window,
     window_of,
 )
@@ -76,15 +76,15 @@ def test_stream_that_starts_within_a_batch_reads_all_of_it() -> None:
     assert start_of("earliest", Here(30, 15, OURS, BOTH)) == Offset(20, OURS)
 
 
-P, BAD = Span(b"p/", b"p0"), Span(b"bad/", b"bad0")
+P, BAD = KeySpan(b"p/", b"p0"), KeySpan(b"bad/", b"bad0")
 
 
 def test_records_survive_packing() -> None:
     record = BatchRecord("n", (P, BAD), ("00000-1", "driver"), 7)
     assert BatchRecord.from_bytes("n", record.to_bytes()) == record
     assert window_of(CLOSED + b"n", record.to_bytes(), 9, P) == Window(7, 9)
-    assert window_of(OPEN + b"n", record.to_bytes(), 9, Span(b"\0", b"\0")) == Window(9, 0)
-    assert window_of(OPEN + b"n", record.to_bytes(), 9, Span(b"p", b"p/")) is None
+    assert window_of(OPEN + b"n", record.to_bytes(), 9, KeySpan(b"\0", b"\0")) == Window(9, 0)
+    assert window_of(OPEN + b"n", record.to_bytes(), 9, KeySpan(b"p", b"p/")) is None
 
 
 @given(st.binary(max_size=40))
@@ -92,7 +92,7 @@ def test_malformed_record_opens_nothing(packed: bytes) -> None:
     try:
         BatchRecord.from_bytes("n", packed)
     except BadBatchRecord:
-        assert window_of(OPEN + b"n", packed, 9, Span(b"\0", b"\0")) is None
+        assert window_of(OPEN + b"n", packed, 9, KeySpan(b"\0", b"\0")) is None
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_malformed_record_opens_nothing(packed: bytes) -> None:
     [
         (P, P, True),
         (P, BAD, False),
-        (P, Span(b"p/a", b"p/b"), True),
-        (P, Span(b"p0", b"q"), False),
-        (P, Span(b"a", b"\0"), True),
-        (P, Span(b"q", b"\0"), False),
-        (Span(b"\0", b"\0"), BAD, True),
+        (P, KeySpan(b"p/a", b"p/b"), True),
+        (P, KeySpan(b"p0", b"q"), False),
+        (P, KeySpan(b"a", b"\0"), True),
+        (P, KeySpan(b"q", b"\0"), False),
+        (KeySpan(b"\0", b"\0"), BAD, True),
     ],
 )
-def test_spans_overlap(one: Span, other: Span, overlap: bool) -> None:
+def test_spans_overlap(one: KeySpan, other: KeySpan, overlap: bool) -> None:
     assert one.overlaps(other) is other.overlaps(one) is overlap

@@ -18,7 +18,7 @@ from palisade.catalog.publication import Manifest
 from palisade.catalog.segment import SegmentRecord
 from palisade.catalog.ttl import TtlRule
 from palisade.pipeline import expiry
-from palisade.pipeline.expiry import Removal, RemovalOutcome, Target, expiry_plan, remove_expired
+from palisade.pipeline.expiry import ExpiryTarget, RemovalOutcome, TargetRemoval, expiry_plan, remove_expired
 from palisade.pipeline.node_rules import rules_in
 from palisade.segments.retention import SETTLE_S, Rules, RulesUnknown
 from palisade.wire.segment_errors import NotRemoved
@@ -93,11 +93,11 @@ class World:
     def clocks(self) -> tuple[float, float]:
         return WALL_S + self.jumped_s, UP_S
 
-    def mark_unused(self, target: Target) -> int:
+    def mark_unused(self, target: ExpiryTarget) -> int:
         self.happen()
         return self._write(target.record.marked_unused()) if self.revision == target.revision else 0
 
-    def mark_used(self, target: Target, revision: int) -> bool:
+    def mark_used(self, target: ExpiryTarget, revision: int) -> bool:
         self.happen()
         if self.revision != revision:
             return False
@@ -118,7 +118,7 @@ class World:
         self.happen()
         return True
 
-    def delete_record(self, target: Target, revision: int) -> None:
+    def delete_record(self, target: ExpiryTarget, revision: int) -> None:
         self.happen()
         if self.revision == revision:
             if self.file:
@@ -129,7 +129,7 @@ class World:
 EVENTS = {"change_rule": 100, "fence": 100, "change_record": 30, "jump": 10, "die": 60}
 
 
-def played(seed: int) -> tuple[World, list[Removal]]:
+def played(seed: int) -> tuple[World, list[TargetRemoval]]:
     """Runs of the job until the segment is gone, or ten; the last two without events, by a rule that has expired it."""
     world, found = World(Random(seed), EVENTS), []
     for number in range(10):
@@ -139,7 +139,7 @@ def played(seed: int) -> tuple[World, list[Removal]]:
             break
         world.jumped_s = 0.0
         try:
-            found.append(remove_expired(Target(world.record, world.revision), world))
+            found.append(remove_expired(ExpiryTarget(world.record, world.revision), world))
         except Died:
             continue
         if found[-1].outcome is RemovalOutcome.KEPT and world.record is not None and world.record.used is False:
@@ -183,7 +183,7 @@ def record_first(patch: pytest.MonkeyPatch) -> None:
     """The record is deleted before its file."""
     marked = World.mark_unused
 
-    def deletes_too(self: World, target: Target) -> int:
+    def deletes_too(self: World, target: ExpiryTarget) -> int:
         found = marked(self, target)
         self.delete_record(target, found)
         return found
@@ -221,8 +221,8 @@ def test_segment_whose_rule_changes_after_the_mark_is_used_again() -> None:
     world = quiet()
     mark = world.mark_unused
     world.mark_unused = lambda target: (mark(target), world.__setattr__("rule", KEEP))[0]  # type: ignore[method-assign]
-    found = remove_expired(Target(RECORD, 1), world)
-    assert found == Removal(name(1), RemovalOutcome.KEPT, "its rule or the wall clock changed")
+    found = remove_expired(ExpiryTarget(RECORD, 1), world)
+    assert found == TargetRemoval(name(1), RemovalOutcome.KEPT, "its rule or the wall clock changed")
     assert world.record == replace(RECORD, loaded=False)
     assert world.file
 
@@ -230,13 +230,13 @@ def test_segment_whose_rule_changes_after_the_mark_is_used_again() -> None:
 def test_segment_of_a_fenced_node_is_skipped_and_reported() -> None:
     world = quiet()
     world.fenced = True
-    assert remove_expired(Target(RECORD, 1), world) == Removal(name(1), RemovalOutcome.SKIPPED, "fenced")
+    assert remove_expired(ExpiryTarget(RECORD, 1), world) == TargetRemoval(name(1), RemovalOutcome.SKIPPED, "fenced")
     assert world.record == RECORD
 
 
 def test_segment_without_a_file_is_marked_unused_only() -> None:
     world = quiet()
-    found = remove_expired(Target(replace(RECORD, url=""), 1), world)
+    found = remove_expired(ExpiryTarget(replace(RECORD, url=""), 1), world)
     assert found.outcome is RemovalOutcome.MARKED
     assert world.record is not None
     assert world.file
@@ -249,12 +249,12 @@ def test_file_that_cannot_be_deleted_stays_for_the_next_run() -> None:
         raise NotRemoved("read-only file system")
 
     world.delete_file = refuse  # type: ignore[method-assign]
-    found = remove_expired(Target(RECORD, 1), world)
+    found = remove_expired(ExpiryTarget(RECORD, 1), world)
     assert (found.outcome, found.reason) == (RemovalOutcome.SKIPPED, "read-only file system")
     assert world.record is not None
     again = quiet()
     again.record, again.unused_everywhere = world.record, True
-    assert remove_expired(Target(world.record, 1), again).outcome is RemovalOutcome.REMOVED
+    assert remove_expired(ExpiryTarget(world.record, 1), again).outcome is RemovalOutcome.REMOVED
 
 
 def test_plan_takes_a_tenth_of_the_segments_the_oldest_first() -> None:

@@ -16,12 +16,12 @@ from palisade.cli.main import main
 from palisade.pipeline import java, running
 from palisade.pipeline.errors import BadOption, JobFailed, RevisionGone, SparkMissing
 from palisade.pipeline.job import Job, Report, option, parsed, source_options
-from palisade.pipeline.options import Access, access_of
+from palisade.pipeline.options import ClusterAccess, access_of
 from palisade.pipeline.running import Seen, run_job, seen_now
 from palisade.pipeline.spark_failure import cause_of
 from palisade.raftgroup.errors import Unavailable
 
-ACCESS = Access(("n1:7601", "n2:7601"), "", "alice", "/run/password", 5.0)
+ACCESS = ClusterAccess(("n1:7601", "n2:7601"), "", "alice", "/run/password", 5.0)
 
 
 @dataclass(frozen=True, slots=True)

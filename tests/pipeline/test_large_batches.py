@@ -17,16 +17,16 @@ from palisade.pipeline.cluster import current, fix
 from palisade.pipeline.cuts import BatchOpen, InsideBatch
 from palisade.pipeline.large_batch import spans_of
 from palisade.pipeline.offsets import OtherLineage
-from palisade.pipeline.options import ReadOptions, Target, read_options
+from palisade.pipeline.options import ReadOptions, WriteTarget, read_options
 from palisade.pipeline.sink_rows import BatchTooLarge, RowsRejected
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.batch_records import OPEN
 from tests.support.threaded_node import ThreadedNode
 from tests.support.written_batches import commit, contents, publish, task
 
-APPEND = Target(b"p/", False, "", "records/")
-OVERWRITE = Target(b"p/", True, "", "records/")
-WITH_REJECTS = Target(b"p/", False, "bad/", "records/")
+APPEND = WriteTarget(b"p/", False, "", "records/")
+OVERWRITE = WriteTarget(b"p/", True, "", "records/")
+WITH_REJECTS = WriteTarget(b"p/", False, "bad/", "records/")
 COUNT = 3_000
 
 
@@ -133,7 +133,7 @@ def test_overwrite_replaces_the_prefix_as_a_whole(blocking: SyncClient) -> None:
 def test_overwrite_deletes_keys_whose_rows_are_rejected(blocking: SyncClient) -> None:
     """As in a batch of one transaction: the batch does not have them."""
     blocking.put_many(pairs(0, 20, "old"))
-    target = Target(b"p/", True, "bad/", "records/")
+    target = WriteTarget(b"p/", True, "bad/", "records/")
     publish(blocking, target, [*pairs(0, COUNT), *pairs(7, 1, "again"), ("p/000008", None, "put")])
     assert contents(blocking).keys() == expected(COUNT).keys() - {b"p/000007"}
     assert len(contents(blocking, "bad/")) == 3
@@ -218,12 +218,12 @@ def test_records_of_closed_batches_are_removed_once_no_reader_needs_them(blockin
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        (Target(b"", False, "", "r/"), "needs option prefix"),
-        (Target(b"p", False, "bad/", "r/"), "cannot write keys below pipeline/stages/"),
-        (Target(b"p/", False, "p/bad/", "r/"), "overlap"),
+        (WriteTarget(b"", False, "", "r/"), "needs option prefix"),
+        (WriteTarget(b"p", False, "bad/", "r/"), "cannot write keys below pipeline/stages/"),
+        (WriteTarget(b"p/", False, "p/bad/", "r/"), "overlap"),
     ],
 )
-def test_targets_that_no_large_batch_may_have(target: Target, reason: str) -> None:
+def test_targets_that_no_large_batch_may_have(target: WriteTarget, reason: str) -> None:
     with pytest.raises(BatchTooLarge, match=reason):
         spans_of(target)
 

@@ -13,7 +13,7 @@ from palisade.pipeline import cluster, local_vault
 from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
 from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.options import ReadOptions
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.partitions import ReadPart
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
 from palisade.wire.scan_pages import ScannedRow, rows_of
@@ -45,9 +45,9 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_vault, "slice_of", lambda *where: slice_of(*where, bytes_max=300))
 
 
-def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, Part]:
+def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, ReadPart]:
     pinned = fix(client, options, "test")
-    return pinned, Part(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
+    return pinned, ReadPart(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
 
 
 def rows(found: Iterator[bytes]) -> list[ScannedRow]:

@@ -12,7 +12,7 @@ from palisade.pipeline import cluster
 from palisade.pipeline.cluster import fix, pages
 from palisade.pipeline.errors import RevisionGone
 from palisade.pipeline.options import read_options
-from palisade.pipeline.partitions import Part
+from palisade.pipeline.partitions import ReadPart
 from palisade.service import scans
 from palisade.wire.scan_pages import rows_of
 from tests.support.threaded_node import ThreadedNode
@@ -37,7 +37,7 @@ class Reading:
         client.put_many((f"a/{number:03d}", "x") for number in range(100))
         options = read_options({"endpoints": node.address, "prefix": "a/"})
         pinned = fix(client, options, "job")
-        part = Part(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
+        part = ReadPart(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
         self.rows: list[bytes] = []
         self._pages = pages(options, pinned, part)
 

@@ -14,9 +14,9 @@ from palisade.client.segment_query import CutSegment
 from palisade.pipeline import segment_fetch
 from palisade.pipeline.errors import BadOption, BadValue
 from palisade.pipeline.options import access_of, read_options, table_options
-from palisade.pipeline.segment_fetch import ATTEMPTS, NotThere, fetch, verified
+from palisade.pipeline.segment_fetch import ATTEMPTS, RowsNotThere, fetch, verified
 from palisade.pipeline.segment_interval import interval_of
-from palisade.pipeline.segment_read import SegmentPart, TableUnavailable, fitted, parts_of, schema_of
+from palisade.pipeline.segment_read import ReadableSegment, TableUnavailable, fitted, parts_of, schema_of
 
 NODE = {"endpoints": "127.0.0.1:7601"}
 TABLE = NODE | {"table": "sales", "interval": "2013-03/2013-04"}
@@ -73,7 +73,7 @@ def test_options_of_a_table_are_not_mixed_with_those_of_keys() -> None:
 
 def test_read_has_every_segment_of_the_answer_with_its_record() -> None:
     parts = parts_of(found(2))
-    assert parts == [SegmentPart(name(day), DIGEST, 2, "", ("f1", "f2")) for day in (1, 2)]
+    assert parts == [ReadableSegment(name(day), DIGEST, 2, "", ("f1", "f2")) for day in (1, 2)]
 
 
 def test_segment_without_servers_is_read_from_the_file_in_its_record() -> None:
@@ -83,7 +83,7 @@ def test_segment_without_servers_is_read_from_the_file_in_its_record() -> None:
     assert failed.value.segments == [name(2)]
     record = {"segment": name(2), "digest": DIGEST, "rows": 2, "url": "file:///data/2.parquet"}
     parts = parts_of(answer | {"records": answer["records"] | {name(2): record}})
-    assert parts[1] == SegmentPart(name(2), DIGEST, 2, "file:///data/2.parquet", ())
+    assert parts[1] == ReadableSegment(name(2), DIGEST, 2, "file:///data/2.parquet", ())
 
 
 @pytest.mark.parametrize("lacking", ["missing", "loading"])
@@ -154,14 +154,14 @@ class Places:
     def segment(self, _: str) -> dict[str, Any]:
         return {"nodes": self.servers.pop(0) if self.servers else []}
 
-    def read(self, _: SegmentPart, place: str, *__: object) -> bytes:
+    def read(self, _: ReadableSegment, place: str, *__: object) -> bytes:
         self.asked.append(place)
         if place not in self.content:
             raise NoAnswer(place, "connection refused")
         return self.content[place]
 
     def fetch(self, *nodes: str, url: str = "") -> pa.Table:
-        part = SegmentPart(name(1), DIGEST, 2, url, nodes)
+        part = ReadableSegment(name(1), DIGEST, 2, url, nodes)
         return fetch(part, access_of(NODE), lambda _: None)
 
 
@@ -177,9 +177,9 @@ def test_copy_with_other_rows_is_not_read(monkeypatch: pytest.MonkeyPatch) -> No
     good, torn = parquet_of(ROWS), parquet_of(ROWS)[:-9]
     places = Places(monkeypatch, {"h1:1": other, "h2:1": torn, "file:///s": good}, [])
     assert places.fetch("f1", "f2", url="file:///s").to_pylist() == ROWS.to_pylist()
-    part = SegmentPart(name(1), DIGEST, 2, "", ())
+    part = ReadableSegment(name(1), DIGEST, 2, "", ())
     for content in (other, torn):
-        with pytest.raises(NotThere):
+        with pytest.raises(RowsNotThere):
             verified(part, content)
 
 

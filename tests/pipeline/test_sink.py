@@ -11,13 +11,13 @@ from palisade.client.sync_client import SyncClient
 from palisade.metastore.limits import Limits
 from palisade.pipeline.batch_steps import Contended
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.options import Target, target_of
+from palisade.pipeline.options import WriteTarget, target_of
 from palisade.pipeline.sink_rows import RowsRejected, check_columns, write_of
 from tests.support.written_batches import contents, publish
 
-APPEND = Target(b"p/", False, "", "records/")
-OVERWRITE = Target(b"p/", True, "", "records/")
-WITH_REJECTS = Target(b"p/", False, "bad/", "records/")
+APPEND = WriteTarget(b"p/", False, "", "records/")
+OVERWRITE = WriteTarget(b"p/", True, "", "records/")
+WITH_REJECTS = WriteTarget(b"p/", False, "bad/", "records/")
 
 
 def test_rows_of_all_tasks_become_one_revision(blocking: SyncClient) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from palisade.raftgroup import quorum_loss as forced_cluster
 from palisade.raftgroup import replication
-from palisade.raftgroup.admission import Admission
+from palisade.raftgroup.admission import MemberAdmission
 from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
 from palisade.raftgroup.journal_identity import keep_membership, open_storage
 from palisade.raftgroup.membership import Member, MemberRole, Membership
@@ -231,7 +231,7 @@ def test_checker_detects_a_joining_member_that_uses_its_logs_membership(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A joining member uses the newest membership in its log."""
-    monkeypatch.setattr(Admission, "_join", lambda *_: None)
+    monkeypatch.setattr(MemberAdmission, "_join", lambda *_: None)
     with pytest.raises(Stuck):
         test_joining_member_with_an_old_log_is_admitted_again(make_cluster, 1, "n1", monkeypatch)
 

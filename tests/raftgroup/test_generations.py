@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from palisade.raftgroup.admission import Admission, own_introduction
+from palisade.raftgroup.admission import MemberAdmission, own_introduction
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.founding import Founding, Introductions
 from palisade.raftgroup.generations import UNKNOWN, judge_generation, outlived, refusing_generation
@@ -109,7 +109,7 @@ def test_joining_member_copies_one_history_even_if_another_knows_it() -> None:
     failures, connected_with = list[Exception](), list[set[str]]()
     peers = SimPeers(Network(Simulation(1)), "n1", Simulation(1).process("n1"))
     peers.set_members = lambda addresses: connected_with.append(set(addresses))  # type: ignore[method-assign]
-    node = Admission(
+    node = MemberAdmission(
         Introductions(own, None),
         LoneReplica(membership=Membership((), version=0)).replica,
         journal=journal,

@@ -13,7 +13,7 @@ from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest,
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.service import scans as scans_module
-from palisade.wire.scan_pages import BadPage, KeyCounts, Position, ScannedChange, ScannedRow, changes_of, rows_of
+from palisade.wire.scan_pages import BadPage, ChangePosition, KeyCounts, ScannedChange, ScannedRow, changes_of, rows_of
 from tests.support.fake_group import FakeGroup
 
 ALL = b"\0", b"\0"
@@ -40,7 +40,7 @@ async def rows_at(client: Client, counts: KeyCounts, key: bytes = b"\0", end: by
 async def changes_between(
     client: Client, counts: KeyCounts, first: int, last: int, key: bytes = b"\0", end: bytes = b"\0"
 ) -> list[ScannedChange]:
-    found, at = list[ScannedChange](), Position(first)
+    found, at = list[ScannedChange](), ChangePosition(first)
     while True:
         page, until = await client.scan_changes(key, end, at, last, counts.lineage)
         found += changes_of(page)
@@ -232,7 +232,7 @@ async def test_changes_up_to_a_number_of_bytes_end_with_a_complete_revision(clie
 
 
 async def bytes_of(client: Client, counts: KeyCounts, first: int, last: int, key: bytes, end: bytes) -> int:
-    size, at = 0, Position(first)
+    size, at = 0, ChangePosition(first)
     while at is not None:
         page, at = await client.scan_changes(key, end, at, last, counts.lineage)
         size += len(page)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palisade.pipeline.audit.in_memory import Audited, Limits, audit
+from palisade.pipeline.audit.in_memory import Audited, AuditLimits, audit
 from palisade.wire.recorded_history import entries_of
 from tests.sim import test_history_checkers as broken
 from tests.sim.recorded_export import export
@@ -39,7 +39,7 @@ def audited(story: Story, folder: Path) -> Audited:
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
             files.append(list(entries_of(file, path.name)))
-    return audit(files, Limits(all_writers=True))
+    return audit(files, AuditLimits(all_writers=True))
 
 
 def test_audit_accepts_a_valid_history(tmp_path: Path) -> None:

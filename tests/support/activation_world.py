@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from palisade.catalog import activation
 from palisade.catalog.activation import (
     ActivationRecord,
-    Claim,
+    ClaimNext,
     Decision,
     LocalSequence,
-    Replica,
     ReplicaEvent,
+    ReplicaState,
     acknowledgement_needs,
     after,
     committed,
@@ -42,7 +42,7 @@ class Copy:
     claim: int = 0
     step: str = "idle"
     serving: bool = False
-    replica: Replica = Replica.NONE
+    replica: ReplicaState = ReplicaState.NONE
     attached: bool = False
 
 
@@ -147,7 +147,7 @@ class Explorer:
         copy = world.copies[number]
         if world.lock is None:
             decision = self._rules.decide(world.record, copy.local, configured_primary=number == 0, epoch=EPOCH)
-            if isinstance(decision, Claim) and sequence(world) < SEQUENCES:
+            if isinstance(decision, ClaimNext) and sequence(world) < SEQUENCES:
                 token = world.tokens + 1
                 locked = replace(world, tokens=token, lock=(token, number))
                 yield "locks", locked.with_copy(number, replace(copy, token=token, seen=world.revision, step="claim"))
@@ -158,7 +158,7 @@ class Explorer:
             holder != number
             and active.up
             and active.serving
-            and active.replica is Replica.NONE
+            and active.replica is ReplicaState.NONE
             and active.step == "idle"
         ):
             filling = world.with_copy(number, replace(copy, entries=(), attached=True))
@@ -194,14 +194,14 @@ class Explorer:
 
     def _serving(self, world: World, number: int) -> Iterator[tuple[str, World]]:
         copy, other = world.copies[number], world.copies[1 - number]
-        if copy.replica is Replica.LOST and copy.step == "idle":
+        if copy.replica is ReplicaState.LOST and copy.step == "idle":
             if self._rules.raises_on_loss:
                 yield "begins to raise", world.with_copy(number, replace(copy, step="claim", seen=world.revision))
             else:
-                yield "goes on", world.with_copy(number, replace(copy, replica=Replica.NONE))
-        if copy.replica is Replica.CATCHING_UP and other.attached:
+                yield "goes on", world.with_copy(number, replace(copy, replica=ReplicaState.NONE))
+        if copy.replica is ReplicaState.CATCHING_UP and other.attached:
             yield from self._catching_up(world, number)
-        if copy.replica is Replica.IN_SYNC and other.attached and other.local != copy.local:
+        if copy.replica is ReplicaState.IN_SYNC and other.attached and other.local != copy.local:
             yield "is adopted", world.with_copy(1 - number, replace(other, local=copy.local))
         if world.written < ENTRIES:
             yield from self._writes(world, number)
@@ -256,7 +256,7 @@ def given_up(copy: Copy) -> Copy:
 def cut(world: World, number: int) -> World:
     """The copy notices that the other one is gone."""
     copy = replace(world.copies[number], attached=False)
-    if copy.up and copy.serving and copy.replica in (Replica.CATCHING_UP, Replica.IN_SYNC):
+    if copy.up and copy.serving and copy.replica in (ReplicaState.CATCHING_UP, ReplicaState.IN_SYNC):
         copy = replace(copy, replica=after(copy.replica, ReplicaEvent.DETACHED))
     return world.with_copy(number, copy)
 

@@ -35,11 +35,11 @@ from palisade.pipeline.batch_steps import (
     sweep,
 )
 from palisade.pipeline.query_record import BatchName
-from palisade.wire.batch_records import BATCHES, Span, Window, window_of
+from palisade.wire.batch_records import BATCHES, KeySpan, Window, window_of
 from tests.support.meta_driver import Driver
 
-PREFIX = Span(b"p/", b"p0")
-BAD = Span(b"bad/", b"bad0")
+PREFIX = KeySpan(b"p/", b"p0")
+BAD = KeySpan(b"bad/", b"bad0")
 KEYS = [b"p/%d" % number for number in range(6)]
 HERE = Lineage("c", 1)
 RECORD = b"records/q"

@@ -60,7 +60,7 @@ class SimDisk:
 
 
 class SimFiles:
-    """`palisade.journal.files.Files` of one process."""
+    """`palisade.journal.files.JournalFiles` of one process."""
 
     def __init__(self, disk: SimDisk, process: Process) -> None:
         self._disk = disk

@@ -15,7 +15,7 @@ from palisade.base.errors import PalisadeError
 from palisade.base.frames import Encoder, FrameParser
 from palisade.catalog.forced_activation import Operator
 from palisade.journal.active import Active
-from palisade.journal.agreed import Holder, RoleRecord
+from palisade.journal.agreed import LockHolder, RoleRecord
 from palisade.journal.aside import AsideReport
 from palisade.journal.blocks import read_file_header, scan
 from palisade.journal.channel import AtOnce, Channel, Inbox
@@ -231,19 +231,18 @@ class JournalWorld(ClaimsWorld):
     def start(self, name: str, *, forced_by: Operator | None = None) -> Place:
         place, self.lives = self.places[name], self.lives + 1
         process = self.simulation.process(name, offset_s=1000.0 * self.lives)
-        own = Holder(name, name)
+        own = LockHolder(name, name)
         options = CopyOptions(ROLE, own, place.primary, self.allow_failback, TTL_S, forced_by=forced_by)
         place.store = RoleStoreOf(self, process)
         place.process, place.failure = process, None
 
         async def live() -> None:
             files = SimFiles(place.disk, process)
-            copy = CopyState(files, options, JournalLog(files, file_bytes_max=4096))
-            copy.on_aside = place.reports.append
+            copy = CopyState(files, options, JournalLog(files, file_bytes_max=4096), place.reports.append)
             assert place.store is not None
             record = RoleRecord(place.store, ROLE, options.own, TTL_S, process.now)
-            place.runner = RoleRunner(copy, record, self.network.dialler(process))
-            place.runner.on_active = lambda _active: self.activations.append(name)
+            network = self.network.dialler(process)
+            place.runner = RoleRunner(copy, record, network, lambda _active: self.activations.append(name))
             self.network.services[name] = process, JournalService(place.runner)
             try:
                 await place.runner.run()

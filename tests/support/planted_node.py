@@ -13,7 +13,7 @@ from typing import Any
 
 import palisade.journal.role
 import palisade.recovery.recovery
-from palisade.catalog.activation import ActivationRecord, Claim, Decision, Follow, LocalSequence
+from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, Follow, LocalSequence
 from palisade.catalog.timeline import Interval
 from palisade.recovery.decision import Case, Join, Snapshot, SnapshotReason
 from palisade.recovery.recovery import Recovery
@@ -76,7 +76,7 @@ def older_serves() -> None:
 
     def planted(record: ActivationRecord | None, local: LocalSequence | None, **known: Any) -> Decision:
         found = decide(record, local, **known)
-        return Claim() if isinstance(found, Follow) and local is not None else found
+        return ClaimNext() if isinstance(found, Follow) and local is not None else found
 
     palisade.journal.role.decide = planted  # type: ignore[assignment]
 

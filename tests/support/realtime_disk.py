@@ -23,7 +23,7 @@ class LogDisk:
 
 
 class LogFiles:
-    """`journal.files.Files` of one directory."""
+    """`journal.files.JournalFiles` of one directory."""
 
     def __init__(
         self, world: RealtimeWorld, node: IngestingNode, files: dict[str, tuple[bytearray, list[int]]]

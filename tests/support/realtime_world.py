@@ -20,7 +20,7 @@ from palisade.catalog.realtime_rows import columns_from
 from palisade.catalog.segment import ROOT, SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.realtime_changes import give_up
-from palisade.client.segment_query import NodeFailed, count_rows, lookup_all
+from palisade.client.segment_query import CountFailed, count_rows, lookup_all
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.segments.announcer import Announcer
@@ -126,7 +126,7 @@ class IngestingNode(DataNode):
         record = self.holder.record(name)
         rows = None if record is None else self.holder.shelf.verifier.rows(record.digest)
         if record is None or rows is None or not self.holder.shelf.has(name, record.digest):
-            raise NodeFailed(f"{self.name} does not have {name}")
+            raise CountFailed(f"{self.name} does not have {name}")
         return rows
 
 
@@ -203,7 +203,7 @@ class RealtimeWorld(AnnouncingWorld):
     def _has(self, node: str, name: str) -> bool:
         try:
             return self.nodes[node].rows(name) >= 0
-        except NodeFailed:
+        except CountFailed:
             return False
 
     def check_announced(self) -> None:
@@ -216,7 +216,7 @@ class RealtimeWorld(AnnouncingWorld):
         async def ask(node: str, segment: str) -> int:
             await self.some_turns()
             if node in self.down:
-                raise NodeFailed(f"{node} is down")
+                raise CountFailed(f"{node} is down")
             return self.nodes[node].rows(segment)
 
         async def pause(seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.limits import Limits
 from palisade.metastore.lineage import Lineage
-from palisade.pipeline.options import Target
+from palisade.pipeline.options import WriteTarget
 from palisade.pipeline.publishing import Publication
 from palisade.pipeline.query_record import BatchName
 from palisade.pipeline.task_rows import StageName, TaskRows, collecting
@@ -17,12 +17,12 @@ from palisade.pipeline.task_rows import StageName, TaskRows, collecting
 HERE = Lineage("c", 1)
 
 
-def stage_of(target: Target, stage: str) -> StageName:
+def stage_of(target: WriteTarget, stage: str) -> StageName:
     return StageName(stage, f"{target.rejects}{stage}/".encode())
 
 
 def task(
-    client: SyncClient, target: Target, rows: Iterable[Any], *, attempt: str = "00000-0", stage: str = "t"
+    client: SyncClient, target: WriteTarget, rows: Iterable[Any], *, attempt: str = "00000-0", stage: str = "t"
 ) -> TaskRows:
     """What a task reports that has written these rows: (key, value), or with an op."""
     with collecting(target, Limits(), lambda: nullcontext(client), stage_of(target, stage), attempt) as collector:
@@ -33,7 +33,7 @@ def task(
 
 def commit(
     client: Any,
-    target: Target,
+    target: WriteTarget,
     parts: list[TaskRows],
     *,
     query: tuple[str, int] | None = None,
@@ -45,7 +45,7 @@ def commit(
 
 
 def publish(
-    client: Any, target: Target, *tasks: Iterable[Any], query: tuple[str, int] | None = None, stage: str = "t"
+    client: Any, target: WriteTarget, *tasks: Iterable[Any], query: tuple[str, int] | None = None, stage: str = "t"
 ) -> int | None:
     """One task for each sequence of rows."""
     parts = [task(client, target, rows, attempt=f"{number:05d}-0", stage=stage) for number, rows in enumerate(tasks)]

@@ -9,7 +9,7 @@ from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.lineage import Lineage
 from palisade.service.key_values import KeyValues
 from palisade.service.scans import Scans
-from palisade.wire.scan_pages import Position
+from palisade.wire.scan_pages import ChangePosition
 
 
 class ScanCalls:
@@ -47,7 +47,7 @@ class ScanCalls:
         if type(first) is not list or len(first) != 2:
             raise InvalidRequest("the first change is given as [revision, number]")
         _check((key, range_end), (last, *first))
-        return list(await self._scans.changes(_lineage(lineage), Position(*first), last, key, range_end))
+        return list(await self._scans.changes(_lineage(lineage), ChangePosition(*first), last, key, range_end))
 
     async def _since(self, key: Any, range_end: Any, wall_ms: Any) -> int:
         _check((key, range_end), (wall_ms,))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from palisade.base.digest import BUCKETS, DIGEST_BYTES
 from palisade.catalog.activation import ActivationRecord, LocalSequence, Stop, decide
-from palisade.pipeline.audit.findings import Finding, Kind
+from palisade.pipeline.audit.findings import Finding, FindingKind
 
 SHOWN = 8
 NOT_ANNOUNCED = {
@@ -57,7 +57,7 @@ def divergence(digests: Iterable[MemberDigest]) -> Iterator[Finding]:
             differ = different_buckets(first.buckets, other.buckets)
             where = f"buckets {differ[:SHOWN]}, {len(differ)} in all" if differ else "the digest chain only"
             text = f"{first.member} and {other.member} differ at revision {revision}: {where}"
-            yield Finding(Kind.DIVERGENCE.value, other.member.encode(), revision, "", 0, text)
+            yield Finding(FindingKind.DIVERGENCE.value, other.member.encode(), revision, "", 0, text)
 
 
 def different_buckets(one: bytes, other: bytes) -> list[int]:
@@ -75,7 +75,7 @@ def unannounced(segments: Iterable[SegmentRow], revision: int) -> Iterator[Findi
     for each in segments:
         if each.state in NOT_ANNOUNCED:
             yield Finding(
-                Kind.UNANNOUNCED.value, each.segment.encode(), revision, "", 0, NOT_ANNOUNCED[each.state]
+                FindingKind.UNANNOUNCED.value, each.segment.encode(), revision, "", 0, NOT_ANNOUNCED[each.state]
             )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _contradiction(record: ActivationRecord | None, epoch: int, copy: CopyRow) -
 
 
 def _of_role(role: str, record: ActivationRecord | None, text: str) -> Finding:
-    return Finding(Kind.MISALIGNED.value, role.encode(), 0, "", 0, text)
+    return Finding(FindingKind.MISALIGNED.value, role.encode(), 0, "", 0, text)
 
 
 def segment_rows(listed: dict[str, Any]) -> list[SegmentRow]:

@@ -6,7 +6,7 @@ import enum
 from typing import NamedTuple
 
 
-class Kind(enum.StrEnum):
+class FindingKind(enum.StrEnum):
     STALE_READ = "stale-read"
     """A read returned an older version than one that was acknowledged or read before the read began."""
     FUTURE_READ = "future-read"

@@ -15,7 +15,7 @@ from palisade.base.key_text import key_text
 from palisade.pipeline.audit.cluster_findings import CopyRow, MemberDigest, SegmentRow
 from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.order import Gap
-from palisade.pipeline.audit.timeline import Interval
+from palisade.pipeline.audit.timeline import AuditInterval
 
 ROWS_MAX = 200
 STYLE = """
@@ -33,7 +33,7 @@ class Content(NamedTuple):
     facts: Sequence[tuple[str, str]]
     counts: dict[str, int]
     findings: Sequence[Finding]
-    timeline: Sequence[Interval]
+    timeline: Sequence[AuditInterval]
     gaps: Sequence[Gap]
     digests: Sequence[MemberDigest]
     segments: Sequence[SegmentRow]

@@ -12,7 +12,7 @@ from palisade.pipeline.audit.order import Gap, gap_findings, gaps, out_of_order,
 from palisade.wire.recorded_history import Commit, Entry, Note, Recorded, RecordingHeader
 
 
-class Limits(NamedTuple):
+class AuditLimits(NamedTuple):
     """`gap_ms`: how long requests may fail. `clock_error_ms`: of the wall clocks of different machines."""
 
     gap_ms: int = 5_000
@@ -27,7 +27,7 @@ class Audited(NamedTuple):
     dropped: int
 
 
-def audit(files: Iterable[Iterable[Entry]], limits: Limits) -> Audited:
+def audit(files: Iterable[Iterable[Entry]], limits: AuditLimits) -> Audited:
     """`files`: the entries of each, the header first."""
     recorded: list[tuple[RecordingHeader, Recorded]] = []
     commits: list[Commit] = []

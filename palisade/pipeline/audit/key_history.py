@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from palisade.pipeline.audit.findings import Finding, Kind
+from palisade.pipeline.audit.findings import Finding, FindingKind
 
 FINDINGS_MAX = 20
 """Of one key."""
@@ -125,7 +125,7 @@ def check_key(acts: Sequence[Act], scope: Scope) -> list[Finding]:
     return list(dict.fromkeys(found))[:FINDINGS_MAX]
 
 
-def _finding(kind: Kind, act: Act, revision: int, text: str) -> Finding:
+def _finding(kind: FindingKind, act: Act, revision: int, text: str) -> Finding:
     return Finding(kind.value, act.key, revision, act.operation, act.wall_ms, text)
 
 
@@ -151,22 +151,24 @@ def _merged(version: _Version, act: Act) -> Iterator[Finding]:
     revision = act.mod_revision
     if act.digest is not None:
         if version.digest not in (None, act.digest):
-            yield _finding(Kind.TWO_VALUES, act, revision, f"two values of revision {revision}")
+            yield _finding(FindingKind.TWO_VALUES, act, revision, f"two values of revision {revision}")
         version.digest = act.digest
     if version.delete not in (None, act.delete):
-        yield _finding(Kind.TWO_VALUES, act, revision, f"revision {revision} is both a put and a deletion")
+        yield _finding(FindingKind.TWO_VALUES, act, revision, f"revision {revision} is both a put and a deletion")
     version.delete = act.delete
     for name in ("create_revision", "version"):
         value, before = getattr(act, name), getattr(version, name)
         if value and before and value != before:
-            yield _finding(Kind.TWO_VALUES, act, revision, f"revision {revision} has {name} {before} and {value}")
+            yield _finding(
+                FindingKind.TWO_VALUES, act, revision, f"revision {revision} has {name} {before} and {value}"
+            )
         setattr(version, name, value or before)
     if act.what == COMMITTED:
         version.committed = True
     if act.what == WROTE:
         if version.operation and version.operation != act.operation:
             text = f"revision {revision} was acknowledged to {version.operation} and to {act.operation}"
-            yield _finding(Kind.TWO_VALUES, act, revision, text)
+            yield _finding(FindingKind.TWO_VALUES, act, revision, text)
         version.operation, version.invoked_ns = act.operation, act.invoked_ns
 
 
@@ -181,10 +183,10 @@ def _feed(known: _Key, acts: Iterable[Act]) -> Iterator[Finding]:
             continue
         if act.what == WROTE:
             text = f"revision {act.mod_revision} was acknowledged, and the change feed has no change of this key there"
-            yield _finding(Kind.LOST_WRITE, act, act.mod_revision, text)
+            yield _finding(FindingKind.LOST_WRITE, act, act.mod_revision, text)
         else:
             text = f"a read returned revision {act.mod_revision}, at which the change feed does not change this key"
-            yield _finding(Kind.NEVER_COMMITTED, act, act.mod_revision, text)
+            yield _finding(FindingKind.NEVER_COMMITTED, act, act.mod_revision, text)
 
 
 # 2. States of a revision.
@@ -198,7 +200,7 @@ def _states(known: _Key, acts: Iterable[Act]) -> Iterator[Finding]:
         if act.what == SAW:
             if act.mod_revision > act.revision:
                 text = f"the state of revision {act.revision} has a version of revision {act.mod_revision}"
-                yield _finding(Kind.FUTURE_READ, act, act.mod_revision, text)
+                yield _finding(FindingKind.FUTURE_READ, act, act.mod_revision, text)
             place = bisect_right(revisions, act.mod_revision)
             if place < len(revisions) and revisions[place] <= act.revision:
                 yield _missing(known, act, revisions[place], f"version {act.mod_revision}")
@@ -214,7 +216,7 @@ def _missing(known: _Key, act: Act, revision: int, has: str) -> Finding:
     writer = known.versions[revision].operation
     by = f", acknowledged to {writer}" if writer else ""
     text = f"the state of revision {act.revision} has {has}, and lacks revision {revision}{by}"
-    return _finding(Kind.LOST_WRITE, act, revision, text)
+    return _finding(FindingKind.LOST_WRITE, act, revision, text)
 
 
 # 3. Version numbers.
@@ -236,7 +238,7 @@ def _numbers(known: _Key, acts: Sequence[Act]) -> Iterator[Finding]:
                     f"version {number} of revision {later} is {number - before} after that of revision {earlier}, with "
                     f"{between} known writes in between"
                 )
-                yield _finding(Kind.LOST_WRITE, act, later, text)
+                yield _finding(FindingKind.LOST_WRITE, act, later, text)
 
 
 # 4. Real time.
@@ -258,14 +260,14 @@ def _real_time(known: _Key, acts: Sequence[Act]) -> Iterator[Finding]:
             place += 1
         if act.what == SAW and act.mod_revision < floor:
             text = f"it returned revision {act.mod_revision}, {witness} had completed with revision {floor} before"
-            yield _finding(Kind.STALE_READ, act, act.mod_revision, text)
+            yield _finding(FindingKind.STALE_READ, act, act.mod_revision, text)
         elif act.what == ABSENT and floor and _is_stale(known, act, floor):
             text = f"it found no key, {witness} had completed with revision {floor} before, and nothing deleted it"
-            yield _finding(Kind.STALE_READ, act, floor, text)
+            yield _finding(FindingKind.STALE_READ, act, floor, text)
     for act in acts:
         if act.what == SAW and act.completed_ns < known.versions[act.mod_revision].invoked_ns:
             text = f"it completed before revision {act.mod_revision}, which it returned, was requested"
-            yield _finding(Kind.FUTURE_READ, act, act.mod_revision, text)
+            yield _finding(FindingKind.FUTURE_READ, act, act.mod_revision, text)
 
 
 def _is_stale(known: _Key, absent: Act, floor: int) -> bool:
@@ -291,4 +293,4 @@ def _doubled(known: _Key, acts: Iterable[Act]) -> Iterator[Finding]:
         revisions = written.get(digest, [])
         if len(revisions) > requests[digest]:
             text = f"its value was written at revisions {revisions[:5]}, requested {requests[digest]} time(s)"
-            yield _finding(Kind.DOUBLED_WRITE, act, revisions[-1], text)
+            yield _finding(FindingKind.DOUBLED_WRITE, act, revisions[-1], text)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from palisade.pipeline.audit.acts import OperationRow
-from palisade.pipeline.audit.findings import Finding, Kind
+from palisade.pipeline.audit.findings import Finding, FindingKind
 
 FINDINGS_MAX = 100
 GAPS_MAX = 1_000
@@ -71,7 +71,9 @@ def out_of_order(times: Times) -> Iterator[Finding]:
     for place, required in zip(low, floors, strict=True):
         revision = int(times.revision[place])
         text = f"it has revision {revision}; before it began, an operation had completed with revision {required}"
-        yield Finding(Kind.ORDER.value, b"", revision, str(times.operation[place]), int(times.wall_ms[place]), text)
+        yield Finding(
+            FindingKind.ORDER.value, b"", revision, str(times.operation[place]), int(times.wall_ms[place]), text
+        )
 
 
 def gaps(times: Times, limit_ms: int, *, writes: bool) -> list[Gap]:
@@ -103,7 +105,7 @@ def _demanded(times: Times, all_: Any, start: int, end: int, writes: bool) -> Ga
 def gap_findings(found: list[Gap]) -> list[Finding]:
     return [
         Finding(
-            Kind.GAP.value, b"", 0, "", gap.from_wall_ms,
+            FindingKind.GAP.value, b"", 0, "", gap.from_wall_ms,
             f"no {gap.what[:-1]} succeeded for {gap.length_ms} ms, {gap.requests} were requested or waited",
         )
         for gap in found[:FINDINGS_MAX]

@@ -13,7 +13,7 @@ WIDTHS_MS = (100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000
 NEVER = 1 << 62
 
 
-class Interval(NamedTuple):
+class AuditInterval(NamedTuple):
     """Operations that ended, or without a response began, in it. Latencies of successful ones, NaN if there are none.
     `from_ms`: since the first operation."""
 
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
     p99_ms: float
 
 
-def timeline(times: Times) -> list[Interval]:
+def timeline(times: Times) -> list[AuditInterval]:
     """At most `INTERVALS_MAX` intervals of equal width."""
     if not len(times.invoked_ns):
         return []
@@ -47,7 +47,7 @@ def timeline(times: Times) -> list[Interval]:
         p50, p99 = _percentiles(took_ms[chosen][ok])
         counts = int((ok & ~writes).sum()), int((ok & writes).sum()), int((~ok).sum())
         from_ms = number * width_ms
-        found.append(Interval(from_ms, wall_ms + from_ms, width_ms, *counts, p50, p99))
+        found.append(AuditInterval(from_ms, wall_ms + from_ms, width_ms, *counts, p50, p99))
     return found
 
 

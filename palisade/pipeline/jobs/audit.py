@@ -8,10 +8,10 @@ from typing import Any
 from palisade.pipeline.audit_options import AuditOptions, files_in
 from palisade.pipeline.errors import SparkMissing
 from palisade.pipeline.job import Job, Progress, Report
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 
 
-def run(spark: Any, access: Access, options: AuditOptions, progress: Progress) -> Report:
+def run(spark: Any, access: ClusterAccess, options: AuditOptions, progress: Progress) -> Report:
     if importlib.util.find_spec("matplotlib") is None:
         raise SparkMissing("matplotlib is not installed: pip install 'palisade[audit]'")
     from palisade.pipeline.audit_run import AuditRun

@@ -14,7 +14,7 @@ from palisade.pipeline.archiving import Archived, Plan, archive
 from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.job import Job, Progress, Report, option, source_options
-from palisade.pipeline.options import Access, read_options
+from palisade.pipeline.options import ClusterAccess, read_options
 
 MS_PER_HOUR = 3_600_000
 
@@ -35,7 +35,7 @@ class HistoryOptions:
             raise BadOption("option batch_revisions is at least 1, merge_rows and keep_hours at least 0")
 
 
-def run(spark: Any, access: Access, options: HistoryOptions, progress: Progress) -> Report:
+def run(spark: Any, access: ClusterAccess, options: HistoryOptions, progress: Progress) -> Report:
     folder = ArchiveFolder(local_path(options.to))
     folder.prepare()
     frames = Frames(spark, folder.path, source_options(access))

@@ -13,7 +13,7 @@ from palisade.pipeline.errors import BadOption
 from palisade.pipeline.ingest import DEMO, Ingested, Source, ingest_source
 from palisade.pipeline.ingest_rows import GRANULARITIES, within
 from palisade.pipeline.job import Job, Progress, Report, option
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class IngestOptions:
         ]
 
 
-def run(spark: Any, access: Access, options: IngestOptions, progress: Progress) -> Report:
+def run(spark: Any, access: ClusterAccess, options: IngestOptions, progress: Progress) -> Report:
     with connect(access) as client:
         done = [ingest_source(spark, client, source, options.to, progress) for source in options.sources()]
     return Report({"data_sources": [each.as_dict() for each in done]}, "\n".join(map(text_of, done)))

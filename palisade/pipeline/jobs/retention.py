@@ -14,10 +14,10 @@ from palisade.client.node_addresses import addresses_in
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline.cluster import connect, credentials_of
 from palisade.pipeline.errors import BadOption, JobFailed
-from palisade.pipeline.expiry import ExpiryPlan, Removal, RemovalOutcome, expiry_plan
+from palisade.pipeline.expiry import ExpiryPlan, RemovalOutcome, TargetRemoval, expiry_plan
 from palisade.pipeline.job import Job, Progress, Report, option
 from palisade.pipeline.node_rules import read_rules
-from palisade.pipeline.options import Access
+from palisade.pipeline.options import ClusterAccess
 from palisade.pipeline.segment_removal import remove_all
 from palisade.segments.retention import RulesUnknown
 from palisade.segments.retention_worker import system_clocks
@@ -38,7 +38,7 @@ class RetentionOptions:
         return [each.strip() for each in self.nodes.split(",") if each.strip()]
 
 
-def run(spark: Any, access: Access, options: RetentionOptions, progress: Progress) -> Report:
+def run(spark: Any, access: ClusterAccess, options: RetentionOptions, progress: Progress) -> Report:
     progress("read the rules")
     with connect(access) as client:
         nodes = options.addresses() or http_addresses(client)
@@ -77,7 +77,7 @@ def all_records(client: SyncClient, data_source: str) -> tuple[dict[SegmentRecor
     return records, manifests
 
 
-def report_of(plan: ExpiryPlan, removals: Sequence[Removal]) -> Report:
+def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
     counts = Counter(each.outcome for each in removals)
     shown = [{"segment": each.name, "outcome": each.outcome.value, "reason": each.reason} for each in removals]
     fields: dict[str, Any] = {outcome.name.lower(): counts[outcome] for outcome in RemovalOutcome}
