@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from palisade.pipeline.java import require_java, require_pyspark
+from palisade.pipeline.java import listen_on_loopback, require_java, require_pyspark
 
 
 def register(spark: Any) -> None:
@@ -24,9 +24,12 @@ def register(spark: Any) -> None:
 
 def session(master: str = "local[*]", *, app: str = "palisade", config: dict[str, str] | None = None) -> Any:
     """A SparkSession with `palisade` registered. Raises SparkMissing, before Spark is started, without pyspark or with
-    an unsuitable Java."""
+    an unsuitable Java.
+
+    With a local master, Spark listens on loopback only, its user interface too, unless SPARK_LOCAL_IP is set."""
     require_pyspark()
     require_java()
+    listen_on_loopback(master)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app)

@@ -32,6 +32,12 @@ def require_java() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def listen_on_loopback(master: str) -> None:
+    """For a local master, unless SPARK_LOCAL_IP is set: by default Spark's user interface listens on all addresses."""
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
 def check_java(version_text: str | None) -> None:
     """`version_text`: what `java -version` prints; None without Java. Raises SparkMissing."""
     if version_text is None:

@@ -40,6 +40,11 @@ def put_all(client: SyncClient, prefix: str, count: int, text: str = "v") -> int
     return client.put("other/last", "x").revision
 
 
+def test_session_with_a_local_master_listens_on_loopback_only(spark: Any) -> None:
+    host = spark.sparkContext.getConf().get("spark.driver.host")
+    assert socket.gethostbyname(host) == "127.0.0.1"
+
+
 def test_frame_keeps_its_revision_in_every_scan_while_writes_go_on(load: Load, blocking: SyncClient) -> None:
     revision = put_all(blocking, "a/", 2_500)
     frame = load(prefix="a/", numPartitions=2)
