@@ -10,15 +10,33 @@ from tests.paths.journeys import JOURNEYS, Journey
 from tests.paths.limits import DIFFERENT_FILES, LIMITS, Limit, is_of_authorization
 from tests.paths.measure import Paths, different_files, measured_each
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.alone]
 
 FUNCTIONS_MIN = 5
 """A trace with fewer files is no valid trace."""
 
 
+MEASUREMENTS = 2
+"""Other work of the machine adds functions to a path, and removes none: the shorter of two measurements counts."""
+
+
 @pytest.fixture(scope="module")
 def paths() -> dict[bool, Paths]:
-    return asyncio.run(measured_each())
+    found = asyncio.run(measured_each())
+    for _ in range(MEASUREMENTS - 1):
+        if any(_is_longer(found[setting], limit, setting) for limit in LIMITS for setting in found):
+            again = asyncio.run(measured_each())
+            found = {setting: _shorter(found[setting], again[setting]) for setting in found}
+    return found
+
+
+def _is_longer(paths: Paths, limit: Limit, authorization: bool) -> bool:
+    path, most = paths[limit.journey, limit.role].main, limit.on if authorization else limit.off
+    return len(path.own_files) > most.files or (most.functions is not None and len(path.own) > most.functions)
+
+
+def _shorter(first: Paths, second: Paths) -> Paths:
+    return {key: min(first[key], second[key], key=lambda each: len(each.main.own)) for key in first}
 
 
 @pytest.mark.parametrize("authorization", [False, True], ids=["off", "on"])
@@ -27,11 +45,11 @@ def test_request_enters_no_more_files_and_functions_than_its_limit(
     paths: dict[bool, Paths], limit: Limit, authorization: bool
 ) -> None:
     path = paths[authorization][limit.journey, limit.role].main
-    most = limit.on if authorization else limit.off
-    files, functions = len(path.own_files), len(path.own)
-    assert functions >= FUNCTIONS_MIN
-    assert files <= most.files, f"scripts/paths --list {limit.journey} names them: {sorted(path.own_files)}"
-    assert most.functions is None or functions <= most.functions, f"scripts/paths --list {limit.journey} names them"
+    assert len(path.own) >= FUNCTIONS_MIN
+    assert not _is_longer(paths[authorization], limit, authorization), (
+        f"{len(path.own_files)} files, {len(path.own)} functions; scripts/paths --list {limit.journey} names them: "
+        f"{sorted(path.own_files)}"
+    )
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)

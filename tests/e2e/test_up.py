@@ -69,11 +69,13 @@ class Up:
 @pytest.fixture
 def base_port() -> int:
     """A block of 210 ports that is free at both ends; tests may run beside a cluster with the default ports. No other
-    process of the same test run returns the same block."""
+    process of the same test run returns the same block. As for a server, a port counts as free although connections
+    of an earlier test wait there for their end (TIME_WAIT, 60 s)."""
     for base in range(20_000 + WORKER % WORKERS * 300, 30_000, WORKERS * 300):
         try:
             for offset in (1, 2, 3, 101, 102, 103, 201, 202, 203):
                 with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                     probe.bind(("127.0.0.1", base + offset))
             return base
         except OSError:

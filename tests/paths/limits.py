@@ -40,7 +40,7 @@ LIMITS = (
     Limit("v3-put", "follower", off=Most(44, 139), on=Most(44, 139)),
     Limit("strict-put", "leader", off=Most(36, 162), on=Most(40, 164), goal=Most(36)),
     Limit("strict-put", "follower", off=Most(46, 170), on=Most(46, 170)),
-    Limit("follower-put", "follower", off=Most(18, 72), on=Most(23, 72)),
+    Limit("follower-put", "follower", off=Most(18, 72), on=Most(23, 76)),
     Limit("stream-put", "leader", off=Most(26, 107), on=Most(30, 112)),
     Limit("fenced-get", "follower", off=Most(8, 17), on=Most(12, 24)),
 )
