@@ -11,15 +11,16 @@ import asyncio
 import inspect
 import os
 import random
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from palisade.base.address import Address
 from palisade.base.code_root import CODE_ROOT
 from palisade.base.http_request import HttpRequests
+from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.catalog.demo.entries import CatalogEntry
 from palisade.cli.scenarios.actor import ANSWER_S, Actor, JournalCopy
 from palisade.cli.scenarios.members import Members
@@ -188,9 +189,8 @@ async def value_of(found: Any) -> Any:
 
 def is_free(port: int) -> bool:
     try:
-        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-            with socket.socket(socket.AF_INET, kind) as probe:
-                probe.bind(("127.0.0.1", port))
-    except OSError:
+        for udp in (False, True):
+            check_free(Address("127.0.0.1", port), "an actor of a scenario", "try another port", udp=udp)
+    except PortUnavailable:
         return False
     return True
