@@ -17,7 +17,7 @@ from __future__ import annotations
 from itertools import islice
 from struct import Struct
 
-from palisade.metastore.errors import FutureRevision, InvalidRequest, TooManyPins
+from palisade.metastore.errors import Compacted, FutureRevision, InvalidRequest, TooManyPins
 from palisade.metastore.history import History, is_tombstone, mod_of, open_block
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.mvcc import compacted
@@ -55,7 +55,10 @@ class Compactor:
         """Raises Compacted and FutureRevision, as etcd does."""
         state = self._state
         if revision <= state.compacted:
-            raise compacted(revision, state.minimal_revision)
+            raise Compacted(
+                f"the history is already compacted to revision {state.compacted}, which includes revision {revision}",
+                state.minimal_revision,
+            )
         if revision > state.revision:
             raise FutureRevision(
                 f"revision {revision} is a future revision and can't be compacted: the store is at {state.revision}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -21,13 +22,29 @@ def member() -> None:
 @member.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """List the members with their state as the leader sees it."""
+    """List the members with their state as the leader sees it.
+
+    Without a leader, the list is the view of the node that answers.
+    """
 
     async def ask(client: Any) -> Any:
         return await client.members()
 
     members = session.call(ask)
     session.rows({"members": members}, HEADER, [member_row(each) for each in members])
+    if not has_leader(members):
+        session.note(NO_LEADER)
+
+
+def has_leader(members: Iterable[dict[str, Any]]) -> bool:
+    """Whether the node that listed the members knows a leader."""
+    return any(each["leader"] for each in members)
+
+
+NO_LEADER = (
+    "no leader is known: this is the view of the node that answered, and it may be out of date. 'palisade status' "
+    "shows each node"
+)
 
 
 HEADER = ["member", "role", "leader", "connected", "match", "http", "peer", "stream"]

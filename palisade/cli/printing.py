@@ -15,8 +15,10 @@ def print_json(shape: Any) -> None:
     print(json.dumps(shape, ensure_ascii=False), flush=True)
 
 
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None) -> None:
-    """`flexible`: the column that may be shortened to fit the width of the terminal."""
+def print_rows(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None, wraps: bool = False
+) -> None:
+    """`flexible`: the column that may be shortened to fit the width of the terminal, or wrapped if `wraps`."""
     if not sys.stdout.isatty():
         for row in (header, *rows):
             print("\t".join(map(str, row)))
@@ -26,7 +28,8 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible
     from palisade.cli.table import tables
 
     console = Console()
-    for table in tables(header, [[shorten(str(each)) for each in row] for row in rows], console.width, flexible):
+    cells = [[str(each) if wraps else shorten(str(each)) for each in row] for row in rows]
+    for table in tables(header, cells, console.width, flexible, wraps=wraps):
         console.print(table, markup=False)
 
 

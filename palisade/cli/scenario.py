@@ -39,7 +39,8 @@ def list_scenarios(as_json: bool) -> None:
     if as_json:
         print_json({"scenarios": [one.as_dict() for one in SCENARIOS]})
     else:
-        print_rows(("scenario", "case", "what it shows"), [(one.name, one.case or "-", one.title) for one in SCENARIOS])
+        rows = [(one.name, one.case or "-", one.title) for one in SCENARIOS]
+        print_rows(("scenario", "case", "what it shows"), rows, flexible="what it shows", wraps=True)
 
 
 @scenario.command("run")

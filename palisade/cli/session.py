@@ -215,6 +215,11 @@ class CliSession:
         else:
             print_rows(header, rows, flexible=flexible)
 
+    def note(self, text: str) -> None:
+        """A remark about the result, on stderr; not with --json, where stderr is for one object."""
+        if not self.as_json:
+            print(f"palisade: {text}", file=sys.stderr)
+
     @staticmethod
     def leave_closed_pipe() -> NoReturn:
         """The reader of the output has ended (`| head`), which is not an error."""

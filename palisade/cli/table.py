@@ -6,7 +6,7 @@ order of their importance and named in the caption (`most_important`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,9 +51,15 @@ def kept(widths: Sequence[int], importance: Sequence[int], width: int) -> list[i
 
 
 def tables(
-    header: Sequence[str], rows: Sequence[Sequence[str]], width: int, flexible: str | None = None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    flexible: str | None = None,
+    *,
+    wraps: bool = False,
 ) -> list[Table]:
-    """One table if it fits, else several with the same rows. `flexible`: the column that is shortened first."""
+    """One table if it fits, else several with the same rows. `flexible`: the column that becomes narrower first; its
+    text is shortened, or continues on further lines (`wraps`)."""
     widths = widths_of(header, rows)
     excess = total(widths) - width
     if flexible is not None and excess > 0:
@@ -66,11 +72,18 @@ def tables(
         widths[0] = max(1, room // 2)
         others = [min(each, room - FRAME - widths[0]) for each in widths[1:]]
     widths = [widths[0], *others]
-    return [made(header, rows, columns, widths) for columns in stacked(widths, width)]
+    wrapped = {0, list(header).index(flexible)} if wraps and flexible is not None else {0}
+    return [made(header, rows, columns, widths, wrapped) for columns in stacked(widths, width)]
 
 
-def made(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], widths: Sequence[int]) -> Table:
-    """The first column wraps if it is too long; others end with an ellipsis."""
+def made(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns: Sequence[int],
+    widths: Sequence[int],
+    wrapped: Collection[int],
+) -> Table:
+    """Text that is too long wraps in the `wrapped` columns, and ends with an ellipsis in others."""
     from rich.table import Table
     from rich.text import Text
 
@@ -79,8 +92,8 @@ def made(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence
         table.add_column(
             header[column],
             width=widths[column],
-            no_wrap=column != 0,
-            overflow="fold" if column == 0 else "ellipsis",
+            no_wrap=column not in wrapped,
+            overflow="fold" if column in wrapped else "ellipsis",
         )
     for row in rows:
         table.add_row(*(Text(row[column]) for column in columns))

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from palisade.cli.main import main
 from palisade.cli.member import HEADER, member_row
+from palisade.cli.scenarios.all import SCENARIOS
 from palisade.cli.status_table import status_table
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.screen import LiveTable
@@ -102,6 +103,14 @@ def test_long_key_is_wrapped_and_its_value_shortened() -> None:
     assert max(map(len, lines)) <= WIDTH
     cell_texts = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     assert key in "".join(cell_texts)
+
+
+def test_titles_of_scenarios_wrap_and_are_not_cut() -> None:
+    rows = [[one.name, one.case or "-", one.title] for one in SCENARIOS]
+    lines = printed(*tables(["scenario", "case", "what it shows"], rows, WIDTH, "what it shows", wraps=True))
+    assert max(map(len, lines)) <= WIDTH
+    titles = " ".join(line.split("│")[3].strip() for line in lines if line.startswith("│"))
+    assert [one.title for one in SCENARIOS if one.title not in titles] == []
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120])

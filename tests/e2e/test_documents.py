@@ -210,7 +210,30 @@ def test_pages_about_fencing_and_locks_can_be_typed(tmp_path: Path, up: Callable
     run, terminal = started(up, tmp_path, base_port)
     terminal.type_all((ROOT / "docs" / "fencing.md").read_text())
     type_locks(terminal, tmp_path)
+    type_embedded_reader(terminal, tmp_path)
+    type_programs_of_readme(terminal)
     assert run.stop() == 0
+
+
+def type_embedded_reader(terminal: Terminal, folder: Path) -> None:
+    document = (ROOT / "docs" / "embedded-reader.md").read_text()
+    (folder / "example.py").write_text(blocks_of(document, "python")[0])
+    written, read = typed_in(blocks_of(document, "console")[0].replace(" D/", " .palisade/"))
+    terminal.type(written)
+    assert fits(
+        ["/config/mode: fast", "9 key(s) below palisade/ at revision 9"], terminal.shell(read.command).splitlines()
+    )
+
+
+def type_programs_of_readme(terminal: Terminal) -> None:
+    terminal.shell("palisade put /catalog/planes/N10156 '{}'")
+    section = (ROOT / "README.md").read_text().partition("### Python")[2]
+    connected, asynchronous, embedded = blocks_of(section.partition("## Features")[0], "python")
+    written, elected, planes, change = terminal.program(connected)
+    assert (elected, planes) == ("elected", "1 planes, the first is /catalog/planes/N10156")
+    assert change == f"{written.removeprefix('written at ')} [b'/config/mode']"
+    assert re.fullmatch(r"revision \d+ \[b'\w+'\]", *terminal.program(asynchronous))
+    assert terminal.program(embedded) == ["fast at revision 2"]
 
 
 def type_locks(terminal: Terminal, folder: Path) -> None:

@@ -142,6 +142,20 @@ async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> N
     await load.writes(100)
 
 
+async def test_list_of_a_node_without_a_leader_says_whose_view_it_is(cluster: Cluster) -> None:
+    alone, *others = cluster.running
+    for node in others:
+        node.kill()
+    await until(lambda: knows_no_leader(alone), "a node that knows no leader")
+    code, out, err = await palisade("member", "list", "--endpoints", alone.stream)
+    assert (code, err.count("no leader is known: this is the view of the node that answered")) == (0, 1)
+    assert [line.split("\t")[2] for line in out.splitlines()[1:]] == ["", "", ""]
+
+
+async def knows_no_leader(node: NodeProcess) -> bool:
+    return (await node.status())["leader"] is None
+
+
 async def test_wiped_founding_member_is_refused(cluster: Cluster) -> None:
     """With --initial-cluster and an empty disk it could vote twice; it stops instead, with a remedy."""
     async with Load(cluster.endpoints, "wiped") as load:
