@@ -1,8 +1,8 @@
 """The active copy: appends, replicates, acknowledges, until its role ends.
 
-Entries that arrive while a block is written form the next block. The replica gets each block when it is written, beside
-the local sync. `acknowledgement.py` decides what may be acknowledged; it is asked after every sync and before every
-answer.
+Entries that arrive while a block is written form the next block. The replica gets each block before the local write, so
+both disks work at the same time. `acknowledgement.py` decides what may be acknowledged; it is asked after every sync
+and before every answer.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class Active:
                 await self._log.make_room()
             contents = self._take()
             block = make_block(self._log.end, self.sequence, contents)
+            if self._replica is not None:
+                self._replica.made(block)  # before it is written: the replica's disk is what the entry waits for
             self._log.append(block)
             self.progress.appended = block.last
-            if self._replica is not None:
-                self._replica.written(block)  # it syncs the block beside this copy
             await self._log.sync()
             self.progress.synced = block.last
             self.advance()

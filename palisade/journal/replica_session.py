@@ -44,7 +44,7 @@ class ReplicaSession:
         self._position: int | None = None
         """Everything up to this entry was sent; None while the common part is not known."""
         self._at_end = False
-        """Whether the next block can be sent as soon as it is written."""
+        """Whether the next block can be sent as soon as it is made."""
         self._behind = asyncio.Event()
         self._room = asyncio.Event()
         self._silence = Silence(channel, copy.options.replica_timeout_s)
@@ -94,8 +94,8 @@ class ReplicaSession:
         self._silence.heard()
         return message
 
-    def written(self, block: JournalBlock) -> None:
-        """The active copy has written the next block."""
+    def made(self, block: JournalBlock) -> None:
+        """The active copy writes this block next, in the same turn of the event loop."""
         if self._at_end and self._outstanding <= WINDOW_BYTES:
             self._send(block.last, block.data)
         else:
@@ -109,7 +109,7 @@ class ReplicaSession:
         self._channel.send(MessageKind.BLOCKS, [data])
 
     async def _fill(self) -> None:
-        """Send what the log has, until the end is reached; then `written` sends each new block."""
+        """Send what the log has, until the end is reached; then `made` sends each new block."""
         log = self._copy.log
         while self._position is not None:
             self._behind.clear()
