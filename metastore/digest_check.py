@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palisade.base.digest import BUCKETS, SUM_MASK, bucket_of, leaf_of
+from palisade.base.key_text import key_text
 from palisade.metastore.digest import read_sums
 from palisade.metastore.history import HEADER, History, HistoryBlock, is_tombstone, mod_of
 from palisade.metastore.ordered_map import OrderedMap, Table
@@ -69,14 +70,14 @@ def verify_keys(tables: OrderedMap) -> Iterator[Divergence]:
 
 def row_fault(key: bytes, packed: bytes, state: StoreState) -> str | None:
     if len(packed) < ROW.size or row_size(packed) != len(packed):
-        return f"the row of the key {key!r} is torn"
+        return f"the row of the key {key_text(key)} is torn"
     row = unpack_row(packed)
     if row.key != key:
-        return f"the row of the key {key!r} belongs to another key"
+        return f"the row of the key {key_text(key)} belongs to another key"
     if not 1 < row.mod_revision <= state.revision or row.create_revision > row.mod_revision:
-        return f"the row of the key {key!r} has impossible revisions"
+        return f"the row of the key {key_text(key)} has impossible revisions"
     if not row.version and (row.create_revision or row.lease or row.value):
-        return f"the tombstone of the key {key!r} was altered"
+        return f"the tombstone of the key {key_text(key)} was altered"
     return None
 
 
@@ -134,14 +135,15 @@ def event_fault(
 ) -> str | None:
     latest = tables.get(Table.KEY, row.key)
     if latest is None or mod_of(latest) < row.mod_revision:
-        return f"the key {row.key!r} was written at revision {row.mod_revision}, but its row is older"
+        return f"the key {key_text(row.key)} was written at revision {row.mod_revision}, but its row is older"
     if mod_of(latest) == row.mod_revision and latest != packed:
-        return f"the row of the key {row.key!r} differs from its event at {row.mod_revision}"
+        return f"the row of the key {key_text(row.key)} differs from its event at {row.mod_revision}"
     if not replaced:
         return None
     old = unpack_row(replaced)
     if old.key != row.key or old.mod_revision >= row.mod_revision:
-        return f"the event of the key {row.key!r} at {row.mod_revision} replaces an impossible version"
+        return f"the event of the key {key_text(row.key)} at {row.mod_revision} replaces an impossible version"
     if old.mod_revision >= state.minimal_revision and history.event(old.mod_revision, old.sub)[0] != replaced:
-        return f"the version of the key {row.key!r} that revision {row.mod_revision} replaced is not the previous one"
+        key = key_text(row.key)
+        return f"the version of the key {key} that revision {row.mod_revision} replaced is not the previous one"
     return None

@@ -29,7 +29,7 @@ from struct import Struct, unpack_from
 from xxhash import xxh3_64_intdigest
 
 from palisade.base.digest import DIGEST_BYTES, leaf_of, next_chain
-from palisade.base.invariant import check
+from palisade.base.invariant import InvariantViolated
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import KEY_BYTES_AT, LINK_BYTES, POINTER, REVISION, ROW, row_size, unpack_row
@@ -190,7 +190,8 @@ class History:
         return len(self._open)
 
     def add(self, row: bytes, replaced: bytes) -> None:
-        check(len(self._open) <= SUB_MAX, f"revision {self._state.revision + 1} has more than {SUB_MAX} events")
+        if len(self._open) > SUB_MAX:
+            raise InvariantViolated(f"revision {self._state.revision + 1} has more than {SUB_MAX} events")
         self._open.append((row, replaced))
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from palisade.base.invariant import check
+from palisade.base.invariant import InvariantViolated
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import Compacted, FutureRevision
 from palisade.metastore.history import History, is_tombstone
 from palisade.metastore.ordered_map import OrderedMap, Table
@@ -113,5 +114,6 @@ def get(tables: OrderedMap, key: bytes) -> KeyValue | None:
         return None
     _, _, _, _, mod, create, version, lease, key_bytes, value_bytes = ROW.unpack_from(row)
     start = ROW.size + key_bytes
-    check(row[ROW.size : start] == key, f"the store answers another key for {key!r}: restore this node")
+    if row[ROW.size : start] != key:
+        raise InvariantViolated(f"the store answers another key for {key_text(key)}: restore this node")
     return KeyValue(key, row[start : start + value_bytes], create, mod, version, lease)

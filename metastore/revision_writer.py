@@ -8,7 +8,8 @@ the block of the events follows when the revision is closed.
 from __future__ import annotations
 
 from palisade.base.digest import leaf_of
-from palisade.base.invariant import check
+from palisade.base.invariant import InvariantViolated
+from palisade.base.key_text import key_text
 from palisade.metastore.changes import EntryChanges
 from palisade.metastore.digest import BucketSums
 from palisade.metastore.history import History
@@ -68,7 +69,8 @@ class RevisionWriter:
     def delete(self, key: bytes) -> None:
         """Of a live key: a tombstone replaces it."""
         packed, old = self._latest(key)
-        check(old is not None and old.version, f"the key {key!r} is deleted though it does not exist")
+        if old is None or not old.version:
+            raise InvariantViolated(f"the key {key_text(key)} is deleted though it does not exist")
         self._state.keys -= 1
         self._write(StoredRow(*self._link(old), self._state.revision + 1, 0, 0, 0, key, b""), packed, old)
 
@@ -81,7 +83,8 @@ class RevisionWriter:
         if not old.version and old.mod_revision < self._state.compacted:
             return b"", None
         revision = self._state.revision + 1
-        check(old.mod_revision < revision, f"the key {key!r} is written twice in revision {revision}")
+        if old.mod_revision >= revision:
+            raise InvariantViolated(f"the key {key_text(key)} is written twice in revision {revision}")
         return packed, old
 
     def _link(self, old: StoredRow | None) -> tuple[int, int, int, int]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgpack
 
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import InvalidRequest, StoreCorrupt, SystemConflict
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.requests import SystemWrite
@@ -100,7 +101,7 @@ def _decode(key: bytes, stored: bytes) -> SystemRecord:
         version, value, name = None, None, ""
     if type(version) is not int or type(value) is not bytes:
         raise StoreCorrupt(
-            f"the system record {key!r} is malformed: {stored[:64]!r}. Let the node join again with an empty data "
-            "directory, or restore a backup"
+            f"the system record {key_text(key)} is malformed: {key_text(stored)}. Let the node join again with an "
+            "empty data directory, or restore a backup"
         )
     return SystemRecord(name, version, value)

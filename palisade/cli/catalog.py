@@ -54,8 +54,10 @@ def parameter_of(field: Field) -> click.Parameter:
     if field.shape in ("columns", "series", "properties"):
         singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
         metavar = {"properties": "NAME[=TEXT]"}.get(field.shape, "NAME:TYPE[:...]")
-        return click.Option([singular, field.name], multiple=True, metavar=metavar, help=field.help)
-    return click.Option([option, field.name], help=field.help)
+        return click.Option(
+            [singular, field.name], multiple=True, required=field.required, metavar=metavar, help=field.help
+        )
+    return click.Option([option, field.name], required=field.required, help=field.help)
 
 
 def request_of(kind: OperationKind, given: dict[str, Any]) -> dict[str, Any]:

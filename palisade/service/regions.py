@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from palisade.base.key_text import key_text
 from palisade.metastore.errors import InvalidRequest, KeyNotFound
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from palisade.metastore.state_machine import MetaStore
@@ -110,7 +111,9 @@ class RegionAdmin:
             raise InvalidRequest(str(error)) from None
         other = next((each for each in (await self._read())[0].all if each.prefix == region.prefix), None)
         if other is not None and other.name != region.name:
-            raise InvalidRequest(f"region {other.name} already has the prefix {region.prefix!r}: change or delete it")
+            raise InvalidRequest(
+                f"region {other.name} already has the prefix {key_text(region.prefix)}: change or delete it"
+            )
 
     async def change(self, name: str, fields: Mapping[str, Any]) -> tuple[int, Region]:
         """Keeps the values of fields (`prefix`, `mode`, `policy`, `default`) that are not in `fields`, also under

@@ -110,6 +110,7 @@ def test_refusals_are_one_line_and_an_exit_code(run: Run) -> None:
     error = json.loads(run("drop-role", "ops", "--json", exit_code=REFUSED).stderr)["error"]
     assert error == {"code": "catalog-not-there", "message": "there is no role ops", "retry": False}
     run("create-table", "plant.readings", "--column", "a", exit_code=USAGE)
+    assert "Missing option '--column'" in run("create-table", "plant.readings", exit_code=USAGE).stderr
     run("create-table", "plant", "--column", "a:text", exit_code=REFUSED)
     run("set-ttl", "plant", "soon", exit_code=REFUSED)
     run("list", "nothing", exit_code=USAGE)

@@ -60,6 +60,13 @@ def run(node: CliNode) -> Run:
     return invoke
 
 
+def test_second_region_of_one_prefix_is_refused_with_the_prefix_as_text(run: Run) -> None:
+    run("region", "set", "first", "/twice/")
+    refused = run("region", "set", "second", "/twice/", exit_code=1)
+    assert "region first already has the prefix /twice/: change or delete it" in refused.stderr
+    run("region", "delete", "first")
+
+
 def test_region_is_created_listed_and_deleted(run: Run) -> None:
     assert "strict, deny" in run("region", "set", "config", "/config/", "--policy", "deny").stdout
     rows = [line.split("\t") for line in run("region", "list").stdout.splitlines()]

@@ -179,7 +179,7 @@ def test_finding_names_key_bucket_and_revision(full: Driver) -> None:
     assert findings[DigestPart.BUCKET].bucket == bucket_of(b"key9")
     finding = findings[DigestPart.HISTORY]
     assert (finding.key, finding.bucket, finding.revision) == (b"key9", bucket_of(b"key9"), found.mod_revision)
-    assert "the key b'key9' was written at revision" in finding.message
+    assert "the key key9 was written at revision" in finding.message
 
 
 def test_torn_block_is_named_by_its_last_event(full: Driver) -> None:
