@@ -28,6 +28,8 @@ WAITING_CHUNKS_MAX = 64
 AGAIN_S = 0.2
 """After a random loss, as TCP retransmits."""
 CLIENT = "client"
+OWN_ADDRESS = (b"--advertise-host=", b"--listen=")
+"""Options of nodes and of copies of a journal."""
 
 
 def process_with(port: int) -> str:
@@ -40,7 +42,7 @@ def process_with(port: int) -> str:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (entry / "cmdline").read_bytes()
-            if b"--advertise-host=" in command and int(entry.name) != os.getpid():
+            if any(each in command for each in OWN_ADDRESS) and int(entry.name) != os.getpid():
                 for link in (entry / "fd").iterdir():
                     with contextlib.suppress(OSError):
                         if os.readlink(link) in inodes:
@@ -78,8 +80,10 @@ class Relay:
         self.changed = asyncio.Event()
 
     def host_with(self, command: str) -> str:
-        found = [host for host, at in self.hosts.items() if f"--advertise-host={at['advertised']}\0" in command + "\0"]
-        return found[0] if found else CLIENT
+        for host, at in self.hosts.items():
+            if f"--advertise-host={at['advertised']}\0" in command + "\0" or f"--listen={at['listens']}:" in command:
+                return host
+        return CLIENT
 
     async def _accept(self, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")

@@ -1,5 +1,5 @@
-"""`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node) with a fault planted in its fencing,
-or in its watches.
+"""`python -m tests.support.planted_fence FAULT MODULE ...`: runs MODULE (a node, or a copy of a journal) with a
+fault planted in its fencing, in its watches, or in the lease of its role.
 
 They prove that the checkers over the results of clients find the faults that they are for. `stages_lost` and
 `deaf_leader` are faults of the environment and not of the product, and must do no harm.
@@ -8,6 +8,7 @@ They prove that the checkers over the results of clients find the faults that th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import runpy
 import sys
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import palisade.client.lease
 import palisade.fencing.registry
+import palisade.journal.active
 import palisade.raftgroup.library
 from palisade.api.stream.watches import StreamWatch
 from palisade.fencing.lease import FenceLease, GrantVerdict
@@ -161,6 +164,14 @@ def silent_watches() -> None:
     pump._room = once
 
 
+def journal_past_its_lease() -> None:
+    """The active copy of a journal answers as long as it is connected, whatever became of its lease."""
+    active: Any = palisade.journal.active.Active
+    active.in_time = property(lambda self: True)
+    lease: Any = palisade.client.lease.Lease
+    lease.guarded = lambda self: contextlib.nullcontext()
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     each.__name__: each
     for each in (
@@ -176,6 +187,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         silent_watches,
         long_leases,
         ranges_of_two_revisions,
+        journal_past_its_lease,
     )
 }
 
