@@ -8,9 +8,11 @@ Pages are byte strings of many rows; `wire.scan_pages` unpacks them. Any member 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from palisade.client.catalog_api import CatalogApi
+from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.lineage import Lineage
 from palisade.wire.batch_records import Window
 from palisade.wire.scan_pages import ChangePosition, KeyCounts
@@ -36,21 +38,29 @@ class ScanApi(CatalogApi):
         return [Window(*each) for each in await self._call("scan_windows", key, range_end)]
 
     async def scan_rows(
-        self, key: bytes, range_end: bytes, revision: int, lineage: Lineage
+        self, key: bytes, range_end: bytes, revision: int, lineage: Lineage, *, values: bool = True
     ) -> tuple[bytes, bytes | None]:
-        """A page of rows from `key` on (`scan_pages.rows_of`), and where the next one begins."""
-        page, until = await self._call("scan_rows", key, range_end, revision, [lineage.cluster_id, lineage.generation])
+        """A page of rows from `key` on (`scan_pages.rows_of`), and where the next one begins. `values` False: the
+        values are not needed; a node of this version or later sends empty ones."""
+        names = [lineage.cluster_id, lineage.generation]
+        page, until = await self._page("scan_rows", key, range_end, revision, names, values=values)
         return page, until
 
     async def scan_changes(
-        self, key: bytes, range_end: bytes, first: ChangePosition, last: int, lineage: Lineage
+        self, key: bytes, range_end: bytes, first: ChangePosition, last: int, lineage: Lineage, *, values: bool = True
     ) -> tuple[bytes, ChangePosition | None]:
         """A page of the changes from `first` to the end of revision `last` (`scan_pages.changes_of`), and where the
-        next one begins."""
-        page, until = await self._call(
-            "scan_changes", key, range_end, list(first), last, [lineage.cluster_id, lineage.generation]
-        )
+        next one begins. `values` as of `scan_rows`, also for the replaced ones."""
+        names = [lineage.cluster_id, lineage.generation]
+        page, until = await self._page("scan_changes", key, range_end, list(first), last, names, values=values)
         return page, None if until is None else ChangePosition(*until)
+
+    async def _page(self, name: str, *arguments: Any, values: bool) -> Any:
+        """An older node refuses the additional argument; it sends the values."""
+        if not values:
+            with suppress(InvalidRequest):
+                return await self._call(name, *arguments, False)
+        return await self._call(name, *arguments)
 
     async def scan_since(self, key: bytes, range_end: bytes, wall_ms: int) -> int:
         """The first revision written at `wall_ms` or later, by the leaders' wall clock; the next revision if there is

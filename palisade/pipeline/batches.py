@@ -7,8 +7,9 @@ raises BadValue (failfast).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +23,13 @@ SNAPSHOT, RESET = "snapshot", "reset"
 SHOWN = 60
 
 
+Column = Callable[[], pa.Array]
+"""Makes a column of the read, if the read has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The Arrow schema of a read, and how values are decoded."""
+    """The Arrow schema of a read, and how values are decoded. Only columns of the schema are made."""
 
     schema: pa.Schema
     value_type: str
@@ -32,51 +37,55 @@ class Columns:
 
     def of_rows(self, page: bytes) -> pa.RecordBatch:
         """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON. Raises BadPage."""
-        return self._batch(self._of(row_columns(page)))
+        rows = row_columns(page)
+        return self._batch(len(rows), self._of(rows))
 
     def of_changes(self, page: bytes) -> pa.RecordBatch:
         """Also timestamp, op and previous_value. Of a delete, value is null and version and create_revision are 0.
         Raises BadPage."""
         changes = change_columns(page)
         rows = changes.rows
-        found = self._of(rows) | {
-            "timestamp": pa.array(changes.wall_ms * 1000, pa.timestamp("us", "UTC")),
-            "op": pa.array(OPS).take(pa.array((rows.versions == 0).astype("int8"))),
-            "previous_value": self._values("value", changes.previous, rows.keys, failfast=False)["value"],
-            "sub": pa.array(changes.subs),
+        found: dict[str, Column] = self._of(rows) | {
+            "timestamp": lambda: pa.array(changes.wall_ms * 1000, pa.timestamp("us", "UTC")),
+            "op": lambda: pa.array(OPS).take(pa.array((rows.versions == 0).astype("int8"))),
+            "previous_value": lambda: self._values("previous_value", changes.previous, rows, failfast=False)[0],
+            "sub": lambda: pa.array(changes.subs),
         }
-        return self._batch(found)
+        return self._batch(len(rows), found)
 
     def of_snapshot(self, page: bytes) -> pa.RecordBatch:
         """As `of_changes`, of rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
         rows = row_columns(page)
-        return self._batch(self._of(rows) | {"op": pa.array([SNAPSHOT] * len(rows.keys), pa.string())})
+        return self._batch(len(rows), self._of(rows) | {"op": lambda: pa.array([SNAPSHOT] * len(rows), pa.string())})
 
     def of_reset(self, revision: int) -> pa.RecordBatch:
         """The row that announces the state at `revision`. All other columns are null."""
-        return self._batch({"revision": pa.array([revision], pa.int64()), "op": pa.array([RESET])})
+        found = {"revision": lambda: pa.array([revision], pa.int64()), "op": lambda: pa.array([RESET])}
+        return self._batch(1, found)
 
-    def _of(self, rows: RowColumns) -> dict[str, pa.Array]:
+    def _of(self, rows: RowColumns) -> dict[str, Column]:
+        values = cache(lambda: self._values("value", rows.values, rows))
         return {
-            "key": self._typed("key", rows.keys, rows.keys),
-            **self._values("value", rows.values, rows.keys),
-            "revision": pa.array(rows.mod_revisions),
-            "create_revision": pa.array(rows.create_revisions),
-            "version": pa.array(rows.versions),
-            "lease": pa.array(rows.leases),
+            "key": lambda: self._typed("key", rows.keys, rows),
+            "value": lambda: values()[0],
+            "rejected": lambda: values()[1],
+            "revision": lambda: pa.array(rows.mod_revisions),
+            "create_revision": lambda: pa.array(rows.create_revisions),
+            "version": lambda: pa.array(rows.versions),
+            "lease": lambda: pa.array(rows.leases),
         }
 
-    def _batch(self, found: dict[str, pa.Array]) -> pa.RecordBatch:
+    def _batch(self, rows: int, found: Mapping[str, Column]) -> pa.RecordBatch:
         """Columns that are not in `found` are null."""
-        rows = len(found["revision"])
-        columns = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in self.schema]
+        columns = [found[field.name]() if field.name in found else pa.nulls(rows, field.type) for field in self.schema]
         return pa.record_batch(columns, schema=self.schema)
 
     def _values(
-        self, name: str, stored: pa.Array, keys: pa.Array, *, failfast: bool | None = None
-    ) -> dict[str, pa.Array]:
+        self, name: str, stored: pa.Array, rows: RowColumns, *, failfast: bool | None = None
+    ) -> tuple[pa.Array, pa.Array]:
+        """The values, and the bytes of those that do not match the schema."""
         if self.value_type != "json":
-            return {name: self._typed(name, stored, keys)}
+            return self._typed(name, stored, rows), pa.nulls(len(stored), pa.binary())
         kind, values = self.schema.field(name).type, stored.to_pylist()
         objects, bad = list[Any](), dict[int, bytes]()
         for number, value in enumerate(values):
@@ -94,12 +103,12 @@ class Columns:
         if bad and (self.failfast if failfast is None else failfast):
             number = min(bad)
             raise BadValue(
-                f"value of key {keys[number].as_py()!r} does not match valueSchema: {bad[number][:SHOWN]!r}; "
+                f"value of key {rows.keys[number].as_py()!r} does not match valueSchema: {bad[number][:SHOWN]!r}; "
                 "correct it, or read with mode=permissive"
             )
-        return {name: column, "rejected": pa.array([bad.get(number) for number in range(len(values))], pa.binary())}
+        return column, pa.array([bad.get(number) for number in range(len(values))], pa.binary())
 
-    def _typed(self, name: str, values: pa.Array, keys: pa.Array) -> pa.Array:
+    def _typed(self, name: str, values: pa.Array, rows: RowColumns) -> pa.Array:
         if not pa.types.is_string(self.schema.field(name).type):
             return values
         try:
@@ -107,8 +116,9 @@ class Columns:
             text.validate(full=True)
         except pa.ArrowInvalid:
             number = next(n for n, each in enumerate(values.to_pylist()) if each is not None and not _is_text(each))
+            option = "keyType" if name == "key" else "valueType"
             raise BadValue(
-                f"the {name} of {keys[number].as_py()!r} is not UTF-8: read with {name}Type=binary"
+                f"the {name} of {rows.keys[number].as_py()!r} is not UTF-8: read with {option}=binary"
             ) from None
         return text
 

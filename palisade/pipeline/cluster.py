@@ -25,6 +25,7 @@ from palisade.pipeline.local_vault import open_local, vault_pages
 from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import ClusterAccess, ReadOptions
 from palisade.pipeline.partitions import ReadPart
+from palisade.pipeline.read_columns import needs_values
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.batch_records import KeySpan
 from palisade.wire.credentials import Credentials, Password, StoredToken
@@ -199,12 +200,13 @@ def network_pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Itera
     """Raises RevisionGone, and the errors of the client if no node answers."""
     with connect(options.access, part.endpoints) as client, ThreadPoolExecutor(1) as ahead:
         renew = PinRenewal(client, options, pinned, time.monotonic)
+        values = needs_values(options.columns)
 
         def page(at: bytes | ChangePosition) -> tuple[bytes, bytes | ChangePosition | None]:
             renew()
             if isinstance(at, ChangePosition):
-                return client.scan_changes(part.key, part.range_end, at, part.last, pinned.lineage)
-            return client.scan_rows(at, part.range_end, part.last, pinned.lineage)
+                return client.scan_changes(part.key, part.range_end, at, part.last, pinned.lineage, values=values)
+            return client.scan_rows(at, part.range_end, part.last, pinned.lineage, values=values)
 
         waiting = ahead.submit(page, ChangePosition(part.first) if part.first else part.key)
         while True:

@@ -41,7 +41,7 @@ KNOWN = {
     "pinMs": "how long the revision is kept from being compacted after the last renewal",
     "table": "read the segments of this data source, instead of keys",
     "interval": "of a table: start/end, such as 2013-03/2013-04, in UTC; the end is excluded",
-    "columns": "of a table: the columns to read, separated by commas",
+    "columns": "of a read: the columns to read, separated by commas",
     "vaults": "of a state: folders of vaults, separated by commas; a task reads the first one on its machine",
     "vaultOnly": "true: a task fails if it cannot read a vault, instead of reading over the network",
     "startingRevision": "of a stream: earliest, latest, a revision, or a time such as 2026-03-01T06:00Z",
@@ -81,7 +81,8 @@ class ValueFormat:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`key`, `range_end`: as of `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained."""
+    """`key`, `range_end`: as of `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained.
+    `columns`: those to read; all if it is empty. `snapshots`: as of `StreamOptions`."""
 
     access: ClusterAccess
     key: bytes
@@ -95,6 +96,8 @@ class ReadOptions:
     pin_ms: int
     vaults: tuple[str, ...]
     vault_only: bool
+    columns: tuple[str, ...]
+    snapshots: bool
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -120,6 +123,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         known.number("partitionRows", 100_000, least=1),
         known.number("pinMs", 600_000, least=1_000),
         *_vaults(known, history),
+        _columns(known),
+        _snapshots(known),
     )
 
 
@@ -182,8 +187,12 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         _start(known),
         known.number("maxRowsPerBatch", 100_000, least=1),
         known.number("maxBytesPerBatch", 0),
-        known.choice("onCompacted", "fail", ("fail", "snapshot")) == "snapshot",
+        _snapshots(known),
     )
+
+
+def _snapshots(known: _Named) -> bool:
+    return bool(known.choice("onCompacted", "fail", ("fail", "snapshot")) == "snapshot")
 
 
 def _start(known: _Named) -> str | int | Since:
@@ -211,7 +220,7 @@ class TableOptions:
     columns: tuple[str, ...]
 
 
-OF_TABLES = ("table", "interval", "columns")
+OF_TABLES = ("table", "interval")
 OF_ACCESS = ("endpoints", "tokenFile", "user", "passwordFile", "timeoutMs")
 
 
@@ -222,10 +231,17 @@ def table_options(options: Mapping[str, str]) -> TableOptions | None:
         if given := [name for name in OF_TABLES if name in known]:
             raise BadOption(f"option {given[0]} is for tables: give option table")
         return None
-    if others := [name for name in KNOWN if name in known and name not in (*OF_TABLES, *OF_ACCESS)]:
+    if others := [name for name in KNOWN if name in known and name not in (*OF_TABLES, "columns", *OF_ACCESS)]:
         raise BadOption(f"option {others[0]} is for keys, and option table reads segments: omit one of them")
-    columns = tuple(name.strip() for name in known.text("columns").split(",") if name.strip())
-    return TableOptions(access_of(options), known.text("table"), interval_of(known.text("interval")), columns)
+    interval_ = interval_of(known.text("interval"))
+    return TableOptions(access_of(options), known.text("table"), interval_, _columns(known))
+
+
+def _columns(known: _Named) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in known.text("columns").split(",") if name.strip())
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise BadOption(f"option columns has {twice[0]!r} twice: give each column once")
+    return names
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,24 +41,62 @@ ROW_PARTS, CHANGE_PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Of n rows: `keys` and `values` are arrays of bytes, the others numbers of 64 bits."""
+    """Of n rows. A column is made when it is accessed: `keys` and `values` are arrays of bytes, the others numbers of
+    64 bits. `names`: of the parts of one row. The value is null where `live` is False."""
 
-    keys: pa.Array
-    values: pa.Array
-    mod_revisions: Numbers
-    create_revisions: Numbers
-    versions: Numbers
-    leases: Numbers
+    head: Any
+    parts: pa.Array
+    names: Sequence[str]
+    live: Numbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+    @property
+    def keys(self) -> pa.Array:
+        return _every(self.parts, self.names, "key")
+
+    @property
+    def values(self) -> pa.Array:
+        return _every(self.parts, self.names, "value", self.live)
+
+    @property
+    def mod_revisions(self) -> Numbers:
+        return self.head["mod"].astype(np.int64)
+
+    @property
+    def create_revisions(self) -> Numbers:
+        return self.head["create"].astype(np.int64)
+
+    @property
+    def versions(self) -> Numbers:
+        return self.head["version"].astype(np.int64)
+
+    @property
+    def leases(self) -> Numbers:
+        return self.head["lease"].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumns:
-    """Of n changes: the value of a delete is null, and so is `previous` where there was no live version."""
+    """Of n changes: the value of a delete is null, and so is `previous` where `replaced` is False: there was no live
+    version."""
 
     rows: RowColumns
-    wall_ms: Numbers
-    subs: Numbers
-    previous: pa.Array
+    change: Any
+    replaced: Numbers
+
+    @property
+    def wall_ms(self) -> Numbers:
+        return self.change["wall_ms"].astype(np.int64)
+
+    @property
+    def subs(self) -> Numbers:
+        return self.change["sub"].astype(np.int64)
+
+    @property
+    def previous(self) -> pa.Array:
+        return _every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
 
 
 def row_columns(page: bytes) -> RowColumns:
@@ -66,8 +104,7 @@ def row_columns(page: bytes) -> RowColumns:
     starts = np.array(_starts_of_rows(page), np.int64)
     head = _records(page, starts, _HEADER)
     keys_at = starts + HEADER.size
-    parts = _parts(page, [starts, keys_at, keys_at + head["key_bytes"]])
-    return _rows(head, _every(parts, ROW_PARTS, "key"), _every(parts, ROW_PARTS, "value"))
+    return RowColumns(head, _parts(page, [starts, keys_at, keys_at + head["key_bytes"]]), ROW_PARTS)
 
 
 def change_columns(page: bytes) -> ChangeColumns:
@@ -88,13 +125,8 @@ def change_columns(page: bytes) -> ChangeColumns:
             old_starts, old_keys_at, old_keys_at + old_head["key_bytes"],
         ],
     )  # fmt: skip
-    values = _every(parts, CHANGE_PARTS, "value", head["version"] != 0)
-    return ChangeColumns(
-        _rows(head, _every(parts, CHANGE_PARTS, "key"), values),
-        change["wall_ms"].astype(np.int64),
-        change["sub"].astype(np.int64),
-        _every(parts, CHANGE_PARTS, "old", old_head["version"] != 0),
-    )
+    rows = RowColumns(head, parts, CHANGE_PARTS, head["version"] != 0)
+    return ChangeColumns(rows, change, old_head["version"] != 0)
 
 
 def _starts_of_rows(page: bytes) -> list[int]:
@@ -157,8 +189,3 @@ def _every(parts: pa.Array, names: Sequence[str], name: str, valid: Numbers | No
     """One column; null where `valid` is False."""
     chosen = np.arange(names.index(name), len(parts), len(names), dtype=np.int64)
     return parts.take(pa.array(chosen, mask=None if valid is None else ~valid))
-
-
-def _rows(head: Any, keys: pa.Array, values: pa.Array) -> RowColumns:
-    numbers = (head[name].astype(np.int64) for name in ("mod", "create", "version", "lease"))
-    return RowColumns(keys, values, *numbers)

@@ -22,6 +22,7 @@ from palisade.pipeline.cluster import Pinned, connect, count, fix
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import ReadOptions, read_options, table_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
+from palisade.pipeline.read_columns import schema_of
 from palisade.pipeline.sink_rows import check_columns
 from palisade.pipeline.spark_parts import PartOfRead, batches_of
 from palisade.pipeline.spark_segments import TableRead, TableReader, find_table
@@ -30,17 +31,6 @@ from palisade.pipeline.spark_stream import ChangeStream
 
 STREAM = "startingRevision"
 """The option that a stream has and no other read."""
-NUMBERS = "create_revision BIGINT, version BIGINT, lease BIGINT"
-CHANGE = "timestamp TIMESTAMP, op STRING"
-
-
-def columns_of(options: ReadOptions, *, changes: bool) -> str:
-    """The Spark schema, as DDL."""
-    form = options.format
-    value = f"STRUCT<{form.schema}>" if form.schema else form.value_type.upper()
-    found = [f"key {form.key_type.upper()}, value {value}, revision BIGINT"]
-    found += [f"sub BIGINT, {NUMBERS}, {CHANGE}, previous_value {value}"] if changes else [NUMBERS]
-    return ", ".join([*found, *(["rejected BINARY"] if form.schema and not form.failfast else [])])
 
 
 class PalisadeSource(DataSource):
@@ -59,10 +49,11 @@ class PalisadeSource(DataSource):
             self.table = find_table(table)
             return self.table.schema()
         options = read_options(self.options)
+        columns = schema_of(options, stream=STREAM in self.options)
         if STREAM not in self.options:
             with connect(options.access) as client:
                 self.pinned = fix(client, options, secrets.token_hex(8))
-        return columns_of(options, changes=options.history or STREAM in self.options)
+        return columns
 
     def reader(self, schema: Any) -> DataSourceReader:
         if self.table is not None:

@@ -20,7 +20,7 @@ from palisade.metastore.requests import Pin, Range, Unpin, prefix_end
 from palisade.metastore.validation import check_pin
 from palisade.service.key_values import KeyValues
 from palisade.wire.batch_records import BATCHES, KeySpan, Window, window_of
-from palisade.wire.scan_pages import ChangePosition, KeyCounts, change_bytes, pack_change, pack_rows
+from palisade.wire.scan_pages import ChangePosition, KeyCounts, change_bytes, pack_change, pack_rows, without_value
 
 PAGE_BYTES = 1024 * 1024
 SLICES_PER_PAGE = 64
@@ -72,27 +72,29 @@ class Scans:
         return found
 
     async def rows(
-        self, lineage: Lineage, revision: int, key: bytes, range_end: bytes, bytes_max: int = PAGE_BYTES
+        self, lineage: Lineage, revision: int, key: bytes, range_end: bytes, *, values: bool = True
     ) -> tuple[bytes, bytes | None]:
-        """A page of the rows of [key, range_end) at `revision`; where the next one begins, None at the end."""
+        """A page of the rows of [key, range_end) at `revision`; where the next one begins, None at the end. `values`
+        False: all values are empty in the page."""
         await self._reach(lineage, revision)
         found: list[bytes] = []
         size, at, until = 0, key, None
         for _ in range(SLICES_PER_PAGE):
             rows, until = self._store.feed.rows(revision, None, 0, at, end_of(range_end))
-            found += rows
-            size += sum(map(len, rows))
-            if until is None or size >= bytes_max:
+            found += (packed := rows if values else list(map(without_value, rows)))
+            size += sum(map(len, packed))
+            if until is None or size >= PAGE_BYTES:
                 break
             at = until
             await asyncio.sleep(0)
         return pack_rows(found), until
 
     async def changes(
-        self, lineage: Lineage, first: ChangePosition, last: int, key: bytes, range_end: bytes
+        self, lineage: Lineage, first: ChangePosition, last: int, key: bytes, range_end: bytes, *, values: bool = True
     ) -> tuple[bytes, ChangePosition | None]:
         """A page of the changes of [key, range_end) from `first` to the end of revision `last`; where the next one
-        begins, None at the end. `last` exists; it is never below the first revision by more than one."""
+        begins, None at the end. `last` exists; it is never below the first revision by more than one. `values` False:
+        all values are empty in the page, replaced ones too."""
         await self._reach(lineage, last)
         end, found, size = end_of(range_end), list[bytes](), 0
         until: ChangePosition | None = first
@@ -106,6 +108,8 @@ class Scans:
                     until = ChangePosition(revision, sub)
                     break
                 if name >= key and (end is None or name < end):
+                    if not values:
+                        row, replaced = without_value(row), without_value(replaced)
                     found.append(change := pack_change(wall_ms, sub, row, replaced))
                     size += len(change)
             await asyncio.sleep(0)

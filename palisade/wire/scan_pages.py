@@ -17,9 +17,11 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from palisade.metastore.lineage import Lineage
-from palisade.vault.change import HEADER
+from palisade.vault.change import HEADER, KEY_BYTES_AT
 
 CHANGE = Struct(">QI?")
+VALUE_BYTES_AT = KEY_BYTES_AT + 2
+NO_VALUE = bytes(HEADER.size - VALUE_BYTES_AT)
 
 
 class BadPage(ValueError):
@@ -75,6 +77,12 @@ def pack_rows(rows: Iterable[bytes]) -> bytes:
 def pack_change(wall_ms: int, sub: int, row: bytes, replaced: bytes) -> bytes:
     """`row` and `replaced` without their links, as of `metastore.history`."""
     return CHANGE.pack(wall_ms, sub, bool(replaced)) + row + replaced
+
+
+def without_value(row: bytes) -> bytes:
+    """The row with an empty value; the other fields keep theirs. An absent row remains absent."""
+    key_end = HEADER.size + int.from_bytes(row[KEY_BYTES_AT:VALUE_BYTES_AT], "big")
+    return row and row[:VALUE_BYTES_AT] + NO_VALUE + row[HEADER.size : key_end]
 
 
 def change_bytes(row: bytes, replaced: bytes) -> int:

@@ -81,6 +81,19 @@ def test_changes_have_op_time_and_previous_value() -> None:
     assert [each["timestamp"].timestamp() for each in found] == [1, 2, 3]
 
 
+def test_column_that_is_not_read_is_not_decoded() -> None:
+    """Neither a value that fails in failfast mode, nor a key that is not UTF-8."""
+    bad = row(b"bad", b"\xff")
+    numbers = Columns(pa.schema([("version", pa.int64())]), "json", True)
+    assert numbers.of_rows(bad + bad).to_pylist() == [{"version": 2}] * 2
+    change = pack_change(1_000, 3, bad, bad)
+    previous = Columns(pa.schema([("previous_value", pa.binary()), ("sub", pa.int64())]), "binary", False)
+    assert previous.of_changes(change).to_pylist() == [{"previous_value": b"bad", "sub": 3}]
+    ops = Columns(pa.schema([("op", pa.string())]), "json", True)
+    assert ops.of_reset(9).to_pylist() == [{"op": "reset"}]
+    assert ops.of_snapshot(bad).to_pylist() == [{"op": "snapshot"}]
+
+
 def test_empty_page_is_an_empty_batch() -> None:
     assert columns(STRUCT, "json").of_rows(b"").num_rows == 0
 

@@ -65,6 +65,7 @@ def test_options_of_a_table_are_not_mixed_with_those_of_keys() -> None:
         (TABLE | {"prefix": "a"}, "prefix is for keys"),
         (NODE | {"interval": "2013/2014"}, "interval is for tables"),
         (NODE | {"table": "sales"}, "option interval="),
+        (TABLE | {"columns": "id,name,id"}, "'id' twice"),
     ):
         with pytest.raises(BadOption, match=reason):
             table_options(bad)

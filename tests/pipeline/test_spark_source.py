@@ -92,6 +92,21 @@ def test_json_values_are_columns_and_bad_ones_are_rejected_or_fail(load: Load, b
         load(mode="failfast", **options).collect()
 
 
+def test_columns_of_an_option_are_read_and_no_others(load: Load, blocking: SyncClient) -> None:
+    """Scans and histories, whose values are then not sent; bad names are refused by load()."""
+    first = blocking.put("c/a", "1").revision
+    blocking.put("c/a", "2")
+    frame = load(prefix="c/", columns="version, key")
+    assert (frame.columns, [tuple(row) for row in frame.collect()]) == (["version", "key"], [(2, "c/a")])
+    changes = load(prefix="c/", history="true", fromRevision=first, columns="op,revision").orderBy("revision")
+    assert [tuple(row) for row in changes.collect()] == [("put", first), ("put", first + 1)]
+    old = load(prefix="c/", history="true", fromRevision=first, columns="previous_value", valueType="string")
+    assert [row.previous_value for row in old.collect()] == [None, "1"]
+    for names, reason in (("key,origin", "no column 'origin'; it has key, value"), ("key,key", "'key' twice")):
+        with pytest.raises(Exception, match=reason):
+            load(prefix="c/", columns=names)
+
+
 def test_history_returns_each_change_with_the_replaced_value(load: Load, blocking: SyncClient) -> None:
     first = blocking.put("h/a", "1").revision
     blocking.put("h/a", "2")

@@ -190,6 +190,38 @@ async def test_pins_of_readers_leave_room_for_recovering_nodes(client: Client, g
     assert await client.pin(*ALL, "job-0", 2, 60_000) > 0
 
 
+async def test_pages_without_values_have_all_else(client: Client) -> None:
+    await client.put("a", "1" * 1_000)
+    await client.put("a", "2" * 1_000)
+    await client.delete("a")
+    await client.put("b", "3" * 1_000)
+    counts = await client.scan_counts(*ALL)
+    at = counts.revision, counts.lineage
+    whole, bare = [(await client.scan_rows(*ALL, *at, values=values))[0] for values in (True, False)]
+    assert list(rows_of(bare)) == [row._replace(value=b"") for row in rows_of(whole)]
+    first = ChangePosition(1)
+    changes = [(await client.scan_changes(*ALL, first, *at, values=values))[0] for values in (True, False)]
+    assert list(changes_of(changes[1])) == [
+        each._replace(row=each.row._replace(value=b""), previous=each.previous and each.previous._replace(value=b""))
+        for each in changes_of(changes[0])
+    ]
+    assert len(bare) < 1_000 > len(changes[1])
+
+
+async def test_page_of_an_older_node_has_the_values(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await client.put("a", "1")
+    counts, call = await client.scan_counts(*ALL), Client._call
+
+    async def older(self: Client, name: str, *arguments: object) -> object:
+        if len(arguments) > 4:
+            raise InvalidRequest(f"call {name}: takes 5 positional arguments but 6 were given")
+        return await call(self, name, *arguments)
+
+    monkeypatch.setattr(Client, "_call", older)
+    page, _ = await client.scan_rows(*ALL, counts.revision, counts.lineage, values=False)
+    assert [row.value for row in rows_of(page)] == [b"1"]
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -198,7 +230,9 @@ async def test_pins_of_readers_leave_room_for_recovering_nodes(client: Client, g
         ("scan_count", [b"a", b"", 0]),
         ("scan_count", [b"a", b"b", -1]),
         ("scan_rows", [b"a", b"b", 1, ["x"]]),
+        ("scan_rows", [b"a", b"b", 1, ["x", 1], "no"]),
         ("scan_changes", [b"a", b"b", 1, 1, ["x", 1]]),
+        ("scan_changes", [b"a", b"b", [1, 0], 1, ["x", 1], 0]),
         ("scan_changes", [b"a", b"b", [1, "x"], 1, ["x", 1]]),
         ("pin", [b"a", b"b", "", 1, 1]),
         ("pin", [b"a", b"b", "x" * 5_000, 1, 1]),

@@ -38,16 +38,19 @@ class ScanCalls:
         _check((key, range_end), ())
         return [list(window) for window in await self._scans.windows(key, range_end)]
 
-    async def _rows(self, key: Any, range_end: Any, revision: Any, lineage: Any) -> list[Any]:
+    async def _rows(self, key: Any, range_end: Any, revision: Any, lineage: Any, values: Any = True) -> list[Any]:
         _check((key, range_end), (revision,))
-        return list(await self._scans.rows(_lineage(lineage), revision, key, range_end))
+        return list(await self._scans.rows(_lineage(lineage), revision, key, range_end, values=_flag(values)))
 
-    async def _changes(self, key: Any, range_end: Any, first: Any, last: Any, lineage: Any) -> list[Any]:
+    async def _changes(
+        self, key: Any, range_end: Any, first: Any, last: Any, lineage: Any, values: Any = True
+    ) -> list[Any]:
         """`first`: [revision, number of the change within it]."""
         if type(first) is not list or len(first) != 2:
             raise InvalidRequest("the first change is given as [revision, number]")
         _check((key, range_end), (last, *first))
-        return list(await self._scans.changes(_lineage(lineage), ChangePosition(*first), last, key, range_end))
+        position, flag = ChangePosition(*first), _flag(values)
+        return list(await self._scans.changes(_lineage(lineage), position, last, key, range_end, values=flag))
 
     async def _since(self, key: Any, range_end: Any, wall_ms: Any) -> int:
         _check((key, range_end), (wall_ms,))
@@ -80,6 +83,12 @@ def _lineage(value: Any) -> Lineage:
     if type(value) is not list or [type(part) for part in value] != [str, int]:
         raise InvalidRequest("a lineage is given as [cluster id, generation], as scan_count returns it")
     return Lineage(*value)
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise InvalidRequest("whether values are sent is true or false")
+    return value
 
 
 def _name(value: Any) -> str:
