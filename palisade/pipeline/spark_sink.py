@@ -65,7 +65,7 @@ class Sink:
             return TaskMessage(rows.finish(), found.query if found else "", self._token)
 
     def publish(self, messages: list[Any], batch: int | None) -> None:
-        """Without a message there is no row, and no id of a query."""
+        """Spark runs at least one task, also for a batch without partitions, so each batch of a query has its record."""
         found = [message for message in messages if message is not None]
         if not found:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tests.support.written_batches import contents
 pytestmark = pytest.mark.e2e
 
 ROWS = 4_500
+PRUNES = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
+"""Off by default; the optimizer has more rules that leave nothing of a plan."""
 Save = Callable[..., None]
 
 
@@ -111,3 +114,36 @@ def test_large_batch_of_a_stream_is_published_once_and_read_as_a_whole(
     query = copy.load().writeStream.foreachBatch(lambda frame, _: sizes.append(frame.count()))
     query.option("checkpointLocation", str(tmp_path / "copy")).trigger(availableNow=True).start().awaitTermination()
     assert [size for size in sizes if size] == [ROWS]
+
+
+def test_micro_batch_without_partitions_leaves_the_record_of_its_query(
+    spark: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+) -> None:
+    """Spark writes a frame without partitions by one task without rows. If it left no record, the first batch with rows
+    would be refused: batches before it would count as missing."""
+
+    def run(frame: Callable[[Any], Any], value: str) -> int:
+        """How many rows Spark read from the source."""
+        blocking.put("in/1", value)
+        source = spark.readStream.format("palisade").options(
+            endpoints=threaded.address, prefix="in/", startingRevision="earliest", valueType="string"
+        )
+        query = frame(source.load().selectExpr("replace(key, 'in/', 'p/') AS key", "value")).writeStream
+        query = query.format("palisade").options(
+            endpoints=threaded.address, prefix="p/", checkpointLocation=str(tmp_path / "checkpoint")
+        )
+        done = query.trigger(availableNow=True).start()
+        done.awaitTermination()
+        return sum(int(each["numInputRows"]) for each in done.recentProgress)
+
+    spark.conf.set(PRUNES, "true")
+    try:
+        assert run(lambda frame: frame.where("1 = 0"), "dropped") == 0, "the source is replaced by an empty relation"
+    finally:
+        spark.conf.unset(PRUNES)
+    (record,) = contents(blocking, "pipeline/queries/").values()
+    assert json.loads(record)["batch"] == 0
+    assert run(lambda frame: frame, "kept") == 1
+    assert contents(blocking) == {b"p/1": b"kept"}
+    (record,) = contents(blocking, "pipeline/queries/").values()
+    assert json.loads(record)["batch"] == 1
