@@ -148,9 +148,28 @@ async def test_commands_of_the_document_work_as_typed(pair: Pair) -> None:
     assert (code, "reach" in err or "answers" in err) == (1, True), err
 
 
+async def test_pair_of_the_document_starts_as_typed(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    """And the backup returns the role to the primary, as the document states for `--allow-failback`."""
+    cluster = new_cluster(1)
+    cluster.start()
+    await cluster.ready()
+    pair = Pair(cluster, tmp_path)
+    typed = [each.command for each in typed_in(blocks_of(section("Start a pair"), "console")[0])]
+    for copy, command in zip((pair.a, pair.b), typed, strict=True):
+        copy.arguments = [*shlex.split(here(command, pair))[1:], pair.endpoints]
+        copy.start()
+    await pair.reach("active", "in sync")
+    pair.a.kill()
+    await until(lambda: appended(pair, "while a is down"), "an entry acknowledged by b")
+    pair.a.start()
+    await pair.reach("active", "in sync")
+    pair.kill()
+
+
 def here(text: str, pair: Pair) -> str:
     """With the directories and addresses of this test."""
     text = re.sub(r"copy a\b", f"copy {pair.a.directory}", text)
+    text = re.sub(r"--dir ([ab])\b", lambda found: f"--dir {pair.a.directory.parent / found[1]}", text)
     return text.replace("127.0.0.1:7901", pair.a.address).replace("127.0.0.1:7902", pair.b.address)
 
 

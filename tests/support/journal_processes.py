@@ -13,12 +13,14 @@ ROLE = "orders"
 
 
 class CopyProcess:
+    """`arguments`: those of its process; they may be replaced before its start."""
+
     def __init__(self, cluster: Cluster, folder: Path, name: str, kind: str, *options: str) -> None:
         self.name = name
         self.directory = folder / name
         self.address, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.log_file = folder / f"{name}.log"
-        self._arguments = [
+        self.arguments = [
             "journal", "serve", f"--role={ROLE}", f"--name={name}", f"--dir={self.directory}",
             f"--listen={self.address}", f"--metrics={self.metrics}", f"--{kind}",
             f"--endpoints={','.join(cluster.endpoints)}", *options,
@@ -27,11 +29,11 @@ class CopyProcess:
 
     def start(self, *options: str) -> None:
         with self.log_file.open("ab") as log:
-            self._process = Preloaded([*self._arguments, *options], log.fileno(), log.fileno())
+            self._process = Preloaded([*self.arguments, *options], log.fileno(), log.fileno())
 
     async def refused_start(self) -> tuple[int, str, str]:
         """Of a second process with the same directory."""
-        return await palisade(*self._arguments)
+        return await palisade(*self.arguments)
 
     def kill(self) -> None:
         """kill -9."""
