@@ -65,7 +65,7 @@ class Sink:
             return TaskMessage(rows.finish(), found.query if found else "", self._token)
 
     def publish(self, messages: list[Any], batch: int | None) -> None:
-        """Spark runs at least one task, also for a batch without partitions, so each batch of a query has its record."""
+        """Spark runs a task for a batch without partitions too, so each batch of a query has its record."""
         found = [message for message in messages if message is not None]
         if not found:
             return
