@@ -11,6 +11,7 @@ from palisade.service.callers import THIS_NODE
 from palisade.vault.regions import Mode, Region, pack_region, region_key
 from tests.sim.asking import EVERYTHING, OWNED, STRICT, Asking
 from tests.sim.backups import Base
+from tests.sim.batching import Batcher
 from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client
 from tests.sim.history import History
@@ -94,6 +95,8 @@ class Workload:
         if self.world.has_segments:
             segmenter = self._client("segmenter")
             self.run(segmenter.process, Segmenter(segmenter, lambda: self.going).run())
+            batcher = self._client("batcher")
+            self.run(batcher.process, Batcher(batcher, lambda: self.going).run())
         visitor = self._client("visitor")
         self.run(visitor.process, Visitor(visitor, lambda: self.going).run())
         kinds: tuple[tuple[Client, type[Watcher | StreamWatcher]], ...]

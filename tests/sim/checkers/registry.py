@@ -11,6 +11,7 @@ from tests.sim.checkers.bounded_wait import BoundedWait
 from tests.sim.checkers.catalog_answers import CatalogAnswers
 from tests.sim.checkers.catalog_objects import CatalogObjects
 from tests.sim.checkers.equality import Equality
+from tests.sim.checkers.large_batches import LargeBatches
 from tests.sim.checkers.lease_safety import LeaseSafety
 from tests.sim.checkers.liveness import Liveness
 from tests.sim.checkers.logged_errors import LoggedErrors
@@ -39,6 +40,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     CatalogAnswers,
     CatalogObjects,
     SegmentLookups,
+    LargeBatches,
     Vaults,
     RestoredState,
     SurvivorsState,

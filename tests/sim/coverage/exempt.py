@@ -21,7 +21,6 @@ EXEMPT: dict[str, str] = {
     "leader hears hello: not-leading": ANSWERS_ITSELF,
     "verdict on a revision: fail": "takes a holder that knows no leases, and all nodes here know them; tests/fencing",
     "command: evict-results": "a client is forgotten after an hour, and a run lasts minutes; tests/metastore",
-    "command: copy-chunk": "only Spark writes large batches; tests/metastore, tests/pipeline/test_batch_protocol.py",
     "command: disarm-alarm": "a quota that is used up refuses what all other checkers wait for; tests/metastore",
     "recovery decision: join standalone": STANDALONE,
     "recovery decision: refuse standalone-empty": STANDALONE,

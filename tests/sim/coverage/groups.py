@@ -324,6 +324,11 @@ GROUPS = (
         lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned", "realtime"],
         "publish, announce and drop segments, and look them up",
     ),
+    Group(
+        "large batch",
+        lambda: ["closed", "abandoned", "swept", "cut off", "read at a cut"],
+        "publish batches above one transaction, abandon some, and read them at cuts",
+    ),
     Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),
     Group("compare", _compares, "have clients compare with earlier results"),
     Group("compare is of", lambda: ["a key", "a range"], "have clients compare ranges"),

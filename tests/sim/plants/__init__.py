@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from tests.sim.plants import (
     answers,
     backups,
+    batches,
     fences,
     group,
     leases,
@@ -32,6 +33,7 @@ __all__ = [
     "Stage",
     "answers",
     "backups",
+    "batches",
     "fences",
     "group",
     "leases",
