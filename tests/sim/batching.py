@@ -124,7 +124,9 @@ class Batcher:
         await self._run(finish_overlapping([SPAN]), dies=0.15)
 
     def _value(self) -> bytes | None:
-        return None if self._chance.random() < 0.2 else b"%s/%d" % (self._client.name.encode(), self._chance.getrandbits(30))
+        if self._chance.random() < 0.2:
+            return None
+        return b"%s/%d" % (self._client.name.encode(), self._chance.getrandbits(30))
 
     async def _change(self) -> None:
         """As a client that knows nothing of batches."""
