@@ -1,6 +1,6 @@
 """A client of the pipeline: stages batches that are larger than one transaction, publishes and copies them with the
-steps of the product (`pipeline.batch_steps`), abandons some of them, sweeps, changes single keys, and reads at cuts
-(issue 18).
+steps of the product (`pipeline.batch_steps`), abandons some of them, sweeps, changes single keys, and reads at cuts,
+also from slices of vaults (issue 18).
 
 It has the scenario of segments (`segmenting.py`), whose faults of the network cut it off between any two steps.
 """
@@ -38,9 +38,11 @@ from tests.sim.checkers.large_batches import KEYS, LargeBatches
 from tests.sim.checkers.large_batches import SPAN as BOUNDS
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.outcomes import EXPECTED
+from tests.sim.slicing import slice_at
 
 SPAN = KeySpan(*BOUNDS)
 STAGE_MS = 2_000
+PIN_MS = 20_000
 TRIES = 4
 
 
@@ -52,10 +54,11 @@ class Batcher:
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._going = client, going
         self._world, self._chance = client.world, client.world.chance
-        self._batches = self._requests = 0
+        self._batches = self._requests = self._cut = 0
+        """`_cut`: the pinned revision of the last read."""
 
     async def run(self) -> None:
-        acts = (self._publish, self._publish, self._change, self._change, self._read, self._read, self._sweep)
+        acts = (self._publish, self._publish, self._change, self._change, self._read, self._read, self._sweep, self._slice)
         while self._going():
             await asyncio.sleep(0.3 * self._chance.random())
             try:
@@ -149,6 +152,24 @@ class Batcher:
         revision, found = await self._ask(read)
         if self._world.epoch == epoch:
             checker.read(revision, {kv.key: kv.value for kv in found.kvs})
+            await self._ask(lambda node: Scans(node.key_values).pin(*span, "slices", revision, PIN_MS))
+            self._cut = revision
+
+    async def _slice(self) -> None:
+        """The state at an earlier cut, from the vault of a member, which is at a later revision by then."""
+        revision, epoch, checker = self._cut, self._world.epoch, self._checker
+
+        def seen(vault: int) -> None:
+            if vault > revision:
+                self._world.count("large batch: undone in a slice")
+
+        async def read(node: Any) -> dict[bytes, bytes]:
+            return slice_at(node, SPAN, revision, seen)
+
+        if revision:
+            rows = await self._ask(read)
+            if self._world.epoch == epoch:
+                checker.read(revision, rows, by="a slice of a vault")
 
     @property
     def _checker(self) -> LargeBatches:

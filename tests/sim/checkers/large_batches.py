@@ -77,13 +77,13 @@ class LargeBatches(Checker):
         if state is not None and state != self._rows:
             self.fail(f"revision {revision} has {self._rows} at the keys of batches, not {state}")
 
-    def read(self, revision: int, rows: State) -> None:
-        """What a reader got that chose this revision."""
+    def read(self, revision: int, rows: State, by: str = "a reader") -> None:
+        """What was read at a revision that a reader chose."""
         found = next(state for since, state in reversed(self._whole) if since <= revision)
         if found is None:
-            self.fail(f"a reader chose revision {revision}, at which the store has a part of a batch")
+            self.fail(f"{by} chose revision {revision}, at which the store has a part of a batch")
         elif rows != found:
-            self.fail(f"a reader of revision {revision} got {rows}, not {found}")
+            self.fail(f"{by} of revision {revision} has {rows}, not {found}")
         self.world.count("large batch: read at a cut")
 
 

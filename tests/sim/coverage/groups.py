@@ -326,7 +326,7 @@ GROUPS = (
     ),
     Group(
         "large batch",
-        lambda: ["closed", "abandoned", "swept", "cut off", "read at a cut"],
+        lambda: ["closed", "abandoned", "swept", "cut off", "read at a cut", "undone in a slice"],
         "publish batches above one transaction, abandon some, and read them at cuts",
     ),
     Group("command", lambda: names_of(palisade.metastore.requests.Command), "clients and faults that cause it"),

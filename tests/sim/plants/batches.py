@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from palisade.metastore.staged_rows import StagedRows
 from palisade.pipeline import batch_steps, cuts
+from palisade.pipeline.undo import Undo
 from palisade.wire.batch_records import Window
+from palisade.wire.scan_pages import ScannedChange
 from tests.sim.plants.plant import Patch, Stage, caught_by
 
 BATCHES = Stage("segments", 3)
@@ -43,3 +45,18 @@ def reads_within_a_batch(patch: Patch) -> None:
         return revision
 
     patch.setattr(cuts, "cut_before", newest)
+
+
+@caught_by("large batches", on=BATCHES, says="a slice of a vault")
+def slices_that_undo_nothing(patch: Patch) -> None:
+    patch.setattr(Undo, "rows", lambda self, bodies, until: bodies)
+
+
+@caught_by("large batches", on=BATCHES, says="a slice of a vault")
+def slices_that_undo_the_latest_change_alone(patch: Patch) -> None:
+    add = Undo.add
+
+    def latest(self: Undo, changes: Iterable[ScannedChange]) -> None:
+        add(self, reversed(list(changes)))
+
+    patch.setattr(Undo, "add", latest)

@@ -33,7 +33,7 @@ def lookups_from_the_view_alone(patch: Patch) -> None:
     patch.setattr(SegmentBroker, "_current", current)
 
 
-@caught_by("segment lookups", on=Stage("segments", 3))
+@caught_by("segment lookups", on=Stage("segments", 6))
 def marks_without_an_announcement(patch: Patch) -> None:
     """The transaction that marks a segment as loaded compares only its record."""
     original = SegmentCoordinator._txn
