@@ -24,7 +24,8 @@ from tests.support.spark_driver import CallFailed, SparkDriver, StandaloneSpark,
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("java")]
 
-ROWS = 1_000
+ROWS, LARGE = 1_000, 6_000
+"""Of a batch in one transaction, and of one above it."""
 FLIGHTS, WEATHER = 336_776, 26_115
 SPECULATION = {
     "spark.speculation": "true",
@@ -99,6 +100,11 @@ def written(prefix: str, rows: int = ROWS) -> tuple[int, str, int]:
     return rows, digest_of((b"%b%05d" % (prefix.encode(), number), b"v%d" % number) for number in range(rows)), 1
 
 
+def versions(nodes: Cluster, prefix: str) -> set[int]:
+    with SyncClient(nodes.endpoints, timeout_s=30) as client:
+        return {kv.version for kv in client.range(prefix, prefix=True, keys_only=True).kvs}
+
+
 async def test_batches_are_read_and_written_by_tasks_on_two_machines(nodes: Cluster, driver: SparkDriver) -> None:
     await asyncio.to_thread(driver.call, "write", endpoints=endpoints(nodes), prefix="plain/", rows=ROWS)
     assert content(nodes, "plain/") == written("plain/")
@@ -128,6 +134,48 @@ async def test_write_whose_task_runs_twice_is_published_once(
     )
     await until(lambda: (tmp_path / "0-1").exists(), "the end of the speculative attempt")
     assert content(nodes, "twice/") == written("twice/")
+
+
+async def test_large_write_whose_task_runs_twice_is_published_once(
+    nodes: Cluster, driver: SparkDriver, tmp_path: Path
+) -> None:
+    """Both attempts stage all of their rows; those of the one that Spark commits are copied."""
+    await asyncio.to_thread(
+        driver.call, "write",
+        endpoints=endpoints(nodes), prefix="big/", rows=LARGE, fault=["overtaken", str(tmp_path)],
+    )  # fmt: skip
+    await until(lambda: (tmp_path / "0-1").exists(), "the end of the speculative attempt")
+    assert content(nodes, "big/")[:2] == written("big/", LARGE)[:2]
+    assert versions(nodes, "big/") == {1}
+    assert content(nodes, "pipeline/stages/")[0] == 0, "what the other attempt has staged is removed"
+
+
+async def test_large_writes_are_published_once_while_leaders_are_killed(nodes: Cluster, driver: SparkDriver) -> None:
+    """Staged, opened and copied through one leader after another, until two were killed."""
+
+    async def write() -> int:
+        number = 0
+        while killed < 2 or not number:
+            given = {"prefix": f"large{number}/", "rows": LARGE}
+            await asyncio.to_thread(driver.call, "write", endpoints=endpoints(nodes), **given)
+            number += 1
+        return number
+
+    killed = 0
+    writing = asyncio.create_task(write())
+    while not writing.done() and killed < 3:
+        leader = await nodes.leader()
+        leader.kill()
+        killed += 1
+        await nodes.leader()
+        leader.start()
+        await nodes.ready([leader])
+        await asyncio.wait({writing}, timeout=1)
+    for number in range(await writing):
+        prefix = f"large{number}/"
+        assert content(nodes, prefix)[:2] == written(prefix, LARGE)[:2]
+        assert versions(nodes, prefix) == {1}
+    assert killed > 1
 
 
 async def test_stream_loses_and_repeats_nothing_while_leaders_are_killed(
