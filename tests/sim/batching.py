@@ -58,7 +58,8 @@ class Batcher:
         """`_cut`: the pinned revision of the last read."""
 
     async def run(self) -> None:
-        acts = (self._publish, self._publish, self._change, self._change, self._read, self._read, self._sweep, self._slice)
+        often = [act for act in (self._publish, self._change, self._read) for _ in range(2)]
+        acts = [*often, self._sweep, self._slice]
         while self._going():
             await asyncio.sleep(0.3 * self._chance.random())
             try:
