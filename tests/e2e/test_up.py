@@ -186,6 +186,7 @@ def test_port_in_use_is_refused_before_anything_is_formatted(
     up: Callable[..., Up], base_port: int, tmp_path: Path
 ) -> None:
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", base_port + 2))
         other.listen(1)
         code, said = up("--base-port", str(base_port)).end()
