@@ -157,7 +157,7 @@ class Probes:
         if vault is None or process is None or not self._world.is_asked(vault):
             return Refused(Why.FENCED, "there is no vault of this history")
         reader = VaultReader.over(vault, clock_ns=lambda: int(process.now() * 1e9), wait_s=0.05)
-        return await read_beside(self._world, self._client.name, host, reader, Way.ITEM_ASYNC, KEY)
+        return await read_beside(self._world, self._client.name, host, reader, Way.ITEM_ASYNC, KEY, host.vault)
 
     # Over the ports
 

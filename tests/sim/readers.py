@@ -16,6 +16,7 @@ from palisade.metastore.requests import Range, prefix_end
 from palisade.metastore.results import RangeResult
 from palisade.vault.change import Item
 from palisade.vault.reader import VaultReader
+from palisade.vault.snapshot_reads import ShownPage
 from palisade.vault.vault import Vault
 from tests.sim.asking import EVENTUAL, EVERYTHING, STRICT
 from tests.sim.checkers.durable import acknowledged
@@ -169,18 +170,26 @@ class ReaderBeside:
                 if world.chance.random() < WAITED:
                     await read_acknowledged(world, host, vault, reader)
                 else:
-                    await read_beside(world, self.name, host, reader, way, key)
+                    await read_beside(world, self.name, host, reader, way, key, vault)
 
 
-async def read_beside(world: World, client: str, host: Host, reader: VaultReader, way: Way, key: bytes) -> Outcome:
+async def read_beside(
+    world: World, client: str, host: Host, reader: VaultReader, way: Way, key: bytes, vault: Vault
+) -> Outcome:
     """From the vault of this machine, by `reader`. `client`: for the history. Raises Killed."""
     history = world.history
     outcome: Outcome
     request = asked_by(way, key)
     number = history.begin(client, host.id, Path.VAULT_READER, request)
     world.count(f"way of a reader: {way.value}")
+
+    def names(shown: ShownPage) -> None:
+        if shown.revision and is_of_this_history(world, history, vault):
+            for checker in world.checkers:
+                checker.waited(host, shown.revision, key, shown.item)
+
     try:
-        result = await _found(history, reader, way, key)
+        result = await _found(history, reader, way, key, names)
     except EXPECTED as error:
         outcome = outcome_of(error)
         history.end(number, outcome)
@@ -201,12 +210,7 @@ async def read_acknowledged(world: World, host: Host, vault: Vault, reader: Vaul
     """An eventual key, at or after the latest revision acknowledged to any write. A vault from before a restore has
     other revisions. Raises Killed."""
     history, revision, key = world.history, acknowledged(world.history), world.chance.choice(EVENTUAL)
-
-    def is_of_this_history() -> bool:
-        lineage = vault.lineage
-        return history is world.history and lineage is not None and lineage.generation == world.generation
-
-    if not is_of_this_history():
+    if not is_of_this_history(world, history, vault):
         return
     try:
         await reader.wait_for_async(revision, WAIT_S)
@@ -214,19 +218,29 @@ async def read_acknowledged(world: World, host: Host, vault: Vault, reader: Vaul
     except EXPECTED as error:
         world.count(f"waited read: {type(error).__name__}")
         return
-    if is_of_this_history():
+    if is_of_this_history(world, history, vault):
         world.count("waited read: Ok")
         world.note(host.id, f"reader waited for {revision}: {key!r} {item.mod_revision if item else 0}")
         for checker in world.checkers:
             checker.waited(host, revision, key, item)
 
 
-async def _found(history: History, reader: VaultReader, way: Way, key: bytes) -> RangeResult:
+def is_of_this_history(world: World, history: History, vault: Vault) -> bool:
+    lineage = vault.lineage
+    return history is world.history and lineage is not None and lineage.generation == world.generation
+
+
+async def _found(
+    history: History, reader: VaultReader, way: Way, key: bytes, names: Callable[[ShownPage], None]
+) -> RangeResult:
+    """`names` is called with each result that names its revision."""
     match way:
         case Way.GET:
             return row_of(history, key, reader.get(key))
         case Way.AT_ONCE:
-            return result_of((reader.at_once(key) or reader.read(key)).item)
+            shown = reader.at_once(key) or reader.read(key)
+            names(shown)
+            return result_of(shown.item)
         case Way.ITEM:
             return result_of(reader.get_item(key))
         case Way.ITEM_ASYNC:

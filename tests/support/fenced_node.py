@@ -17,9 +17,8 @@ from pathlib import Path
 from palisade.metastore.requests import Put
 from palisade.vault.fence_file import clock_ns
 from palisade.vault.opening import open_vault
-from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
-from tests.support.vault_feed import follow, full
+from tests.support.vault_feed import follow, full, staged_of
 
 KEY = b"palisade/counter"
 PAUSE_S = 0.0005

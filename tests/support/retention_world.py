@@ -122,8 +122,7 @@ class RetentionWorld(World):
         else:
             state[KEY] = rule.to_bytes()
             self.driver.do(Put(KEY, state[KEY]))
-        self.states.append(state)
-        self.barrier[self.lm] = self.last_grant
+        self.committed(state)
 
     def commit(self) -> None:
         self.write(self.rng.choice([GO, GO, KEEP, None]))

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.record import LINK_BYTES
 from palisade.metastore.requests import Command, Compact, DeleteRange, Put, Range, Txn
-from palisade.vault.change import Revision
+from palisade.vault.change import Revision, item_of
+from palisade.vault.staging import StagedChange
 from palisade.vault.vault import Vault
 from tests.support.meta_driver import Driver
 
@@ -21,6 +22,12 @@ def revision_at(driver: Driver, number: int) -> Revision:
 
 def revisions(driver: Driver, first: int, last: int | None = None) -> list[Revision]:
     return [revision_at(driver, number) for number in range(first, (last or driver.store.revision) + 1)]
+
+
+def staged_of(driver: Driver, revision: int) -> list[StagedChange]:
+    """The rows of a revision that a holder is staged."""
+    items = [(body, item_of(body)) for body in revision_at(driver, revision).bodies]
+    return [StagedChange(revision, item.key, body if item.version else None) for body, item in items]
 
 
 def follow(vault: Vault, driver: Driver, last: int | None = None) -> None:

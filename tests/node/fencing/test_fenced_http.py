@@ -34,9 +34,8 @@ from palisade.vault.regions import INFINITE_TTL, Mode, Policy, Region, pack_regi
 from palisade.vault.snapshot_reads import Rows
 from palisade.vault.vault import Vault
 from tests.support.fake_group import FakeGroup
-from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
-from tests.support.vault_feed import follow, full
+from tests.support.vault_feed import follow, full, staged_of
 
 REGIONS = (
     Region("s", b"/s/", Mode.STRICT, Policy.FAIL_CLOSED),

@@ -26,9 +26,8 @@ from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.position import VaultPosition
 from palisade.vault.staging import RowsWatch, VaultStaging
 from palisade.vault.vault import Vault
-from tests.support.fenced_world import staged_of
 from tests.support.meta_driver import Driver
-from tests.support.vault_feed import follow, full, revision_at
+from tests.support.vault_feed import follow, full, revision_at, staged_of
 
 ROWS = (keys.at(keys.USERS, "alice"), keys.at(keys.ROLES, "writers"))
 OTHER = b"/other"

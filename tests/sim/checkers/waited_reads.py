@@ -1,6 +1,7 @@
-"""A read of an eventual key, once the vault has reached a revision, returns that revision or a later one (F11).
+"""A read returns the state of its key at the revision that it names or has waited for, or a later one (F11).
 
-It is how a client reads its own writes, or those of a client that passed it the revision, from a vault.
+A client that waits for a revision reads its own writes, or those of a client that passed it the revision, from a vault.
+A fenced read of a strict key names the revision up to which it includes every strict change.
 """
 
 from __future__ import annotations
@@ -36,6 +37,6 @@ class WaitedReads(Checker):
         shown = 0 if item is None else item.mod_revision
         if shown not in right:
             self.fail(
-                f"a reader at {host.id} that waited for revision {revision} is shown {key!r} as of {shown}, "
+                f"a reader at {host.id} as of revision {revision}, or later, is shown {key!r} as of {shown}, "
                 f"and it was {before[-1]} then"
             )

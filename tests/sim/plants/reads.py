@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import palisade.vault.reader
@@ -12,9 +13,13 @@ from palisade.vault.reader import VaultReader
 from palisade.vault.reader_source import ReaderSource
 from palisade.vault.regions import Regions
 from palisade.vault.snapshot_reads import VaultSnapshot
+from palisade.vault.staging import VaultStaging
+from palisade.vault.vault import Vault
+from tests.sim import readers
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import MEMBER_CUT_OFF, Patch, Stage, caught_by
+from tests.sim.plants.plant import MANY, MEMBER_CUT_OFF, Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
+from tests.support.simulation import Process
 
 BEFORE_A_SNAPSHOT = 0.25
 """As `amount`: `tests.sim.readers.Step`, and which one of the next ones."""
@@ -78,3 +83,62 @@ def reads_without_the_second_look(patch: Patch) -> None:
             return read(VaultSnapshot(source.begin(), source.tables), fence.released)
 
     patch.setattr(VaultReader, "_look", once)
+
+
+SERVER_PAUSED = with_faults(*(Fault(2.0 + 5.0 * number, Kind.PAUSE, "f1", for_s=4.5) for number in range(4)), seed=4)
+"""For longer than its lease: the page of `f1` stays as it is, and its readers go on."""
+
+
+@caught_by("fenced reads", on=SERVER_PAUSED)
+def deadlines_that_readers_ignore(patch: Patch) -> None:
+    trust = VaultReader._trust
+    patch.setattr(
+        VaultReader, "_trust", lambda self, fence, source: trust(self, fence._replace(deadline_ns=1 << 62), source)
+    )
+
+
+@caught_by("fenced reads", on=MANY)
+def rows_that_readers_overlook(patch: Patch) -> None:
+    """`get` returns what the vault has applied, whether or not a later change is staged."""
+    trust = VaultReader._trust
+    patch.setattr(VaultReader, "_trust", lambda self, fence, source: trust(self, fence._replace(pending=0), source))
+
+
+@caught_by("fenced reads", on=MANY)
+def stages_that_no_page_shows(patch: Patch) -> None:
+    """A reader looks for no row, and at no new snapshot, as long as the page is the same."""
+    patch.setattr(VaultStaging, "committed", lambda self, **_: None)
+
+
+@caught_by("fenced reads", "waited reads", on=MEMBER_CUT_OFF)
+def snapshots_that_are_kept(patch: Patch) -> None:
+    """For ten reads."""
+    of = readers.reader_of
+
+    def keeping(vault: Vault, process: Process, steps: readers.Steps) -> VaultReader:
+        reader, kept = of(vault, process, steps), list[Any]()
+        source: Any = reader._source
+        begin = source.begin
+
+        def begun() -> Any:
+            if len(kept) % 10 == 0:
+                kept[:] = [begin()]
+            kept.append(kept[0])
+            return kept[0]
+
+        source.begin = begun
+        reader._trust(reader._fence, source)
+        return reader
+
+    patch.setattr(readers, "reader_of", keeping)
+
+
+@caught_by("waited reads", on=MANY)
+def reads_that_name_a_later_revision(patch: Patch) -> None:
+    at_once = VaultReader.at_once
+
+    def later(self: VaultReader, key: bytes) -> Any:
+        shown = at_once(self, key)
+        return shown and replace(shown, revision=shown.revision + 5)
+
+    patch.setattr(VaultReader, "at_once", later)

@@ -14,6 +14,7 @@ from palisade.catalog.timeline import _Members as Members
 from palisade.client.publishing import PublishingStore
 from palisade.metastore.requests import Compare
 from palisade.metastore.results import TxnResult
+from palisade.recovery.listeners import Notification
 from palisade.segments.broker import SegmentBroker, ViewFeed
 from palisade.segments.broker_view import Unmarked
 from palisade.segments.coordinator import SegmentCoordinator
@@ -80,6 +81,35 @@ def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
 def publications_that_hide_growing_rows(patch: Patch) -> None:
     """A newer version is published while an ingester receives rows of the interval."""
     patch.setattr(publication, "_check_growing", lambda present, segment: None)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def lookups_as_of_the_last_fenced_read(patch: Patch) -> None:
+    """It is trusted for as long as the node serves."""
+    current = SegmentBroker._current
+
+    async def trusting(self: SegmentBroker) -> ViewFeed:
+        if self._reads().segments_state() is not None and self._seen is not None:
+            return self._feed
+        return await current(self)
+
+    patch.setattr(SegmentBroker, "_current", trusting)
+
+
+@caught_by("segment lookups", on=Stage("segments", 3))
+def lookups_that_wait_for_no_notification(patch: Patch) -> None:
+    """Of what the vault has committed; every third one is late for ever."""
+    on_change = SegmentBroker._on_change
+
+    def some(self: SegmentBroker, notification: Notification) -> None:
+        if notification.revision % 3:
+            on_change(self, notification)
+
+    async def reach(self: SegmentBroker, lv: int) -> None:
+        return
+
+    patch.setattr(SegmentBroker, "_on_change", some)
+    patch.setattr(SegmentBroker, "_reach", reach)
 
 
 class _WithoutAnnouncements:

@@ -16,6 +16,7 @@ from palisade.recovery.ports import SourceState
 from palisade.recovery.store_source import StoreSource
 from palisade.vault.change import Revision
 from palisade.vault.errors import VaultUnusable
+from palisade.vault.fence_page import COPY_BYTES, FencePage, unpack_fence
 from palisade.vault.staging import VaultStaging
 from palisade.vault.vault import Vault
 from tests.sim.faults import Fault, Kind
@@ -183,3 +184,44 @@ def stages_that_are_acknowledged_without_a_commit(patch: Patch) -> None:
             return []
 
     patch.setattr(VaultStaging, "stage", staged)
+
+
+FOLLOWER_DIES = with_faults(
+    *(
+        fault
+        for number in range(6)
+        for fault in (
+            Fault(2.0 + 3.0 * number, Kind.CRASH, "f1", "n1", 0.1),
+            Fault(2.3 + 3.0 * number, Kind.ISOLATE, "f1", "n1", 1.5),
+        )
+    )
+)
+"""Its successor promises to serve nothing, and then hears of no change."""
+
+
+@caught_by("lease safety", on=replace(FOLLOWER_DIES, seed=4))
+def starts_that_leave_the_page_up(patch: Patch) -> None:
+    """The page of the process that died stays ACTIVE while its successor recovers, applies unreleased changes, and
+    marks nothing (F2)."""
+    init, refuse, serve = FencePage.__init__, LeaseClient._refuse, FencePage.serve
+    left: set[FencePage] = set()
+
+    def kept(self: FencePage, buffer: Any, boot: bytes, *, first_sequence: int = 1) -> None:
+        before = bytes(buffer[:COPY_BYTES])
+        init(self, buffer, boot, first_sequence=first_sequence)
+        if any(before) and (fence := unpack_fence(before)).boot == boot:
+            self._publish(state=fence.state, deadline_ns=fence.deadline_ns)
+            left.add(self)
+
+    def refused(self: LeaseClient, *why: Any) -> None:
+        if self.vault.page not in left:
+            refuse(self, *why)
+
+    def served(self: FencePage, deadline_ns: int, term: int) -> None:
+        left.discard(self)
+        serve(self, deadline_ns, term)
+
+    patch.setattr(FencePage, "__init__", kept)
+    patch.setattr(FencePage, "serve", served)
+    patch.setattr(LeaseClient, "_refuse", refused)
+    patch.setattr(VaultStaging, "superseded", lambda self, lv: {})

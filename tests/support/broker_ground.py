@@ -1,0 +1,70 @@
+"""A broker on a vault with a fence page, for tests that control each step. `sim/segmenting.py` has any order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from palisade.metastore.requests import Txn
+from palisade.recovery.listeners import Listeners, Notification
+from palisade.segments.broker import SegmentBroker
+from palisade.segments.broker_view import OnMissing, SegmentAnswer
+from palisade.service.fenced_reads import FencedReads
+from palisade.vault.change import events_of
+from palisade.vault.fence_page import BOOT_BYTES, FENCE_BYTES, FencePage
+from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
+from tests.support.segment_writer import ALWAYS, SOURCE
+from tests.support.vault_feed import follow, full, revision_at, staged_of
+
+
+class BrokerGround:
+    """The node serves. `release`, `apply`, `notify`: up to the latest revision."""
+
+    def __init__(self) -> None:
+        self.now_s = 1.0
+        self.driver = full([])
+        self.page = FencePage(bytearray(FENCE_BYTES), bytes(BOOT_BYTES))
+        self.vault = Vault(MemoryBackend(), self.page)
+        self.listeners, self.reads = Listeners(), FencedReads()
+        self.broker = SegmentBroker(self.listeners, lambda: self.vault, lambda: self.reads, lambda: self.now_s)
+        self._notified = 1
+
+    async def begin(self) -> BrokerGround:
+        follow(self.vault, self.driver)
+        self.reads.open(self.vault, asyncio.sleep, lambda: self.now_s)
+        self.release()
+        self.page.serve(10**15, 1)
+        await self.broker.start()
+        self.listeners.open()
+        return self
+
+    def commit(self, request: Txn) -> None:
+        self.driver.do(request)
+
+    def release(self) -> None:
+        """The rows are staged first."""
+        latest = self.driver.store.revision
+        self.vault.staging.stage(
+            [row for each in range(self.vault.revision + 1, latest + 1) for row in staged_of(self.driver, each)]
+        )
+        self.vault.staging.release(latest)
+
+    def apply(self) -> None:
+        follow(self.vault, self.driver)
+
+    async def notify(self) -> None:
+        while self._notified < self.driver.store.revision:
+            self._notified += 1
+            revision = revision_at(self.driver, self._notified)
+            await self.listeners.notify(Notification(revision.number, events_of(revision)))
+
+    async def write(self, request: Txn) -> None:
+        """As a node that serves: released, notified, applied."""
+        if request.success:
+            self.commit(request)
+            self.release()
+            await self.notify()
+            self.apply()
+
+    async def look_up(self) -> SegmentAnswer:
+        return await self.broker.lookup(SOURCE, ALWAYS, OnMissing.ALLOW)
