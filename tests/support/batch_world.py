@@ -1,8 +1,7 @@
 """Publishers of batches, plain writers, sweepers and readers over one store, in a random order of steps.
 
-Every step is one request. A process may end between any two of them; a query is then started again, as Spark does. The
-oracle applies a batch as a whole at the revision of its manifest, and every other change at its own revision. At each
-revision that no window of a batch splits, the store must have exactly these rows.
+Every step is one request. A process may end between any two of them; a query is then started again, as Spark does. At
+each revision that no batch splits, the store must have the rows of `batch_oracle.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from random import Random
 from typing import Any
 
 from palisade.metastore.lineage import Lineage
-from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
+from palisade.metastore.requests import FROM_KEY, Compare, DeleteRange, Put, Range, Txn, WatchRequest, prefix_end
 from palisade.metastore.results import RangeResult
 from palisade.metastore.staged_rows import Row, pack_chunk
 from palisade.pipeline import batch_steps
@@ -35,7 +34,8 @@ from palisade.pipeline.batch_steps import (
     sweep,
 )
 from palisade.pipeline.query_record import BatchName
-from palisade.wire.batch_records import BATCHES, KeySpan, Window, window_of
+from palisade.wire.batch_records import KeySpan
+from tests.support.batch_oracle import BatchOracle
 from tests.support.meta_driver import Driver
 
 PREFIX = KeySpan(b"p/", b"p0")
@@ -48,15 +48,6 @@ Process = Generator[None, None, None]
 
 class Violation(AssertionError):
     """A reader could see a part of a batch, an older row than the newest change, or a batch twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Of one revision. `replaces`: the other keys of the prefix are deleted."""
-
-    revision: int
-    rows: tuple[Row, ...]
-    replaces: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -73,10 +64,8 @@ class BatchWorld:
         self.dice = Random(seed)
         self.driver = Driver()
         self.driver.do(Put(b"start", b""))
-        self.log: list[Change] = []
-        self.published: list[int] = []
+        self.oracle = BatchOracle((PREFIX.key, BAD.key), violated)
         self.acknowledged: set[int] = set()
-        self.drafts: dict[bytes, tuple[int, tuple[Row, ...], bool]] = {}
         self._names = 0
 
     # Requests, one per step.
@@ -84,14 +73,7 @@ class BatchWorld:
     def do(self, request: Any) -> Any:
         if isinstance(request, Range):
             return self.driver.store.range(request)
-        result = self.driver.do(request)
-        if isinstance(request, Txn) and result.succeeded:
-            for each in request.success:
-                if isinstance(each, Put) and each.key in self.drafts:
-                    batch, rows, replaces = self.drafts[each.key]
-                    self.log.append(Change(result.revision, rows, replaces))
-                    self.published.append(batch)
-        return result
+        return self.driver.do(request)
 
     def run(self, steps: Steps) -> Generator[None, None, Any]:
         answer: Any = None
@@ -126,7 +108,7 @@ class BatchWorld:
         self.driver.do(Put(chunk_key(name, REJECTS, "0", 0), pack_chunk([rejected])))
         query = BatchName("q", batch, HERE) if queried else None
         attempts, since = ("0", "1"), 0
-        self.drafts[OPEN + name.encode()] = (batch, (*rows, rejected), replaces)
+        self.oracle.drafted(name, (*rows, rejected), replaces=replaces, number=batch)
         try:
             if replaces:
                 since = yield from self._stage_deletes(name, rows)
@@ -155,12 +137,7 @@ class BatchWorld:
         for _ in range(self.dice.randrange(1, 8)):
             yield
             key, value = self.dice.choice(KEYS), self._value(9)
-            if value is None:
-                done = self.driver.do(DeleteRange(key))
-                if done.deleted:
-                    self.log.append(Change(done.revision, ((key, None),)))
-            else:
-                self.log.append(Change(self.driver.do(Put(key, value)).revision, ((key, value),)))
+            self.driver.do(DeleteRange(key) if value is None else Put(key, value))
 
     def small(self) -> Process:
         """A batch of one transaction with deletes."""
@@ -168,9 +145,7 @@ class BatchWorld:
         rows = tuple((key, self._value(8)) for key in self.dice.sample(KEYS, 2))
         yield
         writes = tuple(DeleteRange(key) if value is None else Put(key, value) for key, value in rows)
-        done = self.driver.do(Txn((batch_steps.closed_since(read),), writes))
-        if done.succeeded:
-            self.log.append(Change(done.revision, rows))
+        self.driver.do(Txn((batch_steps.closed_since(read),), writes))
 
     def sweeper(self) -> Process:
         yield from self.run(sweep(1))
@@ -232,45 +207,24 @@ class BatchWorld:
     # The oracle.
 
     def check(self) -> None:
-        """Raises Violation."""
-        if len(self.published) != len(set(self.published)):
-            raise Violation("a batch was published twice")
-        if not self.acknowledged <= set(self.published):
+        """Once, after `play`. Raises Violation."""
+        watcher = self.driver.store.watches.open(WatchRequest(b"\0", FROM_KEY, 2), lambda: None)
+        while found := watcher.poll(1_000, 1 << 24):
+            for events in found:
+                self.oracle.committed(events)
+        watcher.close()
+        if not self.acknowledged <= self.oracle.published:
             raise Violation("a batch was acknowledged that was not published")
-        windows, state = self.windows(), dict[bytes, bytes]()
-        changes = {each.revision: each for each in self.log}
-        openings = {window.opened for window in windows}
-        for revision in range(2, self.driver.store.revision + 1):
-            before, change = dict(state), changes.get(revision)
-            if change is not None:
-                apply(state, change)
-            if any(window.splits(revision) for window in windows):
-                continue
-            expected = before if revision in openings else state
-            if (found := self.rows(revision)) != expected:
-                raise Violation(f"revision {revision} has {found}, not {expected}")
 
-    def windows(self) -> list[Window]:
-        found = self.do(Range(BATCHES, prefix_end(BATCHES))).kvs
-        windows = [window_of(kv.key, kv.value, kv.create_revision, PREFIX) for kv in found]
-        return [each for each in windows if each is not None]
-
-    def rows(self, revision: int) -> dict[bytes, bytes]:
-        return {kv.key: kv.value for span in (PREFIX, BAD) for kv in self.do(Range(*span, revision=revision)).kvs}
+    def is_open(self) -> bool:
+        return bool(self.do(Range(OPEN, prefix_end(OPEN))).count)
 
     def staged(self) -> int:
         return int(self.do(Range(STAGES, prefix_end(STAGES))).count)
 
 
-def apply(state: dict[bytes, bytes], change: Change) -> None:
-    if change.replaces:
-        kept = {key for key, _ in change.rows}
-        for key in [key for key in state if key.startswith(b"p/") and key not in kept]:
-            del state[key]
-    for key, value in change.rows:
-        state.pop(key, None)
-        if value is not None:
-            state[key] = value
+def violated(text: str) -> None:
+    raise Violation(text)
 
 
 def always(*_: Any) -> Compare:
