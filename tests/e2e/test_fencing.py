@@ -13,8 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.support.fence_history import Answer, violations
+from tests.support.fence_history import violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
+from tests.support.ordered_answers import Answer
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 pytestmark = pytest.mark.e2e

@@ -17,9 +17,10 @@ import aiohttp
 from tests.faults.mixed import MixedClients
 from tests.faults.network import PORTS, Network
 from tests.faults.rules import Rule
-from tests.support.fence_history import Answer, violations
+from tests.support.fence_history import violations
 from tests.support.fencing_cluster import KEY, History, lease, make_strict, now, serving
 from tests.support.node_log import faults_in
+from tests.support.ordered_answers import Answer
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
 
 PROCEED_S = 3.31

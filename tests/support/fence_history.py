@@ -7,38 +7,19 @@ on any node (new-then-old; issue 4, "Shown by", 2).
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-
-class Answer(NamedTuple):
-    """`value` was returned between `began` and `ended`. `by`: a reader, or the writer of the acknowledged write."""
-
-    began: float
-    ended: float
-    value: int
-    by: str
+from tests.support.ordered_answers import Answer, overtaken
 
 
 def violations(reads: Sequence[Answer], answered: Iterable[Answer]) -> list[str]:
     """Each read that returned less than an earlier result."""
-    answers = sorted([*reads, *answered], key=lambda each: each.ended)
-    ends = [each.ended for each in answers]
-    newest: list[Answer] = []
-    for each in answers:
-        newest.append(each if not newest or each.value > newest[-1].value else newest[-1])
-    found = []
-    for read in reads:
-        before = bisect_left(ends, read.began)
-        if before and newest[before - 1].value > read.value:
-            known = newest[before - 1]
-            found.append(
-                f"{read.by} read {read.value} at {read.began:.6f}, {known.value} had been returned by {known.by} "
-                f"at {known.ended:.6f}"
-            )
-    return found
+    return [
+        f"{read.by} read {read.value} at {read.began:.6f}, {known.value} had been returned by {known.by} "
+        f"at {known.ended:.6f}"
+        for read, known in overtaken(reads, [*reads, *answered])
+    ]
 
 
 def reads_of(text: str, by: str) -> tuple[list[Answer], list[tuple[float, str]]]:

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from tests.support.fence_history import Answer, ReadSoFar, violations
+from tests.support.fence_history import ReadSoFar, violations
+from tests.support.ordered_answers import Answer
 from tests.support.preloaded import Preloaded
 from tests.support.processes import Cluster, NodeProcess, until
 

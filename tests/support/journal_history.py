@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+
+from tests.support.ordered_answers import Answer, overtaken
 
 SHOWN = 5
 
@@ -67,20 +68,15 @@ class JournalHistory:
 
     def _stale(self) -> list[str]:
         """Answers that do not know an entry that was acknowledged before their request was sent."""
-        requests = sorted(
-            chain(
-                ((each.began, each.copy, each.last) for each in self.reads),
-                ((each.began, each.copy, each.number - 1) for each in self.appended),
-            )
-        )
-        found, newest, acknowledged = [], 0, iter(sorted(self.appended, key=lambda each: each.ended))
-        upcoming = next(acknowledged, None)
-        for began, copy, known in requests:
-            while upcoming is not None and upcoming.ended < began:
-                newest, upcoming = max(newest, upcoming.number), next(acknowledged, None)
-            if known < newest:
-                found.append(f"{copy} answered as of entry {known} after entry {newest} was acknowledged")
-        return found
+        acknowledged = [Answer(each.began, each.ended, each.number, each.copy) for each in self.appended]
+        answers = [
+            *(Answer(each.began, each.ended, each.last, each.copy) for each in self.reads),
+            *(each._replace(value=each.value - 1) for each in acknowledged),
+        ]
+        return [
+            f"{late.by} answered as of entry {late.value} after entry {known.value} was acknowledged"
+            for late, known in overtaken(sorted(answers), acknowledged)
+        ]
 
     def _two_active(self) -> list[str]:
         """Answers of a copy that was cut off, to requests sent after the other copy had answered one."""

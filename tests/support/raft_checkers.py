@@ -17,6 +17,7 @@ import msgpack
 from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 from palisade.raftgroup.proposals import Applied
 from tests.support.onlooker import Onlooker, Violation
+from tests.support.ordered_answers import Answer, overtaken
 from tests.support.raft_rules import RULES
 from tests.support.raft_rules.log_matching import LogMatching
 from tests.support.raft_rules.state_machine_safety import StateMachineSafety
@@ -184,12 +185,8 @@ class Checkers:
 def check_linearizable(
     operations: list[Operation], position: dict[str, tuple[int, int]], fail: Callable[[str], Any]
 ) -> None:
-    """One register whose writes are in a known order (their position in the log): linearizable iff the positions never
-    go back in real time (Herlihy and Wing; with the total order of writes given, this is complete).
-
-    A write is ordered at its position. A read is ordered after the write that it returned and before the next one.
-    """
-    events: list[tuple[float, int, tuple[int, int], Operation]] = []
+    """One register; a write stands at its position in the log, a read at that of the write that it returned."""
+    answers: list[Answer] = []
     for operation in operations:
         name = operation.operation or operation.seen
         if operation.operation is not None and operation.operation not in position:
@@ -200,18 +197,11 @@ def check_linearizable(
             continue
         if name is not None and name not in position:
             fail(f"a read saw {name}, which was never committed")
-        place = position[name] if name is not None else (0, 0)
         finished = operation.outcome in ("applied", "read")
-        events.append((operation.begin, 0, place, operation))
-        if finished:
-            events.append((operation.end, 1, place, operation))
-    events.sort(key=lambda event: event[:2])
-    latest: tuple[tuple[int, int], Operation | None] = ((-1, -1), None)
-    for _, ended, place, operation in events:
-        if not ended and place < latest[0]:
-            fail(f"{operation} began after the end of {latest[1]}, and stands before it")
-        if ended and place > latest[0]:
-            latest = (place, operation)
+        place = position[name] if name is not None else (0, 0)
+        answers.append(Answer(operation.begin, operation.end if finished else math.inf, place, str(operation)))
+    for late, known in overtaken(answers, answers):
+        fail(f"{late.by} began after the end of {known.by}, and stands before it")
     _check_no_read_from_the_future(operations, fail)
 
 
