@@ -39,7 +39,7 @@ class BatchOracle:
         self._rows: State = {}
         self._right: State = {}
         self._whole: list[tuple[int, State | None]] = [(0, {})]
-        """What readers must find from each revision on; None while a batch is open."""
+        """What readers must find from each revision on (`at`); None while a batch is open."""
         self.opened = 0
         self.published: set[int] = set()
         """By their numbers."""
@@ -96,9 +96,12 @@ class BatchOracle:
         if state is not None and state != self._rows:
             self._fail(f"revision {revision} has {self._rows} at the keys of batches, not {state}")
 
+    def at(self, revision: int) -> State | None:
+        return next(state for since, state in reversed(self._whole) if since <= revision)
+
     def read(self, revision: int, rows: State, by: str) -> None:
         """What was read at a revision that a reader chose."""
-        found = next(state for since, state in reversed(self._whole) if since <= revision)
+        found = self.at(revision)
         if found is None:
             self._fail(f"{by} chose revision {revision}, at which the store has a part of a batch")
         elif rows != found:

@@ -17,7 +17,6 @@ from palisade.metastore.results import RangeResult
 from palisade.metastore.staged_rows import Row, pack_chunk
 from palisade.pipeline import batch_steps
 from palisade.pipeline.batch_steps import (
-    OPEN,
     REJECTS,
     ROWS,
     STAGES,
@@ -34,7 +33,7 @@ from palisade.pipeline.batch_steps import (
     sweep,
 )
 from palisade.pipeline.query_record import BatchName
-from palisade.wire.batch_records import KeySpan
+from palisade.wire.batch_records import BATCHES, KeySpan, Window, window_of
 from tests.support.batch_oracle import BatchOracle
 from tests.support.meta_driver import Driver
 
@@ -215,9 +214,16 @@ class BatchWorld:
         watcher.close()
         if not self.acknowledged <= self.oracle.published:
             raise Violation("a batch was acknowledged that was not published")
+        windows = self.windows()
+        for revision in range(2, self.driver.store.revision + 1):
+            if any(window.splits(revision) for window in windows) is not (self.oracle.at(revision) is None):
+                raise Violation(f"a record of a batch is wrong about revision {revision}")
 
-    def is_open(self) -> bool:
-        return bool(self.do(Range(OPEN, prefix_end(OPEN))).count)
+    def windows(self) -> list[Window]:
+        """By which readers choose their revision."""
+        found = self.do(Range(BATCHES, prefix_end(BATCHES))).kvs
+        windows = [window_of(kv.key, kv.value, kv.create_revision, PREFIX) for kv in found]
+        return [each for each in windows if each is not None]
 
     def staged(self) -> int:
         return int(self.do(Range(STAGES, prefix_end(STAGES))).count)

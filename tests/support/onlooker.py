@@ -82,7 +82,7 @@ class Onlooker:
         """A node responds to a request of the catalog, now. `since`: the last revision committed when it began to."""
 
     def waited(self, host: Any, revision: int, key: bytes, item: Any) -> None:
-        """A reader beside a node has waited for this revision, and gets its value."""
+        """A reader beside a node gets this value as of this revision, for which it waited or which the result names."""
 
     def backed_up(self, backup: Any) -> None:
         """A complete backup was taken."""
