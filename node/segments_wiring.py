@@ -18,9 +18,11 @@ from palisade.segments.announcer import Announcer
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.dataset_source import DatasetSource
 from palisade.segments.disk import FolderDisk
+from palisade.segments.expiry import Expiry
 from palisade.segments.fenced_rules import FencedRules
 from palisade.segments.file_source import FileSource, url_of
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.local_segments import LocalSegments
 from palisade.segments.peers import SegmentPeers
 from palisade.segments.realtime import RealtimeIngester
@@ -63,24 +65,25 @@ def with_segments(
             "omit --segments"
         )
     peers, origin = SegmentPeers(headers_of(config)), DatasetSource(config.segments_origin)
+    listeners = on_vault.components.listeners
+    store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
+    own, expiry = LeasedAnnouncements(config.id, store), Expiry(system_clocks)
     holder = SegmentHolder(
         config.id,
         Shelf(FolderDisk(config.data_dir / "segments"), Verifier(asyncio.to_thread)),
         Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, FileSource, url_of),
-        on_vault.components.listeners,
+        listeners,
+        own,
+        expiry,
     )
     pace = Pace(config.segments_look_s, config.segments_trash_s)
-    retention = RetentionWorker(holder, on_vault.components.listeners, system_clocks, FencedRules.over, pace)
-    with_holder = on_vault.and_also(Part("segments", holder), holder.on)
-    with_both = with_holder.and_also(Part("retention", retention, ("segments",)), holder.on)
-    store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
-    announcer = Announcer(holder, store, on_vault.components.listeners)
-    realtime = RealtimeIngester(
-        holder, DiskFolder(config.data_dir / "realtime"), on_vault.components.listeners, SystemClock().now
-    )
-    announcer.growing, realtime.writes = realtime.growing, announcer
+    retention = RetentionWorker(holder, listeners, expiry, FencedRules.over, pace)
+    realtime = RealtimeIngester(holder, own, DiskFolder(config.data_dir / "realtime"), listeners, SystemClock().now)
+    announcer = Announcer(holder, own, listeners, realtime.growing)
     found = (
-        with_both.and_also(Part("realtime", realtime, ("segments",)), holder.on)
+        on_vault.and_also(Part("segments", holder), holder.on)
+        .and_also(Part("retention", retention, ("segments",)), holder.on)
+        .and_also(Part("realtime", realtime, ("segments",)), holder.on)
         .and_also(Part("announcer", announcer, ("segments", "realtime")), holder.on)
         .and_also(Part("hand-off", RealtimeHandOff(realtime), ("announcer",)), holder.on)
     )

@@ -4,8 +4,9 @@ Guarantees, and why they hold:
 - A local segment that is not assigned in its version is removed; an assigned one that is not local is fetched. At
   start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
   anew when an assignment changes. So a crash midway needs no handling of its own.
-- A copy that is not assigned any more is removed only once it is withdrawn (`announcer.py`) and no reader uses it. At
-  start, recovery keeps unassigned copies that queries may count on; the running node withdraws and removes them.
+- A copy that is not assigned any more is removed only once it is withdrawn (`leased_announcements.py`) and no reader
+  uses it. At start, recovery keeps unassigned copies that queries may count on; the running node withdraws and removes
+  them.
 - A segment that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
 - Recovery and this component never change the files at the same time.
 - An expired segment (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
@@ -18,10 +19,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
 
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.segment import SegmentRecord
@@ -31,10 +31,11 @@ from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.announcements import is_needed
+from palisade.segments.holder_ports import Announcements, NoRetention, Places, Retention, Unannounced
 from palisade.segments.names import Wanted, name_below, own_prefix, segment_named, wanted_of
 from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf
-from palisade.segments.sources import SegmentSource, fetch
+from palisade.segments.sources import fetch
 from palisade.vault.change import Item
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import BadSegment, FolderUnreadable, NoSuchSegment, NotRemoved, SegmentError
@@ -46,54 +47,6 @@ FETCHES = 4
 """Number of concurrent fetches of a running node."""
 LOG_EVERY_S = 5.0
 """Interval of progress lines in the log."""
-
-
-class Places(Protocol):
-    """Finds the sources of a segment: `sources.Everywhere`."""
-
-    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]: ...
-
-
-class Announcements(Protocol):
-    """What the holder asks before and after it removes a copy: `announcer.Announcer`."""
-
-    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
-        """Whether no broker returns this node for it any more. If True, `removed` must follow."""
-        ...
-
-    def removed(self, name: str) -> None:
-        """The attempt to remove it has ended."""
-        ...
-
-    def changed(self) -> None:
-        """The local copies have changed."""
-        ...
-
-    def state(self) -> tuple[int, str | None]:
-        """The number of announced copies, and why some are not announced."""
-        ...
-
-
-class Unannounced:
-    """Of a node that announces nothing."""
-
-    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
-        return True
-
-    def removed(self, name: str) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def state(self) -> tuple[int, str | None]:
-        return 0, "this node announces nothing"
-
-
-NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
-
-
-def never(name: str) -> bool:
-    """Without retention no segment expires."""
-    return False
 
 
 @dataclass(slots=True)
@@ -111,15 +64,22 @@ class Tally:
 class SegmentHolder(Component):
     """A component and a `recovery.ports.Resources`. Both need a vault: call `on` first."""
 
-    def __init__(self, node: str, shelf: Shelf, places: Places, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        node: str,
+        shelf: Shelf,
+        places: Places,
+        listeners: Listeners,
+        announcements: Announcements | None = None,
+        retention: Retention | None = None,
+    ) -> None:
         self.node = node
         self.shelf = shelf
         self.tally = Tally()
         self.wanted: dict[str, Wanted] = {}
-        self.announcements: Announcements = Unannounced()
+        self.announcements: Announcements = announcements or Unannounced()
+        self.retention: Retention = retention or NoRetention()
         self.readers = Readers()
-        self.is_expired: Callable[[str], bool] = never
-        self.retention_view: Callable[[], Mapping[str, Any]] = lambda: NO_RETENTION
         self._places = places
         self._listeners = listeners
         self._prefix = own_prefix(node)
@@ -227,7 +187,7 @@ class SegmentHolder(Component):
             self._note_trouble(step.name, error)
 
     async def _withdraw_and_evict(self, name: str) -> None:
-        if name not in self.shelf.held or not await self.announcements.withdraw(name, even_if_needed=False):
+        if name not in self.shelf.held or not await self.announcements.withdraw(name, self.vault, even_if_needed=False):
             return
         try:
             await self.readers.until_none(name)
@@ -240,6 +200,9 @@ class SegmentHolder(Component):
         if self.tally.trouble.get(name) != str(error):
             log.warning("%s", error)
         self.tally.trouble[name] = str(error)
+
+    def is_expired(self, name: str) -> bool:
+        return self.retention.is_expired(name, self.vault)
 
     def _expected(self, assigned: Mapping[str, Wanted]) -> dict[str, str]:
         """Digests by name of the segments to have locally. An expired one only counts if it is local."""
@@ -373,7 +336,7 @@ class SegmentHolder(Component):
 
         The copy is withdrawn first, even if it is the last one: its rule has ended it.
         """
-        if not await self.announcements.withdraw(name, even_if_needed=True):
+        if not await self.announcements.withdraw(name, self.vault, even_if_needed=True):
             raise NotRemoved(f"cannot withdraw the announcement of segment {name} now; retrying")
         try:
             await self.readers.until_none(name)

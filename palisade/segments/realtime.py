@@ -53,7 +53,7 @@ PAUSE_S = 0.2
 
 
 class LeasedWrites(Protocol):
-    """What the ingester needs of `announcer.Announcer`."""
+    """What the ingester needs of `leased_announcements.LeasedAnnouncements`."""
 
     def is_announced(self, name: str) -> bool:
         """With a lease that is valid now, by the clock of this node."""
@@ -88,15 +88,20 @@ class Held:
 
 
 class RealtimeIngester(Component):
-    """A component above the holder and below the announcer. `writes` is set before it starts."""
+    """A component above the holder and below the announcer."""
 
     def __init__(
-        self, holder: SegmentHolder, folder: RealtimeFolder, listeners: Listeners, now: Callable[[], float]
+        self,
+        holder: SegmentHolder,
+        writes: LeasedWrites,
+        folder: RealtimeFolder,
+        listeners: Listeners,
+        now: Callable[[], float],
     ) -> None:
         self.holder = holder
         self.folder = folder
         self.now = now
-        self.writes: LeasedWrites
+        self.writes = writes
         self.held: dict[str, Held] = {}
         self.damaged: dict[str, str] = {}
         """Directories that could not be opened, and why: their segments are missing."""

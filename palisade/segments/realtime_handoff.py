@@ -22,8 +22,8 @@ from palisade.catalog.rows_digest import Value
 from palisade.catalog.segment import ANNOUNCED, SegmentRecord
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
 from palisade.recovery.lifecycle import Component
-from palisade.segments.announcer import nodes_of
 from palisade.segments.assignment import holders
+from palisade.segments.leased_announcements import nodes_of
 from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted, assignment_key
 from palisade.segments.realtime import Held, RealtimeIngester
 from palisade.segments.realtime_step import RealtimeStep, Situation, next_step

@@ -19,23 +19,19 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from palisade.catalog.keys import TTL
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
-from palisade.segments.fenced_rules import RuleReader, unfenced_rules
+from palisade.segments.expiry import Expiry
+from palisade.segments.fenced_rules import RuleReader
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.retention import Chosen, Rules, RulesUnknown, WallClock, choose, still_expired
-from palisade.vault.errors import VaultError
 from palisade.vault.fence_file import clock_ns
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import SegmentError
 
 log = logging.getLogger(__name__)
-
-Clocks = Callable[[], tuple[float, float]]
-"""Wall time since 1970, and the boot clock, which continues during suspend; in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +43,7 @@ class Pace:
 
 
 def system_clocks() -> tuple[float, float]:
+    """`expiry.Clocks` of this machine."""
     return time.time(), clock_ns() / 1e9
 
 
@@ -57,27 +54,18 @@ class RetentionWorker(Component):
         self,
         holder: SegmentHolder,
         listeners: Listeners,
-        clocks: Clocks,
+        expiry: Expiry,
         open_rules: Callable[[Vault], RuleReader],
         pace: Pace | None = None,
     ) -> None:
         self.holder = holder
         self.pace = pace or Pace()
-        self.trouble: str | None = "no pass has run yet"
-        """Why retention does nothing; None if the last pass read the rules and wall time was steady."""
-        self.passes = self.refused = 0
-        self.failed: dict[str, str] = {}
-        """Error by name of the segments that could not be moved or removed."""
-        self.rules: Rules | None = None
-        """As read by the last successful pass."""
         self.wall = WallClock()
-        self._listeners, self._clocks, self._open_rules = listeners, clocks, open_rules
+        self.expiry = expiry
+        self._listeners, self._open_rules = listeners, open_rules
         self._reader: RuleReader | None = None
         self._since: dict[str, float] = {}
-        self._unfenced: tuple[int, Rules] = (-1, Rules())
         self._wakeup = asyncio.Event()
-        holder.is_expired = self.is_expired
-        holder.retention_view = self.view
 
     async def start(self) -> None:
         self._reader = self._open_rules(self.holder.vault)
@@ -101,26 +89,9 @@ class RetentionWorker(Component):
             except TimeoutError:
                 pass
 
-    def is_expired(self, name: str) -> bool:
-        """Whether a segment need not be fetched: by the rules of the last pass; before the first pass by the vault's,
-        unfenced."""
-        rules = self.rules
-        if rules is None:
-            rules = self._rules_of_vault()
-        return rules.expires(name, self._clocks()[0])
-
-    def _rules_of_vault(self) -> Rules:
-        vault = self.holder.vault
-        if self._unfenced[0] != vault.revision:
-            try:
-                self._unfenced = vault.revision, unfenced_rules(vault)
-            except VaultError:
-                return Rules()
-        return self._unfenced[1]
-
     async def look_and_act(self) -> Chosen:
         """One pass. Returns the actions that it chose."""
-        wall_s, boot_s = self._clocks()
+        wall_s, boot_s = self.expiry.clocks()
         jumps = self.wall.jumps
         counts = self.wall.see(wall_s, boot_s)
         if self.wall.jumps > jumps:
@@ -133,14 +104,16 @@ class RetentionWorker(Component):
             return Chosen()
         steady_in_s = self.wall.settles_in_s(boot_s)
         self._note(None if counts else f"the wall clock is not steady yet, {steady_in_s:.0f} s left")
-        self.passes += 1
-        changed, self.rules = rules != self.rules, rules
+        self.expiry.passes += 1
+        changed, self.expiry.rules = rules != self.expiry.rules, rules
         chosen = choose(rules, wall_s, counts, self._assigned_here(), self._in_trash(boot_s), self.pace.trash_s)
-        self.failed = {name: why for name, why in self.failed.items() if name in chosen.trash + chosen.purge}
+        self.expiry.failed = {
+            name: why for name, why in self.expiry.failed.items() if name in chosen.trash + chosen.purge
+        }
         if changed or chosen.restore:
             self.holder.wake()
         await self._act(chosen, rules)
-        self._in_trash(self._clocks()[1])
+        self._in_trash(self.expiry.clocks()[1])
         return chosen
 
     def _assigned_here(self) -> list[str]:
@@ -173,7 +146,7 @@ class RetentionWorker(Component):
                 break
             try:
                 done += await act(name, partial(self._still, name, rules))
-                self.failed.pop(name, None)
+                self.expiry.failed.pop(name, None)
             except RulesUnknown:
                 raise
             except SegmentError as error:
@@ -181,14 +154,14 @@ class RetentionWorker(Component):
         return done
 
     def _note_failure(self, name: str, why: str) -> None:
-        if self.failed.get(name) != why:
+        if self.expiry.failed.get(name) != why:
             log.warning("%s; retrying at the next pass", why)
-        self.failed[name] = why
+        self.expiry.failed[name] = why
 
     def _still(self, name: str, rules: Rules) -> bool:
         """Whether the segment still has to be removed. Called in the acting thread, directly before the system call.
         Raises RulesUnknown."""
-        return still_expired(name, rules, self._require_reader().look_now(), self.wall, self._clocks())
+        return still_expired(name, rules, self._require_reader().look_now(), self.wall, self.expiry.clocks())
 
     def _require_reader(self) -> RuleReader:
         if self._reader is None:
@@ -196,15 +169,10 @@ class RetentionWorker(Component):
         return self._reader
 
     def _refuse(self, why: str) -> None:
-        self.refused += 1
+        self.expiry.refused += 1
         self._note(why)
 
     def _note(self, why: str | None) -> None:
-        if (why is None) != (self.trouble is None):
+        if (why is None) != (self.expiry.trouble is None):
             log.info("retention %s", "resumed" if why is None else f"suspended: {why}")
-        self.trouble = why
-
-    def view(self) -> dict[str, Any]:
-        """Shape `retention` of the API's `Segments`."""
-        why = self.trouble or next(iter(self.failed.values()), None)
-        return {"works": self.trouble is None, "why": why, "passes": self.passes, "refused": self.refused}
+        self.expiry.trouble = why

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from palisade.segments.holder import NO_RETENTION, SegmentHolder
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.holder_ports import NO_RETENTION
 from palisade.segments.names import Wanted
 
 HEADER = ["node", "assigned", "local", "missing", "expired", "trashed", "bytes", "why"]
@@ -46,7 +47,7 @@ def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str
         "trashings": tally.trashed,
         "purged": tally.purged,
         "restored": tally.restored,
-        "retention": holder.retention_view(),
+        "retention": holder.retention.view(),
         "announced": holder.announcements.state()[0],
         "announcing_error": holder.announcements.state()[1],
         "segments": list(islice(rows, limit)),

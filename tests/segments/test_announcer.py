@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from palisade.metastore.results import TxnResult
 from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf, file_of
@@ -91,15 +93,15 @@ async def test_planted_removal_before_the_withdrawal_is_released_is_seen() -> No
 
 
 async def test_planted_withdrawal_without_a_compare_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Announcer, "_guard", lambda self, name: ())
+    monkeypatch.setattr(LeasedAnnouncements, "_guard", lambda self, name, vault: ())
     assert await planted()
 
 
 async def test_planted_removal_without_a_withdrawal_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def withdraw(self: Announcer, name: str, *, even_if_needed: bool) -> bool:
+    async def withdraw(self: LeasedAnnouncements, name: str, vault: Any, *, even_if_needed: bool) -> bool:
         return True
 
-    monkeypatch.setattr(Announcer, "withdraw", withdraw)
+    monkeypatch.setattr(LeasedAnnouncements, "withdraw", withdraw)
     assert await planted()
 
 
@@ -212,7 +214,7 @@ async def test_announcement_of_a_segment_that_lost_its_record_meanwhile_is_refus
     await node.start()
     world.deliver_all()
     await world.finished(node.holder._settle())
-    await world.finished(node.announcer.renew())
+    await world.finished(node.own.renew())
     world.cluster.do(Txn((), (DeleteRange(segment(1).key),)))
     await world.finished(node.announcer.announce())
     announced = {key for key in world._before if key.startswith(ANNOUNCED)}
@@ -259,11 +261,11 @@ async def test_copy_is_announced_again_after_a_withdrawal_whose_reply_was_lost()
 async def test_copy_is_announced_again_after_a_removal_of_its_key_whose_reply_was_lost() -> None:
     world = await settled()
     node, name = world.nodes["a"], str(segment(1))
-    node.announcer._removing.add(name)
+    node.own.removing.add(name)
     world.lost_next = 1
     assert not await node_announces(world, "a")
     assert announcing(world) == set()
-    node.announcer.removed(name)
+    node.own.removed(name)
     assert await node_announces(world, "a")
     assert announcing(world) == {"a"}
 
@@ -288,7 +290,7 @@ async def test_announcement_that_the_vault_does_not_have_yet_is_not_written_agai
     await node.start()
     world.deliver_all()
     await world.finished(node.holder._settle())
-    await node.announcer.renew()
+    await node.own.renew()
     assert await node.announcer.announce()
     written = world.cluster.store.revision
     assert await node.announcer.announce()
@@ -308,8 +310,8 @@ class LateReplies(WorldStore):
         if self.late:
             self.late = 0
             self._world.expire(self._node)
-            announcer = self._world.nodes[self._node].announcer
-            while not await announcer.renew():
+            own = self._world.nodes[self._node].own
+            while not await own.renew():
                 pass
         return result
 
@@ -317,14 +319,14 @@ class LateReplies(WorldStore):
 async def test_reply_to_a_write_under_the_lease_before_leaves_the_copy_to_be_announced() -> None:
     world = AnnouncingWorld(1)
     node = world.nodes["a"]
-    node.announcer._store = LateReplies(world, "a")
+    node.own._store = LateReplies(world, "a")
     await node.start()
     world.deliver_all()
     await world.finished(node.holder._settle())
-    await world.finished(node.announcer.renew())
+    await world.finished(node.own.renew())
     await node_announces(world, "a")
     assert announcing(world) == set()
-    assert not node.announcer.announced
+    assert not node.own.announced
     assert await node_announces(world, "a")
     assert announcing(world) == {"a"}
 
@@ -365,7 +367,7 @@ async def test_planted_announcement_of_any_readable_copy_is_seen(monkeypatch: py
 
 
 async def test_planted_trust_in_announcements_that_are_gone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Announcer, "_confirmed", lambda self, stored: set(self.announced))
+    monkeypatch.setattr(Announcer, "_confirmed", lambda self, stored: set(self.own.announced))
     with pytest.raises(AssertionError):
         await test_copy_is_announced_again_after_its_key_was_deleted()
 
@@ -373,7 +375,7 @@ async def test_planted_trust_in_announcements_that_are_gone_is_seen(monkeypatch:
 async def test_only_changes_that_concern_a_local_copy_cause_a_pass() -> None:
     """A pass visits every copy, and every announcement in the cluster is a change (issue 17)."""
     world = await settled()
-    node, awake = world.nodes["a"], world.nodes["a"].announcer._wakeup
+    node, awake = world.nodes["a"], world.nodes["a"].own.wakeup
 
     def wakes(*writes: Put | DeleteRange) -> bool:
         awake.clear()
@@ -382,7 +384,7 @@ async def test_only_changes_that_concern_a_local_copy_cause_a_pass() -> None:
         world.deliver_all()
         return awake.is_set()
 
-    record, lease = world._before[segment(1).key].value, node.announcer._lease
+    record, lease = world._before[segment(1).key].value, node.own.lease
     assert not wakes(Put(segment(9).key, record), Put(segment(9).announcement_key("b")))
     assert not wakes(Put(segment(1).announcement_key("b")))
     assert not wakes(Put(segment(1).announcement_key("a"), lease=lease))

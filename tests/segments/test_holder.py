@@ -16,12 +16,14 @@ from palisade.recovery.listeners import Listeners
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
 from palisade.recovery.vault_component import ComponentPort
-from palisade.segments.holder import SegmentHolder, Unannounced
+from palisade.segments.holder import SegmentHolder
+from palisade.segments.holder_ports import Announcements, NoRetention, Unannounced
 from palisade.segments.names import assignment_key, own_prefix
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.segments.verification import version_of
 from palisade.segments.view import copies_view, node_summary
 from palisade.vault.memory_tables import MemoryBackend
+from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NoSuchSegment
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Crash, Node, Steps, founded
@@ -40,6 +42,16 @@ def rows(number: int, wave: int = 1) -> bytes:
     return b"flights of day %d, wave %d\x1e" % (number, wave) * 3
 
 
+class Expired(NoRetention):
+    """The segments of these names have expired."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def is_expired(self, name: str, vault: Vault) -> bool:
+        return name in self.names
+
+
 class Ground:
     """A cluster, and the disks of a node over its starts."""
 
@@ -47,6 +59,8 @@ class Ground:
         self.cluster: Driver = founded(full([(b"/k", b"v")]))
         self.vault_disk, self.files, self.stock = MemoryBackend(), Files(), Stock()
         self.wanted: dict[str, bytes] = {}
+        self.announcements: Announcements = Unannounced()
+        self.expired = Expired()
 
     def assign(self, *numbers: int, wave: int = 1) -> None:
         for number in numbers:
@@ -91,7 +105,9 @@ class HoldingNode(Node):
         super().__init__(ground.cluster, ground.vault_disk, NoShelf())
         listeners = Listeners()
         shelf = Shelf(SimulatedDisk(ground.files, steps))
-        self.holder = SegmentHolder("n1", shelf, ground.stock, listeners).on(self.vault)
+        self.holder = SegmentHolder("n1", shelf, ground.stock, listeners, ground.announcements, ground.expired).on(
+            self.vault
+        )
         self.inner = Lifecycle([Part("segments", self.holder)], listeners)
         self.port = ComponentPort(self.inner, lambda: self.vault)
         world = World(self.vault, self.source, self.port, self.holder, self.clock, self.difference)
@@ -107,7 +123,7 @@ class Refusing(Unannounced):
     def __init__(self, times: int = 1_000) -> None:
         self.left = times
 
-    async def withdraw(self, name: str, *, even_if_needed: bool) -> bool:
+    async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
         self.left = max(0, self.left - 1)
         return not self.left
 
@@ -328,7 +344,7 @@ async def test_expired_segment_is_neither_fetched_nor_removed_by_the_holder() ->
     ground.assign(1, 2)
     async with ground.started() as node:
         await until(lambda: ground.files.content == ground.expected)
-        node.holder.is_expired = lambda found: found in (day(1), day(4))
+        ground.expired.names |= {day(1), day(4)}
         ground.assign(3, 4)
         await node.step()
         await until(lambda: file_of(day(3)) in ground.files.content)
@@ -343,7 +359,7 @@ async def test_trashed_segment_without_assignment_is_purged() -> None:
     ground.assign(1, 2)
     async with ground.started() as node:
         await until(lambda: ground.files.content == ground.expected)
-        node.holder.is_expired = lambda name: True
+        ground.expired.names |= {day(1), day(2)}
         for number in (1, 2):
             assert await node.holder.trash(day(number), lambda: True)
         ground.unassign(1)
@@ -363,8 +379,8 @@ async def test_copy_without_assignment_stays_at_recovery_only_if_it_is_the_one_o
     ground.unassign(1, 2)
     ground.files.content[file_of(day(2))] = rows(2)[:9]
     ground.compact()
+    ground.announcements = Refusing()
     node = ground.node()
-    node.holder.announcements = Refusing()
     await node.recover()
     await node.inner.stop()
     assert ground.files.content == {file_of(day(1)): rows(1)}
@@ -378,8 +394,8 @@ async def test_damaged_record_stops_no_eviction_plan_and_keeps_its_copy() -> Non
     ground.unassign(1, 2)
     ground.cluster.do(Put(segment(1).key, b"damaged"))
     ground.compact()
+    ground.announcements = Refusing()
     node = ground.node()
-    node.holder.announcements = Refusing()
     await node.recover()
     await node.inner.stop()
     assert set(ground.files.content) == {file_of(day(1))}
@@ -388,10 +404,10 @@ async def test_damaged_record_stops_no_eviction_plan_and_keeps_its_copy() -> Non
 async def test_refused_withdrawal_is_retried_without_another_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palisade.segments.holder.RETRY_MIN_S", 0.01)
     ground = Ground()
+    ground.announcements = refusing = Refusing(2)
     ground.assign(1)
     async with ground.started() as node:
         await until(lambda: ground.files.content == ground.expected)
-        refusing = node.holder.announcements = Refusing(2)
         ground.unassign(1)
         await node.step()
         await until(lambda: not ground.files.content)

@@ -10,7 +10,7 @@ import pytest
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import given_up, opening, published
 from palisade.metastore.requests import Put
-from palisade.segments.announcer import Announcer
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import Wanted
 from palisade.segments.realtime import Held
 from palisade.segments.realtime_handoff import RealtimeHandOff
@@ -51,7 +51,7 @@ async def started(seed: int = 1) -> tuple[RealtimeWorld, IngestingNode]:
     world = RealtimeWorld(seed)
     for node in world.nodes.values():
         await node.start()
-        await world.finished(node.announcer.renew())
+        await world.finished(node.own.renew())
     world.deliver_all()
     return world, world.nodes["a"]
 
@@ -101,7 +101,7 @@ async def test_restart_resumes_with_the_acknowledged_rows_before_any_renewal() -
     assert again.rows(held.name) == 2
     with pytest.raises(NotIngesting):
         await again.ingester.append(held.name, [[3]], 2)
-    await world.finished(again.announcer.renew())
+    await world.finished(again.own.renew())
     await world.finished(again.announcer.announce())
     assert await again.ingester.append(held.name, [[3]], 2) == 3
 
@@ -115,7 +115,7 @@ async def test_node_that_lost_its_log_never_announces_the_segment() -> None:
     node.logs.directories.clear()
     await world.restart("a")
     again = world.nodes["a"]
-    await world.finished(again.announcer.renew())
+    await world.finished(again.own.renew())
     await world.finished(again.announcer.announce())
     world.deliver_all()
     assert world.brokers["x"].nodes_of(held.name) == set()
@@ -214,7 +214,7 @@ async def in_two_transactions(self: RealtimeHandOff, held: Held) -> None:
     await publish(self, held)
 
 
-def always(self: Announcer, name: str) -> bool:
+def always(self: LeasedAnnouncements, name: str) -> bool:
     return True
 
 
@@ -222,7 +222,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any], bool]] = {
     "the tail is lost in a restart": (LogFiles, "sync", unsynced, True),
     "handed off before it can be queried": (RealtimeHandOff, "_store", publish_first, False),
     "replaced in two transactions": (RealtimeHandOff, "_publish", in_two_transactions, False),
-    "acknowledged without an announcement": (Announcer, "is_announced", always, True),
+    "acknowledged without an announcement": (LeasedAnnouncements, "is_announced", always, True),
 }
 
 

@@ -43,7 +43,7 @@ async def api() -> AsyncIterator[Api]:
     world.deliver_all()
     for node in world.nodes.values():
         await node.start()
-        await world.finished(node.announcer.renew())
+        await world.finished(node.own.renew())
     node = world.nodes["a"]
     routes = [
         *SegmentCopyRoutes("a", LocalSegments(node.holder, node.ingester)).routes(),

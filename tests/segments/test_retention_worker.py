@@ -103,7 +103,7 @@ async def test_fenced_node_trashes_purges_and_restores_nothing(state: FenceState
         world.later_s += TRASH_S
         await passes(world)
         assert world.files.content == before
-        assert world.worker.refused == len(DAYS)
+        assert world.expiry.refused == len(DAYS)
         view = copies_view("n1", world.holder, 10)
         assert view["retention"]["works"] is False
         assert view["retention"]["why"]
@@ -140,7 +140,7 @@ async def test_pause_between_look_and_act_is_detected_by_the_second_look(purge: 
     world.worker._still = paused  # type: ignore[method-assign, assignment]
     await world.pass_by()
     assert world.files.content == before
-    assert world.worker.trouble is not None
+    assert world.expiry.trouble is not None
 
 
 async def test_rule_changed_before_the_act_applies_from_the_next_pass() -> None:
@@ -194,7 +194,7 @@ async def test_wall_clock_jump_deletes_nothing_until_it_is_steady() -> None:
     world.later_s += SETTLE_S - 1
     await passes(world)
     assert world.here == ALL
-    assert "not steady" in str(world.worker.trouble)
+    assert "not steady" in str(world.expiry.trouble)
     world.later_s += 2
     await passes(world)
     assert world.in_trash == ALL
@@ -222,7 +222,7 @@ async def test_disk_error_on_one_segment_does_not_block_others() -> None:
     world.answered(GO)
     world.files.stubborn.add(file_of(DAYS[0]))
     await passes(world)
-    assert "permission denied" in world.holder.retention_view()["why"]
+    assert "permission denied" in world.holder.retention.view()["why"]
     assert world.here == {DAYS[0]}
     assert world.holder.shelf.has(DAYS[0], world.holder.wanted[DAYS[0]].digest)
     world.files.stubborn = {TRASH + file_of(DAYS[1])}
@@ -232,7 +232,7 @@ async def test_disk_error_on_one_segment_does_not_block_others() -> None:
     assert world.in_trash == {DAYS[1]}
     world.answered(None)
     await passes(world, 1)
-    assert world.holder.retention_view()["why"] is None
+    assert world.holder.retention.view()["why"] is None
 
 
 async def test_metrics_count_segments_by_state_and_actions() -> None:

@@ -34,6 +34,7 @@ from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.recovery.listeners import Notification
 from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import assignment_key
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.segments.settled_writes import SettledWrites
@@ -145,9 +146,10 @@ class DataNode:
         self.name, self.world = name, world
         self.files, self.replica, self.listeners = Files(), Replica(), OneListener()
         shelf = Shelf(SlowDisk(world, name, self.files))
-        self.holder = SegmentHolder(name, shelf, world.stock, self.listeners)  # type: ignore[arg-type]
+        self.own = LeasedAnnouncements(name, WorldStore(world, name))
+        self.holder = SegmentHolder(name, shelf, world.stock, self.listeners, self.own)  # type: ignore[arg-type]
         self.holder.on(self.replica)  # type: ignore[arg-type]
-        self.announcer = Announcer(self.holder, WorldStore(world, name), self.listeners)  # type: ignore[arg-type]
+        self.announcer = Announcer(self.holder, self.own, self.listeners)  # type: ignore[arg-type]
 
     async def start(self) -> None:
         await self.holder.start()
@@ -164,7 +166,7 @@ class DataNode:
         elif kind == "announce":
             await self.announcer.announce()
         else:
-            await self.announcer.renew()
+            await self.own.renew()
 
 
 class AnnouncingWorld:
@@ -233,7 +235,7 @@ class AnnouncingWorld:
 
     def expire(self, node: str) -> None:
         """The node could not renew its lease in time."""
-        lease = self.nodes[node].announcer._lease
+        lease = self.nodes[node].own.lease
         if lease:
             self.cluster.wait(2 * TTL_MS)
             try:
@@ -334,7 +336,7 @@ class AnnouncingWorld:
         """Everything is delivered and every node works until nothing changes any more."""
         for _ in range(30):
             for node in self.nodes.values():
-                await self.finished(node.announcer.renew())
+                await self.finished(node.own.renew())
                 await self.finished(node.holder._settle())
                 await self.finished(node.announcer.announce())
             self.deliver_all()

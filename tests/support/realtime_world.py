@@ -28,6 +28,7 @@ from palisade.segments.assignment import last_assignment
 from palisade.segments.broker import ViewFeed
 from palisade.segments.broker_view import OnMissing
 from palisade.segments.holder import SegmentHolder
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import ASSIGNMENTS, Wanted, assignment_key
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import FORGET_S, RealtimeHandOff
@@ -90,22 +91,15 @@ class IngestingNode(DataNode):
             self.files, self.replica = before.files, before.replica
         self.listeners = OneListener()
         shelf = Shelf(SlowDisk(world, name, self.files))
-        self.holder = SegmentHolder(name, shelf, Peers(world, name), self.listeners)  # type: ignore[arg-type]
-        self.holder.on(self.replica)  # type: ignore[arg-type]
-        folder = LogFolder(world, self, self.logs)
-        self.ingester = RealtimeIngester(self.holder, folder, self.listeners, world.now)  # type: ignore[arg-type]
         store = WorldStore(world, name)
         world.processes += 1
         store._writes = SettledWrites(f"{name}-{world.processes}", store._send)
-        self.announcer = Announcer(
-            self.holder,
-            store,
-            self.listeners,
-            TTL_MS / 1000,
-            world.now,  # type: ignore[arg-type]
-        )
-        self.announcer.growing = self.ingester.growing
-        self.ingester.writes = self.announcer
+        self.own = LeasedAnnouncements(name, store, TTL_MS / 1000, world.now)
+        self.holder = SegmentHolder(name, shelf, Peers(world, name), self.listeners, self.own)  # type: ignore[arg-type]
+        self.holder.on(self.replica)  # type: ignore[arg-type]
+        folder = LogFolder(world, self, self.logs)
+        self.ingester = RealtimeIngester(self.holder, self.own, folder, self.listeners, world.now)  # type: ignore[arg-type]
+        self.announcer = Announcer(self.holder, self.own, self.listeners, self.ingester.growing)  # type: ignore[arg-type]
         self.hand_off = RealtimeHandOff(self.ingester)
 
     async def start(self) -> None:
@@ -393,7 +387,7 @@ class RealtimeWorld(AnnouncingWorld):
         self.cluster.wait(int(2_000 * FORGET_S))
         for _ in range(12):
             for node in self.nodes.values():
-                await self.finished(node.announcer.renew())
+                await self.finished(node.own.renew())
                 await self.finished(node.announcer.announce())
                 await self.finished(node.hand_off.work())
                 await self.finished(node.holder._settle())

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from palisade.catalog.ttl import TtlRule
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.listeners import Listeners
+from palisade.segments.expiry import Expiry
 from palisade.segments.fenced_rules import FencedRules, unfenced_rules
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import TRASH
@@ -74,10 +75,11 @@ class RetentionWorld(World):
         self.jumped_s = self.later_s = 0.0
         self.acts = 0
         self.wild = False
-        self.holder = SegmentHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners())
+        self.expiry = Expiry(self.clocks)
+        self.holder = SegmentHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners(), retention=self.expiry)
         self.rules = PlainCache(self) if fault == "plain_cache" else LooksAtOnce(self.reader)
         self.worker = RetentionWorker(
-            self.holder, Listeners(), self.clocks, lambda vault: self.rules, Pace(trash_s=TRASH_S)
+            self.holder, Listeners(), self.expiry, lambda vault: self.rules, Pace(trash_s=TRASH_S)
         )
         if fault == "no_look_at_the_act":
             self.worker._still = lambda name, rules: True  # type: ignore[method-assign]

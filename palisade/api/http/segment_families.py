@@ -15,7 +15,7 @@ def segment_families(holder: SegmentHolder | None) -> Iterator[Metric]:
     """Empty on a node that stores none."""
     if holder is None:
         return
-    tally, retention = holder.tally, holder.retention_view()
+    tally, retention = holder.tally, holder.retention.view()
     yield gauges("palisade_segments", "Segments of this node by state.", "state", counts_of(holder).items())
     sizes = (("local", bytes_of(holder.shelf.held)), ("trashed", bytes_of(holder.shelf.trashed)))
     yield gauges("palisade_segments_bytes", "Size of the rows of local and trashed segments.", "state", sizes)

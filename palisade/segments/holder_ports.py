@@ -1,0 +1,73 @@
+"""What the holder of segments needs of others, given to its constructor; and the ones that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from palisade.segments.names import Wanted
+from palisade.segments.sources import SegmentSource
+from palisade.vault.vault import Vault
+
+
+class Places(Protocol):
+    """Finds the sources of a segment: `sources.Everywhere`."""
+
+    def sources(self, name: str, wanted: Wanted, vault: Vault) -> Iterable[SegmentSource]: ...
+
+
+class Announcements(Protocol):
+    """What the holder asks before and after it removes a copy: `leased_announcements.LeasedAnnouncements`."""
+
+    async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
+        """Whether no broker returns this node for it any more. If True, `removed` must follow."""
+        ...
+
+    def removed(self, name: str) -> None:
+        """The attempt to remove it has ended."""
+        ...
+
+    def changed(self) -> None:
+        """The local copies have changed."""
+        ...
+
+    def state(self) -> tuple[int, str | None]:
+        """The number of announced copies, and why some are not announced."""
+        ...
+
+
+class Unannounced:
+    """Of a node that announces nothing."""
+
+    async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
+        return True
+
+    def removed(self, name: str) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def state(self) -> tuple[int, str | None]:
+        return 0, "this node announces nothing"
+
+
+NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
+
+
+class Retention(Protocol):
+    """What the holder asks about expired segments: `expiry.Expiry`."""
+
+    def is_expired(self, name: str, vault: Vault) -> bool: ...
+
+    def view(self) -> Mapping[str, Any]:
+        """Shape `retention` of the API's `Segments`."""
+        ...
+
+
+class NoRetention:
+    """Of a node on which no segment expires."""
+
+    def is_expired(self, name: str, vault: Vault) -> bool:
+        return False
+
+    def view(self) -> Mapping[str, Any]:
+        return NO_RETENTION
