@@ -83,7 +83,7 @@ def main() -> int:
         found = judged(history)
         wrong += bool(found)
         print(f"{file}: {len(history.operations())} operations, {len(history.watches())} watches: ", end="")
-        print("\n".join(["this can't be", *found]) if found else "all of it can be")
+        print("\n".join(["inconsistent", *found]) if found else "consistent")
     return 1 if wrong else 0
 
 
