@@ -1,4 +1,4 @@
-"""The replicated state: a revisioned key-value state machine and its storage. Knows no network and no Raft."""
+"""The replicated state: a revisioned key-value state machine and its storage. Without network and Raft."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

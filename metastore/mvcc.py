@@ -115,5 +115,5 @@ def get(tables: OrderedMap, key: bytes) -> KeyValue | None:
     _, _, _, _, mod, create, version, lease, key_bytes, value_bytes = ROW.unpack_from(row)
     start = ROW.size + key_bytes
     if row[ROW.size : start] != key:
-        raise InvariantViolated(f"the store answers another key for {key_text(key)}: restore this node")
+        raise InvariantViolated(f"the look-up of {key_text(key)} returned another key: restore this node")
     return KeyValue(key, row[start : start + value_bytes], create, mod, version, lease)

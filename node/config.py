@@ -103,7 +103,7 @@ class FenceTimes:
         least_s = remainder_s(self.lease_s, self.drift)
         if self.margin_s < least_s:
             raise ConfigError(
-                f"fence-margin-s: {self.margin_s} does not cover what a drift of {self.drift} makes of a lease of "
+                f"fence-margin-s: {self.margin_s} is too short for a drift of {self.drift} and a lease of "
                 f"{self.lease_s} s; give at least {math.ceil(least_s * 1e6) / 1e6:.6f}"
             )
 

@@ -71,5 +71,5 @@ class Marker:
             replace_file(self._file, text.encode(), self._beside)
         except OSError as error:
             raise FolderError(
-                f"{self._file} can't be written: {error.strerror}; mend that, or give another folder"
+                f"{self._file} can't be written: {error.strerror}; make it writable, or give another folder"
             ) from None

@@ -146,9 +146,11 @@ OPTIONS = (
         "Where to find more seeds: dns:HOST:PORT, file:PATH, call:MODULE:FUNCTION,...",
     ),
     Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),
-    Option("metrics-token", "metrics_token", str, "Token that permits GET /metrics only; best PALISADE_METRICS_TOKEN."),
+    Option(
+        "metrics-token", "metrics_token", str, "Token for GET /metrics only; preferably set as PALISADE_METRICS_TOKEN."
+    ),
     Option("otel-endpoint", "otel_endpoint", str, "Send traces of HTTP requests to this OTLP/HTTP endpoint (URL)."),
-    Option("follow", "follow", read_flag, "Keep a vault, outside of the Raft group: needs no peer, stream.", flag=True),
+    Option("follow", "follow", read_flag, "Keep a vault without being a member of the Raft group.", flag=True),
     Option("standalone", "standalone", read_flag, "No network: serve reads of the vault, marked as such.", flag=True),
     Option("scenarios", "scenarios", read_flag, "Run scenarios over HTTP also beyond loopback.", flag=True),
     Option("segments", "segments", read_flag, "Store copies of the segments assigned to this node.", flag=True),
@@ -167,7 +169,7 @@ OPTIONS = (
     Option("election-max-ms", "election_max_ms", read_int, "Longest silence before an election.", TimingConfig),
     Option("request-deadline-s", "request_deadline_s", read_float, "Longest time a request may take.", TimingConfig),
     Option("fence-s", "lease_s", read_float, "How long a lease for reads of the vault lasts (T_fence).", FenceTimes),
-    Option("fence-renewals", "renewals", read_int, "How often a lease is renewed in that time.", FenceTimes),
+    Option("fence-renewals", "renewals", read_int, "Renewals per lease time.", FenceTimes),
     Option("fence-drift", "drift", read_float, "Largest error of the clock's rate, as a fraction.", FenceTimes),
     Option("fence-margin-s", "margin_s", read_float, "Added to the time after which a lease has expired.", FenceTimes),
     Option(
@@ -192,7 +194,13 @@ OPTIONS = (
         "Longest time between two connection attempts.",
         PeerConnections,
     ),
-    Option("peer-queue-bytes", "queue_bytes", read_bytes, "Most bytes queued for a slow node.", PeerConnections),
+    Option(
+        "peer-queue-bytes",
+        "queue_bytes",
+        read_bytes,
+        "Most bytes queued for a node before its connection is closed.",
+        PeerConnections,
+    ),
     Option("peer-strangers", "strangers", read_int, "Most connections without a completed handshake.", PeerConnections),
     Option("retention-s", "seconds", read_int, "Age in seconds up to which history stays readable.", RetentionConfig),
     Option("retention-revisions", "revisions", read_int, "Number of revisions that stay readable.", RetentionConfig),

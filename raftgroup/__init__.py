@@ -1,4 +1,4 @@
-"""Consensus: PySyncObj made safe. Knows no keys."""
+"""Consensus: PySyncObj made safe. Commands are bytes."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

@@ -134,7 +134,7 @@ class LmdbStorage:
 
 
 class JournalFile:
-    """The LMDB file: opened and checked, read, and filled with `LogChanges`. Knows no event loop.
+    """The LMDB file: opened and checked, read, and filled with `LogChanges`. Independent of the event loop.
 
     `stored`: the content of the file when it was opened, with as many of the newest entries as were verified.
     """

@@ -146,7 +146,7 @@ class SnapshotSender:
     def _overdue(self, now: float) -> str:
         timing = self._timing
         if now - self._began_at > timing.life_s:
-            return f"has not got its snapshot within {timing.life_s:g} s"
+            return f"did not receive its snapshot within {timing.life_s:g} s"
         if not self._connected:
             away = now - self._left_at > timing.absence_s
             return f"was away for {timing.absence_s:g} s" if away else ""

@@ -202,7 +202,7 @@ def _whose(vault: VaultState, cluster: ClusterHistory) -> Refuse | None:
         return Refuse(
             RefusalReason.FOREIGN_CLUSTER,
             f"The vault belongs to cluster {mine.cluster_id}, and this is cluster {cluster.cluster_id}.",
-            f"let the node join the cluster that it belongs to, or, if it is to move over, {RESET}",
+            f"let the node join the cluster that it belongs to, or, to move it to this cluster, {RESET}",
         )
     if mine.generation < cluster.generation:
         return Refuse(

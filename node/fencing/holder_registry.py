@@ -158,7 +158,7 @@ class HolderRegistry:
                 continue
             if _leads(core, term):
                 core.registry.unregister(node, self._now())
-                log.info("%s is no holder any more", node)
+                log.info("%s is not a holder any more", node)
                 self._grantor.unregistered(node)
 
     async def _write(self, node: str, value: bytes, term: int) -> bool:

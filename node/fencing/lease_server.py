@@ -374,7 +374,7 @@ class LeaseServer(StoreListener):
         self._soon()
 
     def unregistered(self, node: str) -> None:
-        """Its record is gone. If it has joined again meanwhile it believes to be registered: it sends Hello again."""
+        """Its record is gone. Its connection is dropped: a holder that has joined again meanwhile sends Hello again."""
         for connection in list(self.connections):
             if connection.holder is not None and connection.holder.node == node:
                 self.drop(connection)

@@ -20,34 +20,34 @@ def fencing_families(part: FencingComponent, now: float, member: MemberFencing |
         states = ((state.value, state.value == lease["state"]) for state in HolderPhase)
         yield gauges("palisade_fence_state", "1 for the state of the fence.", "state", states)
         age_ms = lease["lease_age_ms"]
-        yield gauge("palisade_lease_age_seconds", "Since the lease was asked for; -1: none.", age_of(age_ms))
-        yield gauge("palisade_lease_left_seconds", "How long it may still serve.", lease["lease_left_ms"] / 1000)
-        yield counter("palisade_fenced_seconds", "Time in which it served nothing.", holder.fenced_s)
-        yield gauge("palisade_released_revision", "RR, as this node knows it.", lease["released"])
-        yield gauge("palisade_staged_revision", "Up to where it has every strict change.", lease["staged"])
+        yield gauge("palisade_lease_age_seconds", "Time since the lease was requested; -1: no lease.", age_of(age_ms))
+        yield gauge("palisade_lease_left_seconds", "Remaining time of the lease.", lease["lease_left_ms"] / 1000)
+        yield counter("palisade_fenced_seconds", "Time without a lease.", holder.fenced_s)
+        yield gauge("palisade_released_revision", "RR as known to this node.", lease["released"])
+        yield gauge("palisade_staged_revision", "Revision up to which every strict change is staged.", lease["staged"])
         yield gauge("palisade_pending_keys", "Keys with a staged change in the vault.", lease["pending"])
         grants = sorted(holder.verdicts.items())
-        yield counters("palisade_grants", "Leases that were offered, by what became of them.", "verdict", grants)
+        yield counters("palisade_grants", "Offered leases by verdict.", "verdict", grants)
     ended = sorted(part.reads.ended.items())
-    yield counters("palisade_fenced_reads", "Fenced reads over HTTP that were not answered at once.", "end", ended)
+    yield counters("palisade_fenced_reads", "Fenced reads over HTTP that were not answered immediately.", "end", ended)
     if member is not None:
         yield from member_families(member)
 
 
 def member_families(member: MemberFencing) -> Iterator[Metric]:
     grantor, released = member.grantor, member.released
-    yield gauge("palisade_answers_waiting", "Answers that wait for a release.", len(released))
-    yield counter("palisade_answers_late", "Answers that did not get their release in time.", released.late)
-    yield histogram("palisade_answer_wait_seconds", "How long answers waited for a release.", released.waits)
+    yield gauge("palisade_answers_waiting", "Responses that wait for a release.", len(released))
+    yield counter("palisade_answers_late", "Responses whose release came too late.", released.late)
+    yield histogram("palisade_answer_wait_seconds", "Time for which responses waited for a release.", released.waits)
     waits = sorted(grantor.waits.items())
-    yield histograms("palisade_release_wait_seconds", "From commit to release, as the leader.", "verdict", waits)
+    yield histograms("palisade_release_wait_seconds", "Time from commit to release, at the leader.", "verdict", waits)
     yield gauge(
-        "palisade_changes_waiting", "Strict entries that are not released, as the leader.", grantor.core.waiting
+        "palisade_changes_waiting", "Strict entries that are not released, at the leader.", grantor.core.waiting
     )
-    yield gauge("palisade_holders", "Registered holders, as the leader.", len(grantor.core.registry))
-    yield counter("palisade_leases_granted", "Leases granted, as the leader.", grantor.granted)
+    yield gauge("palisade_holders", "Registered holders, at the leader.", len(grantor.core.registry))
+    yield counter("palisade_leases_granted", "Leases granted, at the leader.", grantor.granted)
     refused = sorted(grantor.not_granted.items())
-    yield counters("palisade_leases_not_granted", "Requests without a grant, as the leader.", "reason", refused)
+    yield counters("palisade_leases_not_granted", "Lease requests without a grant, at the leader.", "reason", refused)
 
 
 def age_of(age_ms: int | None) -> float:

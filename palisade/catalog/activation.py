@@ -113,7 +113,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The two records contradict each other. Only an operator can know which copy counts."""
+    """The two records contradict each other. Only an operator can decide which copy to keep."""
 
     reason: str
 

@@ -237,7 +237,7 @@ def reconciled(forced_one: ForcedActivation, agreed: AgreedView) -> ForcedActiva
         raise NotAllowed(
             f"role {forced_one.role}: {forced_one.place} was forced to sequence {forced_one.sequence} without the "
             f"metadata store, and {record.owner} has {record.state} sequence {record.sequence} meanwhile: both may "
-            "have served. Stop both, compare them with 'palisade activation show', and force the one that counts with "
+            "have served. Stop both, compare them with 'palisade activation show', and force the copy to keep with "
             f"'palisade activation force {forced_one.role} --copy ... {OLDER_OPTION}'"
         )
     fields = {name: getattr(forced_one, name) for name in forced_one.__slots__}

@@ -174,18 +174,20 @@ def destroyed(procedure: Procedure, gone: int, rows: int, actor: ProcedureActor)
     """`rows` more rows were removed, and the first `gone` prefixes are empty. All batches share one history entry."""
     total = procedure.destroyed + rows
     kept = procedure.done if procedure.done[-1].step != "destroyed" else procedure.done[:-1]
-    text = f"{total} row(s) removed for ever"
+    text = f"{total} row(s) removed permanently"
     stepped = replace(procedure, done=kept).step(ProcedureState.DESTROYING, actor, ("destroyed", text))
     return replace(stepped, gone=gone, destroyed=total)
 
 
 def finished(procedure: Procedure, actor: ProcedureActor) -> Procedure:
-    return ended(procedure.step(ProcedureState.DONE, actor, ("done", f"{procedure.destroyed} row(s) removed for ever")))
+    return ended(
+        procedure.step(ProcedureState.DONE, actor, ("done", f"{procedure.destroyed} row(s) removed permanently"))
+    )
 
 
 def rolled_back(procedure: Procedure, why: CatalogError, actor: ProcedureActor) -> Procedure:
     """Raises IllegalStep in other states than PREPARED, and for operations that keep their writes."""
-    text = f"{len(procedure.undo)} row(s) put back: {why}"
+    text = f"{len(procedure.undo)} row(s) restored: {why}"
     return ended(procedure.step(ProcedureState.ROLLED_BACK, actor, ("rolled-back", text), failed=Failed.of(why)))
 
 

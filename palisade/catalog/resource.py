@@ -1,4 +1,4 @@
-"""A resource that nodes execute or obey rather than read through: a function, a trigger, a plugin, a quota, a system
+"""A resource: a definition that nodes execute or obey, such as a function, a trigger, a plugin, a quota or a system
 status (seed 000, Tier B). Pure.
 
 The catalog stores the definition and does not interpret it. Its change is released to every node before it is answered,

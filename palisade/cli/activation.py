@@ -27,13 +27,13 @@ copies_option = click.option(
 )
 directory_option = click.option(
     "--copy", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Directory of the copy that counts; its process must be stopped.",
+    help="Directory of the copy to force; its process must be stopped.",
 )  # fmt: skip
 
 
 @click.group()
 def activation() -> None:
-    """Roles with a primary and a backup: which copy counts."""
+    """Primary and backup roles: compare and force copies."""
 
 
 @activation.command("list")
@@ -148,7 +148,7 @@ def reports_of(role: str, places: Sequence[str]) -> list[CopyReport]:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
 def force(session: CliSession, role: str, directory: Path, others: tuple[str, ...], yes: bool, **how: Any) -> None:
-    """Make one copy of ROLE the one that counts.
+    """Force one copy of ROLE to become the newest.
 
     The copy in DIR gets a sequence above all known ones.
 

@@ -56,7 +56,7 @@ def journal() -> None:
 
 @journal.command()
 @role_option
-@click.option("--name", required=True, help="Name of this copy, unlike that of the other one.")
+@click.option("--name", required=True, help="Name of this copy; the other copy needs another name.")
 @click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Directory of this copy.")
 @click.option(
     "--listen", required=True, type=read_address, metavar="HOST:PORT", help="Address for clients and the other copy."

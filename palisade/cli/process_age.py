@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 START_FIELD = 19
-"""`starttime` in /proc/PID/stat (proc(5)), counted behind the name of the program, which may contain spaces."""
+"""`starttime` in /proc/PID/stat (proc(5)), counted after the name of the program, which may contain spaces."""
 STAT = Path("/proc/self/stat")
 
 

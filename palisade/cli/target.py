@@ -1,4 +1,4 @@
-"""Which cluster a command talks to. One rule, for all commands that connect to a cluster.
+"""Which cluster a command connects to. One rule, for all commands that connect to a cluster.
 
 The first of these counts:
 

@@ -114,7 +114,7 @@ def grant_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 @click.argument("role", metavar="ROLE")
 @operation
 def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
-    """Take a role from the user NAME. No node admits a request by it when the command returns."""
+    """Revoke a role of the user NAME. No node admits a request by it when the command returns."""
     run(session, "revoke-role", user=name, role=role, **rest)
 
 

@@ -5,7 +5,7 @@
 
 Rows go to one data node over HTTP. Each batch is sent with its position, and again until it is acknowledged, so it is
 stored once. A segment that is full is closed, and the next one is opened. A program that starts again with the name of
-its writer continues the segment; `rows` tells how many of its rows are stored.
+its writer continues the segment; `rows` is the number of its stored rows.
 """
 
 from __future__ import annotations

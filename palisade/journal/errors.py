@@ -57,7 +57,7 @@ class JournalDamaged(JournalError):
 
 
 class ActivationStopped(JournalError):
-    """The agreed and the local sequence contradict each other; only an operator can decide which copy counts."""
+    """The agreed and the local sequence contradict each other; only an operator can decide which copy to keep."""
 
     code = "journal-activation-stopped"
 
@@ -70,6 +70,6 @@ class ReplicaRefused(JournalError):
 
 
 class PortUnusable(JournalError):
-    """The address can't be listened on. Nothing was started."""
+    """Cannot listen on the address. Nothing was started."""
 
     code = "journal-port-unusable"

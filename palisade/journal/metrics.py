@@ -29,8 +29,12 @@ class JournalMetrics(Collector):
         yield gauges("palisade_journal_state", "1 for the state of this copy.", "state", states)
         yield from copy_families(copy)
         agreed = runner.agreed_record
-        yield gauge("palisade_journal_agreed_sequence", "As this copy last read it.", agreed.sequence if agreed else 0)
-        yield histogram("palisade_journal_fsync_seconds", "Syncs of the journal's files.", self._syncs)
+        yield gauge(
+            "palisade_journal_agreed_sequence",
+            "Agreed sequence as this copy last read it.",
+            agreed.sequence if agreed else 0,
+        )
+        yield histogram("palisade_journal_fsync_seconds", "Durations of syncs of the journal's files.", self._syncs)
         if runner.active is not None:
             yield from active_families(runner.active)
 
@@ -52,9 +56,11 @@ def copy_families(copy: CopyState) -> Iterator[Metric]:
 
 def active_families(active: Active) -> Iterator[Metric]:
     progress = active.progress
-    yield gauge("palisade_journal_acknowledged_entry", "Number of the last acknowledged one.", progress.acknowledged)
+    yield gauge("palisade_journal_acknowledged_entry", "Number of the last acknowledged entry.", progress.acknowledged)
     yield gauge("palisade_journal_held_bytes", "Size of the requests without an answer.", active.held_bytes)
-    yield gauge("palisade_journal_lease_seconds", "Until this copy stops acknowledging.", max(0.0, active.remaining_s))
+    yield gauge(
+        "palisade_journal_lease_seconds", "Time until this copy stops acknowledging.", max(0.0, active.remaining_s)
+    )
     states = ((each.value, each is progress.replica) for each in ReplicaState)
     yield gauges("palisade_journal_replica_state", "1 for the state of the replica.", "state", states)
     if progress.replica in (ReplicaState.CATCHING_UP, ReplicaState.IN_SYNC):

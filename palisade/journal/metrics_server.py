@@ -33,9 +33,7 @@ async def served_metrics(runner: RoleRunner, syncs: Histogram, at: Address) -> A
         await web.TCPSite(server, at.host, at.port).start()
     except OSError as error:
         await server.cleanup()
-        raise PortUnusable(
-            f"{at} can't be listened on: {error.strerror}; free it, or give another --metrics"
-        ) from error
+        raise PortUnusable(f"cannot listen on {at}: {error.strerror}; free it, or give another --metrics") from error
     try:
         yield
     finally:

@@ -121,7 +121,7 @@ class RoleRunner:
         if isinstance(decision, Stop):
             raise ActivationStopped(
                 f"role {self.copy.options.role} does not start with this copy: {decision.reason}. Compare the copies "
-                "with 'palisade journal status', then run 'palisade activation force' for the one that counts"
+                "with 'palisade journal status', then run 'palisade activation force' for the copy to keep"
             )
         return decision
 

@@ -70,7 +70,7 @@ async def _serve(runner: RoleRunner, at: Address) -> None:
     try:
         server = await loop.create_server(lambda: TcpChannel(connected), at.host, at.port)
     except OSError as error:
-        raise PortUnusable(f"{at} can't be listened on: {error.strerror}; free it, or give another --listen") from error
+        raise PortUnusable(f"cannot listen on {at}: {error.strerror}; free it, or give another --listen") from error
     running, stopped = asyncio.ensure_future(runner.run()), asyncio.Event()
     stopping = asyncio.ensure_future(stopped.wait())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,9 +15,11 @@ class AuditOptions:
     to: str = option("Folder of the report: report.html and one Parquet file per table. Older ones are replaced.")
     histories: str = option("Folders with recorded histories, separated by commas; each worker reads them.", "")
     copies: str = option("Running copies of roles, as ROLE=HOST:PORT, separated by commas.", "")
-    gap_ms: int = option("Longest time without a successful request that is no finding.", 5_000)
+    gap_ms: int = option("Longest time without a successful request that is not reported.", 5_000)
     clock_error_ms: int = option("Largest error of the wall clocks of different machines.", 1_000)
-    all_writers: bool = option("The histories contain every writer, and no key has a lease: decides more.", False)
+    all_writers: bool = option(
+        "The histories contain every writer, and no key has a lease: more cases are decided.", False
+    )
     history_only: bool = option("Do not connect to a cluster.", False)
 
     def __post_init__(self) -> None:

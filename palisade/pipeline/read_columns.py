@@ -32,7 +32,7 @@ def schema_of(options: ReadOptions, *, stream: bool) -> str:
     if "rejected" in chosen and "value" not in chosen:
         raise BadOption("option columns: rejected has the values that are not JSON of valueSchema: add value")
     if stream and options.snapshots and "op" not in chosen:
-        raise BadOption("option columns: with onCompacted=snapshot, op tells a state from changes: add op")
+        raise BadOption("option columns: with onCompacted=snapshot, op distinguishes a state from changes: add op")
     return ", ".join(f"{name} {types.get(name, 'BIGINT')}" for name in chosen)
 
 

@@ -19,7 +19,7 @@ RESULT = (
     "digest STRING, url STRING"
 )
 DIGEST_CHARACTERS = 16
-"""Of the digest, in the name of a file: enough to tell attempts apart, whose rows are the same."""
+"""Of the digest, in the name of a file: enough to distinguish attempts, whose rows are the same."""
 
 
 @dataclass(frozen=True, slots=True)

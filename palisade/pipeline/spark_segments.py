@@ -26,7 +26,7 @@ _lookup = blocking(lookup_all)
 
 
 class NoSegments(PipelineError):
-    """No segment tells the columns of the table."""
+    """There is no segment from which to take the columns of the table."""
 
     code = "no-segments"
 

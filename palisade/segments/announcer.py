@@ -118,7 +118,7 @@ class Announcer(Component):
         return is_current
 
     def _present(self, stored: set[str]) -> set[str]:
-        """The verified copies that queries may count on. A damaged record leaves that open, and changes nothing."""
+        """The verified copies that queries may count on. If a record is damaged, its announcement stays as it is."""
         found = self._growing() - self.own.removing
         for name in self.holder.shelf.held.keys() - self.own.removing:
             try:

@@ -1,4 +1,4 @@
-"""The caller of a request: `KeyValues` asks it once for the rights that the request needs.
+"""The caller of a request: `KeyValues` checks it once for the rights that the request needs.
 
 A protocol identifies the caller (a header, a session) and passes it on; it never decides what the caller may do.
 """

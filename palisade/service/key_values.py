@@ -33,12 +33,12 @@ from palisade.service.write_checks import WriteChecks
 R = TypeVar("R", RangeResult, TxnResult)
 
 SCANS_MAX = 16
-"""How many ranges are put together at a time: the others wait, so that their answers fit in memory."""
+"""Maximum ranges that are assembled at the same time. Others wait, so that the results fit in memory."""
 
 
 class KeyValues:
-    """`deadline_s`: how long a request without a deadline may take. `strict`: holds answers about strict
-    regions back until they are released; None without fencing."""
+    """`deadline_s`: how long a request without a deadline may take. `strict`: holds responses about strict regions
+    until the release; None without fencing."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class KeyValues:
         request_id: RequestId | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Propose; `reply` is called once, with the result or with the exception that the write came to.
+        """Propose a write; `reply` is called once, with its result or its exception.
 
-        A write to a strict region is answered when it is released, and with ReleasePending where that is not in time.
-        Raises the refusal of what is not proposed; `reply` is not called then.
+        A write to a strict region is answered when it is released, or with ReleasePending at its deadline. Raises the
+        refusal of a write that is not proposed; then `reply` is not called.
         """
         if caller.is_limited:
             self.authorize(request, caller)
@@ -102,7 +102,7 @@ class KeyValues:
         caller: Caller,
         timeout_s: float | None = None,
     ) -> Any:
-        """The result of a write; as `submit`. A transaction that writes nothing is read where this node stands."""
+        """The result of a write; as `submit`. A transaction without writes is a linearizable read, not proposed."""
         if isinstance(request, Txn) and request_id is None and is_read_only(request):
             return await self.read_txn(request, caller=caller)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -120,8 +120,8 @@ class KeyValues:
     def submit_frame(
         self, numbered: Iterable[tuple[int, Any]], reply: FrameReply, puts_max: int, *, caller: Caller, timeout_s: float
     ) -> int:
-        """Propose many encoded commands as one; how many puts are under way then. Each is refused or answered for
-        itself. Raises TooManyPuts, and what iterating `numbered` raises: then nothing was done."""
+        """Propose many encoded commands as one proposal; returns the number of proposed puts. Each command is refused
+        or answered separately. Raises TooManyPuts, and as the iteration of `numbered`: then nothing was done."""
         accepted, refused = self._checks.frame(numbered, caller, puts_max)
         for write in refused:
             if write.refusal is not None:
@@ -137,7 +137,7 @@ class KeyValues:
         return frame.weight
 
     async def all_released(self, *, timeout_s: float | None = None) -> None:
-        """Until every strict change so far is released. Raises Unavailable, ReleasePending."""
+        """Wait until every strict change so far is released. Raises Unavailable, ReleasePending."""
         if self.strict is None:
             return
         await self.barrier(timeout_s=timeout_s)
@@ -175,18 +175,18 @@ class KeyValues:
             return await self._seen(await read_pages(self.store, request, bytes_max), pending, timeout_s)
 
     def _is_pending(self, request: Range) -> bool:
-        """Reads of the past, and those that need not be linearizable, show what is committed."""
+        """Only linearizable reads wait for releases; others return committed data."""
         linearizable = not request.serializable and request.revision <= 0
         return linearizable and self.strict is not None and self.strict.is_pending(request)
 
     async def _seen(self, result: R, pending: bool, timeout_s: float | None = None) -> R:
-        """No strict change is answered before it is released: a read that has seen one waits for it."""
+        """A read that has seen an unreleased strict change waits for its release."""
         if pending and self.strict is not None:
             await self.strict.seen(result.revision, timeout_s or self.deadline_s)
         return result
 
     def range_now(self, request: Range, *, caller: Caller) -> RangeResult | None:
-        """The answer to a read of one key, if it takes no waiting; None if `range` has to be awaited."""
+        """The result of a read of one key if it requires no waiting, else None: then await `range`."""
         self.authorize(request, caller)
         if request.range_end or not (request.serializable or self.group.try_read_barrier()):
             return None
@@ -206,8 +206,8 @@ class KeyValues:
         return await self._seen(self.store.read_txn(request), pending)
 
     def lease_keys(self, lease_id: int) -> tuple[bytes, ...]:
-        """As this node knows them; none of a lease that it does not know. A client that attaches a key leaves its fate
-        to whatever client may end the lease."""
+        """As this node knows them; empty for an unknown lease. A client that attaches a key to a lease accepts that any
+        client that may end the lease deletes the key."""
         try:
             return tuple(self.store.lease_info(lease_id).keys)
         except LeaseNotFound:
@@ -223,7 +223,7 @@ class KeyValues:
         return self.store.leases()
 
     async def digest(self) -> StoreDigest:
-        """Of this replica, at the revision that it names."""
+        """Of this replica, at the revision in the result."""
         await self.barrier()
         return self.store.digest()
 

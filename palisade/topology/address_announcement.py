@@ -49,8 +49,8 @@ async def announce_addresses(node: OwnNode, group: Group) -> None:
 async def _move(group: Group, member: Member) -> None:
     try:
         await group.add(member)
-        log.info("the cluster knows that %s is at %s", member.id, member.addresses["peer"])
+        log.info("announced the addresses of %s: peer %s", member.id, member.addresses["peer"])
     except NodeFailed:
         raise
     except RaftError as error:
-        log.info("the cluster does not know yet where %s is, trying again: %s", member.id, error)
+        log.info("addresses of %s not announced yet, retrying: %s", member.id, error)

@@ -1,6 +1,6 @@
 """Joining a running cluster: sends the join request repeatedly until the cluster's log contains the node.
 
-The node is added as a learner that becomes a voter by itself once it has caught up. It knows that it is a member when
+The node is added as a learner that becomes a voter by itself once it has caught up. It is a member when
 the membership in its own log names its storage; so a lost response is harmless.
 """
 
@@ -45,7 +45,7 @@ async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -
                 conflict = await _ask(requests, own.join, own, group)
                 conflicts += conflict is not None
                 if conflict is not None and conflicts > CONFLICTS_MAX:
-                    raise JoinRefused(f"{own.join} does not take {own.id} into {own.cluster}: {conflict}")
+                    raise JoinRefused(f"{own.join} does not admit {own.id} to {own.cluster}: {conflict}")
             except NoAnswer as error:
                 log.warning("no answer from %s, trying again: %s", own.join, error.reason)
             await asyncio.sleep(RETRY_S)
@@ -79,6 +79,6 @@ async def _ask(requests: HttpRequests, at: Address, own: OwnNode, group: Group) 
     if not 400 <= answer.status < 500:
         return None
     if answer.status != HTTPStatus.CONFLICT:
-        raise JoinRefused(f"{at} does not take {own.id} into {own.cluster}: {answer.detail}")
+        raise JoinRefused(f"{at} does not admit {own.id} to {own.cluster}: {answer.detail}")
     log.warning("%s does not add this node yet, trying again: %s", at, answer.detail)
     return answer.detail

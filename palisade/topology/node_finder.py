@@ -1,6 +1,6 @@
 """Where a node finds others besides its fixed seeds: names in DNS, a file, or a function (seed 001, NodeFinder).
 
-A source is asked again and again, more often while no other node is known. Its last answer replaces the one before, so
+A source is read repeatedly, more often while no other node is known. Its last result replaces the one before, so
 addresses that are gone are not contacted for ever. A source that fails keeps its last answer. Fixed seeds stay.
 
 Forms of `--seeds-from`, separated by commas:

@@ -157,11 +157,11 @@ def unpack(body: Any) -> Message:
     shapes, make = _SHAPES[body[0]]
     fields = body[1:]
     if len(fields) != len(shapes) or not all(type(each) in shape for each, shape in zip(fields, shapes, strict=True)):
-        raise BadMessage(f"message {body[0]} of fencing has not the fields that it should have")
+        raise BadMessage(f"message {body[0]} of fencing has the wrong fields")
     try:
         return make(*fields)
     except (ValueError, TypeError) as error:
-        raise BadMessage(f"message {body[0]} of fencing makes no sense: {error}") from None
+        raise BadMessage(f"message {body[0]} of fencing is invalid: {error}") from None
 
 
 class FenceFrames:

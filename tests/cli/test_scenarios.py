@@ -1,4 +1,4 @@
-"""How a scenario is judged: by what its node's report says, and by everything that it has promised (R12)."""
+"""A scenario is judged by the report of its node and by all checks that it lists (R12)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_check_that_was_never_made_does_not_hold() -> None:
     outcome = ScenarioOutcome(SNAPSHOT, (), tuple(checks), None, 1.0)
     assert not outcome.held
     assert "DOES NOT HOLD" in end_text(outcome)
-    assert "NOT PLAYED TO ITS END" in end_text(replace(outcome, error="no member answers"))
+    assert "NOT COMPLETED" in end_text(replace(outcome, error="no member answers"))
 
 
 def test_every_scenario_has_a_unique_name_and_checks() -> None:

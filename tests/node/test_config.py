@@ -70,7 +70,7 @@ def test_times_of_fencing_are_options(tmp_path: Path) -> None:
         ({"fence_s": "0.5", "fence_renewals": "20"}, "more often than every 0.05 s; give at most 10"),
         ({"fence_drift": "0.5"}, "fence-drift: 0.5 is out of range"),
         ({"fence_margin_s": "-1"}, "fence-margin-s: -1.0 is out of range"),
-        ({"fence_margin_s": "0.0001"}, "fence-margin-s: 0.0001 does not cover .* give at least 0.000607"),
+        ({"fence_margin_s": "0.0001"}, "fence-margin-s: 0.0001 is too short .* give at least 0.000607"),
     ],
 )
 def test_invalid_times_of_fencing_are_refused(options: dict[str, str], said: str) -> None:
@@ -117,7 +117,7 @@ def test_members_of_a_new_cluster_may_name_all_their_ports() -> None:
         ("insecure_listen", "maybe", "neither true nor false"),
     ],
 )
-def test_bad_value_is_refused_with_its_name_and_what_to_do(option: str, value: str, says: str) -> None:
+def test_bad_value_is_refused_with_its_name_and_the_remedy(option: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         load(**{option: value})
     assert says in str(refusal.value)

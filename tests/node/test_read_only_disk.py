@@ -68,7 +68,7 @@ def test_node_on_read_only_disk_is_refused_and_unchanged(
 
 def test_new_folder_is_refused(tmp_path: Path, remount: Callable[[], None]) -> None:
     remount()
-    with pytest.raises(Exception, match=r"node\.json can't be written: Read-only file system; mend that"):
+    with pytest.raises(Exception, match=r"node\.json can't be written: Read-only file system; make it writable"):
         claim(tmp_path)
 
 

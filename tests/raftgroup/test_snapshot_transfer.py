@@ -353,7 +353,7 @@ def test_follower_that_lost_the_transfer_gets_a_new_offer() -> None:
     [
         (None, TIMING.silence_s, "has not answered"),
         (accept("s1", 0, False), TIMING.stall_s, "has made no progress"),
-        (refuse("s1", TransferRefusal.BUSY, "wait"), TIMING.life_s, "has not got its snapshot"),
+        (refuse("s1", TransferRefusal.BUSY, "wait"), TIMING.life_s, "did not receive its snapshot"),
     ],
 )
 def test_transfer_always_ends(hear: list[Any] | None, limit: float, reason: str) -> None:

@@ -59,7 +59,7 @@ def topology_families(topology: Topology) -> Iterator[Metric]:
         standings = standings_of(topology.logical()[0]).items()
         yield gauges("palisade_logical_nodes", "Nodes by standing.", "standing", standings)
     if topology.registrar is not None:
-        yield counter("palisade_joins_rejected", "Nodes that were refused for good.", topology.registrar.rejected)
+        yield counter("palisade_joins_rejected", "Nodes that were rejected permanently.", topology.registrar.rejected)
         yield counter("palisade_nodes_dropped", "Nodes dropped from the topology.", topology.registrar.drops)
     yield counter("palisade_swim_received", "Datagrams received.", socket.received)
     yield counter("palisade_swim_sent", "Datagrams sent.", socket.sent)

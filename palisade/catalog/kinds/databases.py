@@ -43,7 +43,7 @@ def locks(request: Request) -> tuple[str, ...]:
 KINDS = (
     OperationKind(
         "create-database",
-        "Make a database.",
+        "Create a database.",
         (DATABASE, Field("properties", properties, "name -> text", "properties", required=False)),
         locks,
         create,

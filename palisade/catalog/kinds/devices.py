@@ -96,7 +96,7 @@ def locks(request: Request) -> tuple[str, ...]:
 KINDS = (
     OperationKind(
         "create-device",
-        "Make the schema of a device: its time series.",
+        "Create the schema of a device: its time series.",
         (DEVICE, SERIES_LIST, Field("aligned", a_flag, "its series are written together", "flag", False, False)),
         locks,
         create,
@@ -111,7 +111,7 @@ KINDS = (
     ),
     OperationKind(
         "alter-encoding",
-        "Change encoding or compression of a time series, for what is written from now on.",
+        "Change encoding or compression of a time series, for later writes.",
         (
             DEVICE,
             ONE_SERIES,

@@ -142,14 +142,14 @@ def both_locks(request: Request) -> tuple[str, ...]:
 KINDS = tuple(
     OperationKind(name, text, fields, locks, plan, keeps=True, secret="password" if PASSWORD in fields else "")
     for name, text, fields, locks, plan in (
-        ("create-user", "Make a user.", (USER, PASSWORD), users_lock, create_user),
+        ("create-user", "Create a user.", (USER, PASSWORD), users_lock, create_user),
         ("set-password", "Give a user another password.", (USER, PASSWORD), users_lock, set_password),
         ("drop-user", "Remove a user with all its permissions.", (USER,), users_lock, drop_user),
-        ("create-role", "Make a role.", (ROLE,), new_role_lock, create_role),
+        ("create-role", "Create a role.", (ROLE,), new_role_lock, create_role),
         ("drop-role", "Remove a role, also from its users.", (ROLE,), role_lock, drop_role),
-        ("grant", "Give a user or role a privilege on keys.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, grant),
-        ("revoke", "Take a privilege from a user or role.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, revoke),
-        ("grant-role", "Give a user a role.", (ROLE, USER), both_locks, grant_role),
-        ("revoke-role", "Take a role from a user.", (ROLE, USER), both_locks, revoke_role),
+        ("grant", "Grant a user or role a privilege on keys.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, grant),
+        ("revoke", "Revoke a privilege of a user or role.", (SUBJECT, PRIVILEGE, PREFIX), subject_lock, revoke),
+        ("grant-role", "Grant a user a role.", (ROLE, USER), both_locks, grant_role),
+        ("revoke-role", "Revoke a role of a user.", (ROLE, USER), both_locks, revoke_role),
     )
 )

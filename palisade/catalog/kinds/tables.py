@@ -108,7 +108,7 @@ def kind(
 KINDS = (
     OperationKind(
         "create-table",
-        "Make a table.",
+        "Create a table.",
         (
             TABLE,
             Field("columns", columns, "name:type, or name:type:category (tag, attribute, field)", "columns"),
@@ -145,7 +145,7 @@ KINDS = (
     ),
     kind(
         "drop-column",
-        "Drop a column; its values are never seen again.",
+        "Drop a column; its values can no longer be read.",
         (COLUMN,),
         lambda table, request: table.without_column(request["column"]),
     ),

@@ -138,14 +138,14 @@ def both_locks(request: Request) -> tuple[str, ...]:
 KINDS = (
     OperationKind(
         "create-template",
-        "Make a template: time series that many devices share.",
+        "Create a template: time series that many devices share.",
         (TEMPLATE, Field("series", series_list, "name:type, or name:type:encoding:compression", "series")),
         own_lock,
         create,
     ),
     OperationKind("drop-template", "Drop a template that is set nowhere.", (TEMPLATE,), own_lock, drop),
     OperationKind("set-template", "Set a template at a path.", (TEMPLATE, PATH), both_locks, set_),
-    OperationKind("unset-template", "Take a template from a path.", (TEMPLATE, PATH), both_locks, unset),
+    OperationKind("unset-template", "Unset a template at a path.", (TEMPLATE, PATH), both_locks, unset),
     OperationKind(
         "activate-template",
         "Give a device the series of the template that is set there or above.",
@@ -155,7 +155,7 @@ KINDS = (
     ),
     OperationKind(
         "deactivate-template",
-        "Take the series of templates, with their values, from the devices at a path and below.",
+        "Remove the series of templates, with their values, from the devices at a path and below it.",
         (PATH,),
         lambda request: (path_lock(request["path"]),),
         deactivate,

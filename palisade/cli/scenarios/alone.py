@@ -73,7 +73,7 @@ async def join_rejected(stage: Stage) -> None:
     }
     tag = strangers["tag"].arguments
     tag[tag.index("--cluster") + 1] = "bazaar"
-    stage.say("f1 is in. A wrong token, a wrong cluster tag, and a second f1 knock; so does another protocol version")
+    stage.say("f1 has joined. Nodes with a wrong token, cluster tag, name and protocol version try to join")
     for stranger in strangers.values():
         await stranger.start()
     codes = await stage.all_end(strangers.values())
@@ -101,7 +101,7 @@ async def names_in(cluster: Members) -> str:
 SCENARIOS = (
     Scenario(
         "standalone",
-        "there is no cluster: a node serves what its vault has, for maintenance",
+        "without its cluster, a node serves its vault for maintenance",
         "R8; seed 001",
         standalone,
         {
@@ -121,9 +121,9 @@ SCENARIOS = (
         {
             "token": "a wrong token is refused, with exit code 2",
             "tag": "a node of another cluster is refused, with exit code 2",
-            "name": "a second node with a name that is taken is refused, with exit code 2",
+            "name": "a second node with a name in use is refused, with exit code 2",
             "version": "another version of the join protocol is refused",
-            "undisturbed": "members and topology are what they were, and f1 is still in",
+            "undisturbed": "members and topology are unchanged, and f1 is still in the topology",
         },
     ),
 )

@@ -72,18 +72,18 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     victim.plan["dies_at_step"] = DIES_AT
     await victim.start()
     (code,) = await stage.all_end([victim])
-    stage.say(f"f1 starts, and dies in step {DIES_AT} with its segments, with one of them half there: {code}")
+    stage.say(f"f1 starts, and dies in step {DIES_AT} of its eviction, with one segment half written: {code}")
     torn = [name for name, content in files_of(victim).items() if content not in wanted.values()]
     del victim.plan["dies_at_step"]
     await asyncio.gather(victim.start(), calm.start())
-    stage.say("f1 starts again, and f2 for the first time, undisturbed")
+    stage.say("f1 starts again, and f2 starts without a crash")
     latest = await cluster.latest()
     report = await stage.caught_up(victim, latest)
     smooth = await stage.caught_up(calm, latest)
     crashed = code == -signal.SIGKILL and "eviction" in report["phases"] and len(torn) == 1
     stage.check("crashed", crashed, f"torn: {', '.join(torn)}; f2: case {smooth['case']}")
     same = files_of(victim) == files_of(calm) == wanted
-    stage.check("as-undisturbed", same, f"{len(wanted)} segments, each whole and in its version")
+    stage.check("as-undisturbed", same, f"{len(wanted)} segments, each complete and in its version")
     kept = sum(untouched.get(name) == inode for name, inode in inodes_of(victim).items())
     counts = smooth["resources"]
     stage.check("keeps", kept == counts["kept"] > 0, f"{kept} files; f2 says {counts}")
@@ -120,9 +120,7 @@ async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: 
     await cluster.client.segments_txn((), [Put(record.segment.key, record.to_bytes()) for record in over])
     await assign(stage, cluster)
     await cluster.compact(await cluster.latest())
-    stage.say(
-        f"{len(LATE)} of them get late rows, {len(DROPPED)} are dropped, all are assigned anew and it is compacted"
-    )
+    stage.say(f"{len(LATE)} of them get late rows, {len(DROPPED)} are dropped, all are assigned again and compacted")
     return wanted_files(rows, await used(cluster))
 
 
@@ -164,13 +162,13 @@ def segments_in(folder: Path) -> list[Path]:
 SCENARIOS = (
     Scenario(
         "crash-in-eviction",
-        "a node dies in the middle of evicting local data; the next start ends as an undisturbed one",
+        "a node dies in the middle of evicting local data; the next start ends like one without a crash",
         "R5; scenarios.md: crash at every step of snapshot and eviction",
         crash_in_eviction,
         {
-            "crashed": "the first start died with a segment half there, the second one went on with the stored plan",
-            "as-undisturbed": "its segments are those of the data set and of the node that did not crash, each whole",
-            "keeps": "what was still assigned and unchanged was not touched",
+            "crashed": "the first start died with a segment half written, the next continued the stored plan",
+            "as-undisturbed": "its segments are those of the data set and of the node without a crash, each complete",
+            "keeps": "segments that were still assigned and unchanged were not touched",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },

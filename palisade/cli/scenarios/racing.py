@@ -40,7 +40,7 @@ async def overtaken(stage: Stage) -> Report:
     await node.start()
     await stage.until(lambda: ledger.exists() and len(node.notified(ledger)) == HOLDS_AT - 1, "f1 replaying")
     await cluster.compact(latest)
-    stage.say(f"the pin of f1 on MM has ended, and the cluster compacts up to {latest}; the component goes on")
+    stage.say(f"the pin of f1 on MM has ended, and the cluster compacts up to {latest}; the component continues")
     go_on.touch()
     report = await stage.caught_up(node, latest)
     replayed = report["revisions_replayed"]
@@ -131,11 +131,11 @@ async def recovered_again(node: Actor) -> bool:
 SCENARIOS = (
     Scenario(
         "overtaken",
-        "compaction overtakes a replay that is under way; the node goes over to a snapshot by itself",
+        "compaction overtakes a replay in progress; the node switches to a snapshot by itself",
         "R6; scenarios.md: compaction overtakes a running replay",
         overtaken,
         {
-            "switched": "it began as case b, and replayed a part of what it had missed",
+            "switched": "it began as case b, and replayed a part of the missed revisions",
             "none-skipped": "its component got each replayed revision once, then each key that the rest changed",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
@@ -145,12 +145,12 @@ SCENARIOS = (
     ),
     Scenario(
         "busy-writes",
-        "writes go on, faster than the component of a node takes them; its recovery ends all the same",
+        "writes continue, faster than the component of a node takes them; its recovery still ends",
         "R4, R6; scenarios.md: it ends, never a livelock",
         busy_writes,
         {
-            "ends": "the recovery ends while the writes go on",
-            "close": "LM - LV is at most what the report names as acceptable",
+            "ends": "the recovery ends while the writes continue",
+            "close": "LM - LV is at most the acceptable difference in the report",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },
@@ -159,12 +159,12 @@ SCENARIOS = (
     ),
     Scenario(
         "paused-past-compaction",
-        "a node that runs is paused until what it missed is compacted; its components get the difference",
+        "a running node is paused until the missed revisions are compacted; its components get the difference",
         "R5; scenarios.md: the system described in the seed skips these changes",
         paused,
         {
-            "goes-on": "the process is the same one: nothing was started anew",
-            "none-skipped": "its component gets every key that changed meanwhile, and of no other",
+            "goes-on": "the process is the same: nothing was restarted",
+            "none-skipped": "its component gets every key that changed meanwhile, and no other",
             "equal": EQUAL,
             "undisturbed": UNDISTURBED,
         },

@@ -13,7 +13,7 @@ from palisade.cli.scenarios.story import Report, Scenario
 
 REFUSED = 2
 STOPS = "the node stops with exit code 2, and its last line names the remedy"
-KEPT = "its vault is untouched: LV, chain digest and bucket digests are what they were"
+KEPT = "its vault is unchanged: LV, chain digest and bucket digests"
 MUST = {"stops": STOPS, "kept": KEPT, "undisturbed": UNDISTURBED}
 
 
@@ -42,7 +42,7 @@ async def diverged(stage: Stage) -> Report | None:
     node, latest = await put_back_behind(stage, cluster)
     other = corrected(below(stage.entries, AIRPORTS), 60, wave=9)
     now = await cluster.load(other)
-    stage.say(f"other rows come; LM is {now}, and revision {latest} is not what f1 saw there; f1 starts")
+    stage.say(f"other rows are written; LM is {now}, and revision {latest} differs from that of f1; f1 starts")
     return await refused(stage, node, cluster)
 
 
@@ -61,7 +61,7 @@ async def put_back_behind(stage: Stage, cluster: Members) -> tuple[Actor, int]:
     await cluster.kill()
     cluster.put_back()
     await cluster.start()
-    stage.say("the members are killed, and started again from the copies: what they had acknowledged since is gone")
+    stage.say("the members are killed, and started again from the copies: later acknowledged writes are lost")
     return node, latest
 
 
@@ -96,7 +96,7 @@ async def older_history(stage: Stage) -> Report | None:
     await stage.command("backup", str(file), "--endpoints", ",".join(cluster.streams))
     latest = await cluster.load(corrected(below(stage.entries, AIRPORTS), 40))
     node = await a_follower(stage, cluster)
-    stage.say(f"a backup is made, 40 airports are corrected, f1 has seen them: LV {latest}")
+    stage.say(f"a backup is made, 40 airports are corrected, f1 has the changes: LV {latest}")
     await cluster.kill()
     for actor in cluster.actors:
         shutil.rmtree(actor.data_dir)
@@ -113,7 +113,7 @@ async def older_history(stage: Stage) -> Report | None:
 SCENARIOS = (
     Scenario(
         "refuse-ahead",
-        "the cluster has lost what a node has seen: all its members were copied back",
+        "the cluster has lost revisions that a node has: all members were reset to older copies",
         "seed 001, case d; R7",
         ahead,
         MUST,
@@ -140,7 +140,7 @@ SCENARIOS = (
     ),
     Scenario(
         "refuse-diverged",
-        "the cluster has the revision that a node is at, with another content",
+        "the cluster has other content at the revision of a node's vault",
         "R7; scenarios.md: same LV, different digest",
         diverged,
         MUST,
@@ -149,8 +149,8 @@ SCENARIOS = (
     ),
     Scenario(
         "refuse-older-history",
-        "the cluster was restored from a backup; a node still has what came after it",
-        "R7; issue 3: restoring raises the generation, so that old vaults notice",
+        "the cluster was restored from a backup; a node still has later revisions",
+        "R7; issue 3: restoring raises the generation, so that old vaults are refused",
         older_history,
         MUST,
         "d",

@@ -74,7 +74,7 @@ def end_text(outcome: ScenarioOutcome) -> str:
     name, seconds = outcome.scenario.name, f"{outcome.seconds:.1f} s"
     kept = f"; its folder is {outcome.folder}" if outcome.folder else ""
     if outcome.error:
-        return f"{name}: NOT PLAYED TO ITS END ({seconds}){kept}: {outcome.error}"
+        return f"{name}: NOT COMPLETED ({seconds}){kept}: {outcome.error}"
     missed = [check.name for check in outcome.checks if not check.held]
     if missed:
         return f"{name}: DOES NOT HOLD ({seconds}){kept}: {', '.join(missed)}"

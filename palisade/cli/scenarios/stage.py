@@ -111,7 +111,7 @@ class Stage:
         await members.start()
         revision = await members.load(self.entries)
         up = "1 member is up" if size == 1 else f"{size} members are up"
-        self.say(f"{name}: {up}, the demo catalog is in: {len(self.entries)} keys, LM {revision}")
+        self.say(f"{name}: {up}, the demo catalog is loaded: {len(self.entries)} keys, LM {revision}")
         return members
 
     async def command(self, *arguments: str) -> None:

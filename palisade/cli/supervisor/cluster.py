@@ -85,7 +85,7 @@ class LocalCluster:
                 await self._wait_until_emptied(child, reason)
                 continue
             then = (
-                "it stays down until the cause is mended" if pause_s is None else f"starting it again in {pause_s:g} s"
+                "it stays down until the cause is removed" if pause_s is None else f"starting it again in {pause_s:g} s"
             )
             self._emit_exit(child, reason, then, pause_s)
             if pause_s is None:
