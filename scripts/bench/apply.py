@@ -1,8 +1,9 @@
-"""What one put and one read cost in the state machine alone: no group, no network. us each, median of the rounds.
+"""The cost of one put and one read in the state machine alone, without group and network: us each, median of the
+rounds.
 
     scripts/bench/run apply [--keys N] [--batch N] [--rounds N] [--json]
 
-`memory` is the ordered map in memory; `lmdb` is the store on disk, whose flush is measured apart.
+`memory` is the ordered map in memory; `lmdb` is the store on disk, whose flush is measured separately.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from palisade.metastore.state_machine import MetaStore
 
 
 class Bench:
-    """One store; every step is timed and goes on where the one before it stopped."""
+    """One store. Every step is timed, and continues where the previous one stopped."""
 
     def __init__(self, tables: Any, keys: int, batch: int) -> None:
         self.store = MetaStore(tables)

@@ -1,4 +1,4 @@
-"""What authorization costs: puts and fenced reads over HTTP, with authorization on relative to off.
+"""The cost of authorization: puts and fenced reads over HTTP, with authorization on relative to off.
 
     scripts/bench/run authorization [--rounds N] [--seconds N] [--data-dir D] [--keep D] [--no-keep]
 

@@ -4,10 +4,10 @@
 
 One machine, one run, three servers each on loopback, fsync on, the same load generator (wrk with one thread). A round
 starts one system on an empty folder, warms it up, measures every step and stops it; the other system has no process
-meanwhile. The rounds alternate between the two. All load goes to the leader of each system. Values have 100
-bytes; every step writes the same 100,000 keys, from the first one on, round and round. Both systems run with their
-defaults, so Palisade compacts its history all the while (more than 100,000 revisions), and etcd does not. Exit codes:
-0 every threshold is met, 1 one is not, 2 it could not be measured.
+meanwhile. The rounds alternate between the two. All load goes to the leader of each system. Values have 100 bytes;
+every step writes the same 100,000 keys repeatedly, from the first one on. Both systems run with their defaults, so
+Palisade compacts its history continuously (more than 100,000 revisions), and etcd does not. Exit codes: 0 every
+threshold is met, 1 one is not, 2 it could not be measured.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ async def measure(system: System, key_file: Path, seconds: float) -> dict[str, f
 
 
 async def measure_stream(system: Palisade, endpoint: str, seconds: float) -> dict[str, float]:
-    """The client as it is by default, whose puts happen once however often they are sent; and, for comparison only,
-    without that, as etcd's puts are."""
+    """The client with its default settings, whose puts are executed exactly once; and, for comparison only, without
+    request ids, as etcd's puts are."""
     before = sum(process.cpu_s() for process in system.processes)
     once = await run_stream([endpoint], KEYS, outstanding=OUTSTANDING, duration_s=seconds)
     cpu_s = sum(process.cpu_s() for process in system.processes) - before
@@ -68,7 +68,7 @@ async def measure_stream(system: Palisade, endpoint: str, seconds: float) -> dic
 
 
 def judged(ours: dict[str, float], theirs: dict[str, float]) -> list[Line]:
-    """The thresholds of issue 2, "How fast". The stream is held against the best that etcd has over HTTP."""
+    """The thresholds of issue 2, "How fast". The stream is compared with etcd's highest rate over HTTP."""
     best = max(theirs[step] for step in (PUTS_64, PUTS_256, PUTS_1))
     return [
         versus("puts, HTTP, 64 connections", "1/s", ours[PUTS_64], theirs[PUTS_64], Threshold(at_least=1.0)),

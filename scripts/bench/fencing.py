@@ -1,4 +1,4 @@
-"""What fenced reads and strict writes cost, against etcd where it can be compared (issue 4, "How fast").
+"""The cost of fenced reads and strict writes, compared with etcd where possible (issue 4, "How fast").
 
     scripts/bench/run fencing [--part P]... [--keys N] [--rounds N] [--seconds N] [--data-dir D] [--keep D] [--no-keep]
 
@@ -10,7 +10,7 @@ reader  `VaultReader.get` of random keys in one process and in two, of a vault t
 
 http    `GET /v1/fenced/KEY` of one key, 64 connections, at a node that does not lead; etcd: linearizable reads.
 writes  Puts in a strict region and outside of it, on one connection (p50) and on 64 (rate), over HTTP at the leader.
-stalls  The longest strict write while a node is stopped in good order, and while one is killed.
+stalls  The longest strict write while a node is stopped cleanly, and while one is killed.
 
 Medians of the rounds count. Exit codes: 0 every threshold is met, 1 one is not, 2 it could not be measured.
 """
@@ -177,7 +177,7 @@ Part = tuple[
     Callable[[Path, argparse.Namespace, Rounds], Awaitable[None]],
     Callable[[Rounds], list[Line]],
 ]
-"""One round of it, and what is asked of all of them."""
+"""One round of a part, and the thresholds for all rounds."""
 
 PARTS: dict[str, Part] = {
     "reader": (reader_round, reader_lines),

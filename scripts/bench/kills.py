@@ -1,10 +1,10 @@
-"""kill -9 of the leader under load, again and again (issue 2, "How fast").
+"""kill -9 of the leader under load, repeatedly (issue 2, "How fast").
 
     scripts/bench/run kills [--count N] [--no-keep]
 
 Three nodes on loopback and twelve writers through all of them. Each round kills the leader, waits for the first write
-that was sent after that to be acknowledged, starts the node again and waits until it is ready. In the end every
-acknowledged write has to be there, once, and the replicas have to be equal. Exit codes: 0 every threshold is met, 1 one
+that was sent after that to be acknowledged, starts the node again and waits until it is ready. At the end every
+acknowledged write must exist exactly once, and the replicas must be equal. Exit codes: 0 every threshold is met, 1 one
 is not.
 """
 
@@ -33,7 +33,7 @@ NONE_LOST = Threshold(at_most=0)
 
 
 async def kill_leaders(folder: Path, count: int) -> tuple[list[float], Record, int]:
-    """Seconds until writes went on after each kill, what was written, and how much of it is not there."""
+    """Seconds until writes resumed after each kill, the numbers of writes, and how many of them are missing."""
     cluster = Cluster(folder)
     gaps: list[float] = []
     try:
@@ -55,7 +55,7 @@ async def kill_leaders(folder: Path, count: int) -> tuple[list[float], Record, i
 
 
 async def count_lost(record: Record, prefix: str, cluster: Cluster) -> int:
-    """0 if every acknowledged write is there exactly once on replicas that are equal; else says what is not."""
+    """0 if every acknowledged write exists exactly once on equal replicas; else prints the violations."""
     try:
         await check_record(record, prefix, cluster.endpoints)
         await cluster.equal_digests()

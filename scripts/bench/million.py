@@ -1,12 +1,12 @@
-"""A million keys: what they cost a node in private memory, and how soon it is back (issue 2, "How fast").
+"""A million keys: the private memory of a node, and the time from a restart until it is ready (issue 2, "How fast").
 
     scripts/bench/run million [--keys N] [--data-dir D] [--keep D] [--no-keep]
 
 Three nodes on loopback, keys with 100-byte values put over the stream. Private memory is RssAnon + RssShmem of
-/proc/<pid>/status, without the mapped files; of the node that has the most.
-Restarts: a follower and the leader after kill -9, the whole cluster after kill -9 of all at once and after a polite
-stop; each until /readyz of the last node says yes, with every key still there. Exit codes: 0 every threshold is met,
-1 one is not, 2 it could not be measured.
+/proc/<pid>/status, without the mapped files; of the node that has the most. Restarts: a follower and the leader after
+kill -9, the whole cluster after kill -9 of all at once and after a clean stop; each until /readyz of the last node
+returns 200, with every key still readable. Exit codes: 0 every threshold is met, 1 one is not, 2 it could not be
+measured.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Memory:
         return found
 
     def peaks(self) -> list[int]:
-        """The most of each since this was asked before."""
+        """The maximum of each since the last call."""
         self._look()
         peaks, self._peaks = self._peaks, [0] * len(self._processes)
         return peaks

@@ -74,7 +74,7 @@ class StreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all parts share."""
+    """Shared by all parts."""
 
     spark: Any
     folder: Path

@@ -1,4 +1,4 @@
-"""How soon a node is back: replay, snapshot by difference, join with LV = LM (issue 3, "How fast").
+"""Recovery times of a node: replay, snapshot by difference, join with LV = LM (issue 3, "How fast").
 
     scripts/bench/run recovery [--keys N] [--rounds N] [--data-dir D] [--keep D] [--plot FILE] [--no-keep]
 

@@ -1,4 +1,4 @@
-"""What lookups of segments and changes of the broker's view cost (issue 17, "How fast").
+"""The cost of lookups of segments and of changes of the broker's view (issue 17, "How fast").
 
     scripts/bench/run segments [--part P]... [--segments N] [--rounds N] [--changes N] [--data-dir D]
 

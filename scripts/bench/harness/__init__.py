@@ -1,1 +1,1 @@
-"""What the benchmarks share: systems of real processes, load generators, figures and how they are kept."""
+"""Shared by the benchmarks: systems of real processes, load generators, figures and their storage."""

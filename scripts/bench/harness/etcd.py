@@ -39,6 +39,6 @@ class Etcd(System):
 
 
 def version() -> str:
-    """As the program says it: '3.4.23'."""
+    """As the program prints it: '3.4.23'."""
     said = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True).stdout
     return said.splitlines()[0].rpartition(" ")[2]

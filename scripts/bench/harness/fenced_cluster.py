@@ -28,7 +28,7 @@ class FencedCluster(Palisade):
     token: str | None = None
 
     async def make_strict(self) -> None:
-        """And every node serves fenced reads. Raises NotReady."""
+        """Make the prefix strict, and wait until every node serves fenced reads. Raises NotReady."""
         url, body = f"{self.urls[0]}/v1/regions/bench", {"prefix": STRICT}
         async with aiohttp.ClientSession(headers=self._headers) as session, session.put(url, json=body) as answer:
             if answer.status != 200:
@@ -61,7 +61,7 @@ class FencedCluster(Palisade):
         )
 
     async def longest_stall_s(self, writer: int, during: Callable[[], Awaitable[object]]) -> float:
-        """Of strict writes, one after the other, while `during` runs and some time behind it. Raises NotReady."""
+        """Of strict writes, one after the other, while `during` runs and some time after it. Raises NotReady."""
         longest, ended = 0.0, asyncio.Event()
         url = f"{self.urls[writer]}/v1/kv/{quote(STRICT + 'stall', safe='')}"
 

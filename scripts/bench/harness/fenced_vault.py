@@ -1,7 +1,7 @@
-"""Processes around one vault: the node that serves it, and readers of it. Each says a line of JSON when it is ready.
+"""Processes around one vault: the node that serves it, and readers of it. Each prints a line of JSON when it is ready.
 
 python -P -m harness.fenced_vault serve FOLDER KEYS      holds the lease until its standard input ends
-python -P -m harness.fenced_vault read FOLDER KEYS SECONDS SEED     waits for a line, measures, says its figures
+python -P -m harness.fenced_vault read FOLDER KEYS SECONDS SEED     waits for a line, measures, prints its figures
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ReaderFigures:
-    """Of one process. `same_key_per_s`: of one key over and over, as etcd is asked. Latencies in microseconds, of reads
+    """Of one process. `same_key_per_s`: reads of one key repeatedly, as for etcd. Latencies in microseconds, of reads
     of random keys that were timed one by one.
     """
 
@@ -122,7 +122,7 @@ def say(what: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def served_vault(folder: Path, keys: int) -> AsyncIterator[None]:
-    """A vault of so many keys, which a process serves inside."""
+    """A vault with `keys` keys, served by a process inside the context."""
     node = await started("serve", folder, keys)
     try:
         await heard(node)

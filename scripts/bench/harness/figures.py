@@ -1,4 +1,4 @@
-"""Figures of several rounds, what becomes of them, and what is asked of them. Pure."""
+"""Figures of several rounds, their medians, and their thresholds. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """`at_least` or `at_most`, one of them; of the ratio or figure that it is beside. Neither: nothing is asked."""
+    """`at_least` or `at_most`, one of them; of the ratio or figure in its line. Neither: no threshold."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -37,7 +37,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a report: `ours` against `theirs`, or against nothing but a threshold."""
+    """One line of a report: `ours` compared with `theirs`, or with a threshold only."""
 
     title: str
     unit: str

@@ -1,4 +1,4 @@
-"""What recoveries take a node of a real cluster: processes on loopback, the feed over HTTP."""
+"""The duration of recoveries in a real cluster: processes on loopback, the feed over HTTP."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PREFIX = b"flights/2013/"
 SETTLE_S = 5.0
 TIMEOUT_S = 30.0
 MISSED_SHARE = 0.8
-"""Of the revisions that a cluster keeps: what a node can be behind and still replay."""
+"""Part of the revisions retained by the cluster that a node may lack and still replay."""
 RETAINED = 100_000
 
 
 @dataclass(slots=True)
 class Followed:
-    """Seconds from the start of a process until it serves, of each round. `*_recovery`: what the node says of it.
+    """Seconds from the start of a process until it serves, of each round. `*_recovery`: from the node's own report.
 
     `first_s` is that of a node without a vault; `join_s` is with LV = LM.
     """
@@ -48,7 +48,7 @@ class Followed:
 
 
 async def follow(system: Palisade, keys: int, rounds: int) -> Followed:
-    """The cluster runs and is empty. Raises LoadFailed when a recovery was not what it was to be."""
+    """The cluster runs and is empty. Raises LoadFailed if a recovery had another case than expected."""
     found = Followed()
     await _put(system, range(keys), compact=True)
     follower = system.add_follower()
@@ -89,7 +89,7 @@ async def _again(system: Palisade, number: int) -> float:
 
 
 async def _recovery(system: Palisade, number: int, case: Case) -> dict[str, Any]:
-    """What the node says of its last recovery. Raises LoadFailed unless it was this case."""
+    """The node's report of its last recovery. Raises LoadFailed unless it had this case."""
     status, answer = await system.get(number, "/v1/recovery")
     found: list[dict[str, Any]] = answer["recoveries"] if status == 200 else []
     last = found[-1] if found else {}

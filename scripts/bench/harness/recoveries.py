@@ -1,4 +1,4 @@
-"""What recoveries take without a network: each way on its own, over stores and absences of several sizes."""
+"""The duration of recoveries without a network: each way separately, over stores and absences of several sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.wrk import LoadFailed
 from palisade.recovery.decision import Case
 
 STRIDE = 7_919
-"""A prime: the keys that change lie all over the store, and each of them changes once."""
+"""A prime: the changed keys are spread over the store, and each of them changes once."""
 PERCENT = 100
 
 
@@ -50,7 +50,7 @@ class Measured:
 async def measure(folder: Path, keys: int, missed: Sequence[int], rounds: int) -> Measured:
     """Full copies first, and then, for each of `missed`, as many overwritten keys: replayed, and by difference.
 
-    Two vaults are kept at LM, one for either way. Raises LoadFailed when a recovery was not what it was to be.
+    Two vaults are kept at LM, one for each way. Raises LoadFailed if a recovery had another case than expected.
     """
     found = Measured(keys)
     os.makedirs(folder)

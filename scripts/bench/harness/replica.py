@@ -1,7 +1,8 @@
-"""A replica of the meta storage and the vault of another node, in one process: what a recovery costs without a network.
+"""A replica of the metadata store and the vault of another node, in one process: the cost of a recovery without a
+network.
 
-The store, the source and the vault are those of a node, on LMDB; only the Raft group is left out, which takes no part
-in a recovery but for a pin. So commands are applied here as the group would apply them.
+The store, the source and the vault are those of a node, on LMDB; only the Raft group is omitted, which takes part in a
+recovery by a pin only. So commands are applied here as the group would apply them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Replica:
         return self._do([command])[0]
 
     async def put(self, numbers: Iterable[int]) -> None:
-        """One revision for each, and everything on the disk."""
+        """One revision for each key; everything is on disk on return."""
         waiting: list[Command] = []
         for number in numbers:
             waiting.append(Put(PREFIX + b"%010d" % number, VALUE))
@@ -86,7 +87,7 @@ class Replica:
             await self._tables.flush()
 
     async def compact(self) -> None:
-        """All but the latest revision is gone: a lagging node can only take a snapshot."""
+        """Only the latest revision is retained: a lagging node can only take a snapshot."""
         self._do([Compact(self.store.revision)])
         while self.store.collect(COLLECT_BLOCKS):
             if self._tables.waiting_entries > WAITING_MAX:
@@ -95,7 +96,7 @@ class Replica:
 
 
 class Nothing(Component):
-    """One listener, which does nothing."""
+    """A listener that does nothing."""
 
     def __init__(self) -> None:
         self.notified = 0
@@ -119,7 +120,7 @@ class Recovered:
 async def recover(source: StoreSource, path: Path) -> Recovered:
     """A start of the node, which has ended again when this returns. Raises LoadFailed if the listener missed anything.
 
-    What is retained is replayed, however much that is: a node would take a snapshot where that is much cheaper.
+    All retained revisions are replayed; a node would take a snapshot if that is much cheaper.
     """
     began = time.perf_counter()
     vault = open_vault(path)

@@ -1,4 +1,4 @@
-"""Shows the lines of a benchmark as a table, and keeps them as JSON beside what they were measured on."""
+"""Shows the lines of a benchmark as a table, and stores them as JSON with the machine and the code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGES = {"wrk": "wrk", "etcd": "etcd-server", "setpriv": "util-linux"}
 
 
 class ToolMissing(Exception):
-    """A program that the benchmark needs is not installed: says how to get it."""
+    """A program that the benchmark needs is not installed; the text has the remedy."""
 
 
 def need(*programs: str) -> None:
@@ -58,7 +58,7 @@ def figure(value: float) -> str:
 
 
 def keep(name: str, folder: Path, content: Mapping[str, Any]) -> Path:
-    """Write docs/benchmarks/<date>-<name>.json; a later run of the same day takes its place."""
+    """Write docs/benchmarks/<date>-<name>.json; a later run of the same day replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{datetime.now(UTC):%Y-%m-%d}-{name}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""What reads of Spark are compared with: the same rows generated in the tasks, and etcd ranged page by page.
+"""The baselines of Spark reads: the same rows generated in the tasks, and etcd read page by page.
 
 Workers import this module, so it imports nothing of the harness.
 """
@@ -75,7 +75,7 @@ def batch_of(first: int, last: int, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class EtcdDriver:
-    """What is done without a connector: one program ranges page after page, and makes a DataFrame of all of it."""
+    """A program without a connector: it reads page after page, and makes a DataFrame of all rows."""
 
     def __init__(self, url: str) -> None:
         address = urlsplit(url)

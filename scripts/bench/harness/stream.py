@@ -1,4 +1,4 @@
-"""The load generator for the stream: one client, so many puts under way at any time."""
+"""The load generator for the stream: one client with a fixed number of outstanding puts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def run_stream(
     duration_s: float,
     exactly_once: bool = True,
 ) -> StreamFigures:
-    """Put the keys, round and round, until the time is up."""
+    """Put the keys repeatedly until the time is over."""
     ends_at = time.monotonic() + duration_s
 
     def until_time_is_up() -> Iterator[tuple[bytes, bytes]]:

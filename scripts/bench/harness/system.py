@@ -25,7 +25,7 @@ ASK_S = 2.0
 
 
 class NotReady(Exception):
-    """The servers did not come up in time: says which."""
+    """Some servers were not ready in time; the text names them."""
 
 
 class System(ABC):
@@ -44,7 +44,7 @@ class System(ABC):
 
     @abstractmethod
     async def is_ready(self, number: int) -> bool:
-        """Whether server `number` says of itself that it takes requests."""
+        """Whether server `number` reports that it accepts requests."""
 
     async def __aenter__(self) -> System:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_S))

@@ -18,7 +18,7 @@ TOKEN = "PALISADE_BENCH_TOKEN"
 
 
 class LoadFailed(Exception):
-    """The figures of a run are worth nothing: says why."""
+    """The figures of a run are invalid; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ async def run_wrk(
 
 
 def read_figures(output: str) -> HttpFigures:
-    """What the script's last line says. Raises LoadFailed."""
+    """The figures in the last line of the script. Raises LoadFailed."""
     lines = [line.removeprefix(MARK) for line in output.splitlines() if line.startswith(MARK)]
     if not lines:
         raise LoadFailed(f"wrk said no figures:\n{output.strip()}")
