@@ -90,7 +90,7 @@ def test_seed_scenario_1_the_primary_does_not_start_with_the_older_copy() -> Non
 
 
 def test_seed_scenario_2_the_backup_does_not_take_over_after_a_glitch() -> None:
-    """The connection breaks, the active copy serves alone and stops; the backup goes on trying."""
+    """The connection breaks, the active copy serves alone and stops; the backup continues to try."""
     record = committed(claimed(None, "broker", "n1", EPOCH))
     backup = at(record.sequence)
     assert acknowledgement_needs(after(ReplicaState.IN_SYNC, ReplicaEvent.DETACHED)) is None

@@ -1,4 +1,5 @@
-"""The engine dies at any call, and another one goes on from the record alone: the end is one of those allowed (F9)."""
+"""The engine dies at any call, and another one continues from the record alone: the end is one of those allowed
+(F9)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ async def test_crash_between_any_two_steps_does_not_change_the_result(
 
 
 async def test_repeated_submission_returns_the_same_procedure() -> None:
-    """The answer to the first one was lost: the client can't know, and asks again."""
+    """The response to the first one was lost, so the client submits it again."""
     world = await world_for([DB])
     first = await world.do(TABLE[0], "mine", **TABLE[1])
     again = await world.do(TABLE[0], "mine", **TABLE[1])

@@ -1,7 +1,7 @@
 """What each operation of Tier A writes, and nothing else: once it is prepared, and at its end (issue 4, seed 000).
 
-What is removed for ever is hidden first: from PREPARED on no reader takes the object for there, and its data is whole
-until PROCEED (F9).
+Permanent removal hides the object first: from PREPARED on it does not exist for readers, and its data is complete until
+PROCEED (F9).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every operation of Tier A forward: what it changes, what it removes for ever, what stays (issue 4, seed 000)."""
+"""Every operation of Tier A forward: what it changes, what it removes permanently, what stays (issue 4, seed 000)."""
 
 from __future__ import annotations
 

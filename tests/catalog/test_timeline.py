@@ -1,4 +1,4 @@
-"""The timeline against a model that asks for each moment by itself (S1, seed 003, issue 17)."""
+"""The timeline against a model that evaluates each moment separately (S1, seed 003, issue 17)."""
 
 from __future__ import annotations
 

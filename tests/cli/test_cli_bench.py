@@ -1,4 +1,4 @@
-"""palisade bench: counts what it has asked for, leaves nothing behind, and says what failed (N3)."""
+"""palisade bench: counts its requests, deletes its keys, and reports failures (N3)."""
 
 from __future__ import annotations
 

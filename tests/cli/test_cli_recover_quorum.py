@@ -1,4 +1,4 @@
-"""palisade recover-quorum: what becomes of the vault of the node that goes on alone, and bad input (issue 3, R7)."""
+"""palisade recover-quorum: the vault of the node that continues alone, and bad input (issue 3, R7)."""
 
 from __future__ import annotations
 

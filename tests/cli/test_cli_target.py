@@ -72,7 +72,7 @@ def test_commands_find_the_local_cluster_of_the_working_directory(
 
 
 def test_login_asks_the_cluster_of_the_variable(node: CliNode) -> None:
-    """It sent the password to 127.0.0.1:7401, whatever the variable said."""
+    """Before, it ignored the variable and sent the password to 127.0.0.1:7401."""
     result = invoke("login", PALISADE_ENDPOINTS=node.endpoint, **PASSWORD)
     assert result.exit_code == 1
     assert "authorization is off" in result.stderr

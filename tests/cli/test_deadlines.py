@@ -75,7 +75,7 @@ def test_catalog_operation_that_no_node_begins_ends_at_the_deadline(capsys: pyte
     assert time.monotonic() - began < 3
 
 
-async def test_command_shows_after_a_while_what_it_waits_for(
+async def test_command_shows_the_cause_of_its_wait_after_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)

@@ -72,7 +72,7 @@ def test_record_that_changed_meanwhile_is_not_overwritten(operator: Holder) -> N
 
 
 def test_role_that_a_copy_takes_is_not_forced(world: ClaimsWorld, operator: Holder) -> None:
-    """Planted (no comparison of the lock): a copy that holds it goes on beside the forced one."""
+    """Planted (no comparison of the lock): a copy that holds it continues beside the forced one."""
     operator.run(operator.store.put(COMMITTED.key, COMMITTED.to_bytes()))
     seen = operator.run(read_role(operator.store, "r"))
     copy = world.process("n2")

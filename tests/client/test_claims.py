@@ -231,7 +231,7 @@ def disturb(world: ClaimsWorld) -> None:
 
 
 def written(world: ClaimsWorld, works: list[Work]) -> list[int]:
-    """The tokens of those that believe to hold the lock, and whose write is accepted."""
+    """The tokens of the claimants that take themselves for the holder, and whose write is accepted."""
     client = world.process("writer")
     return [
         work.claim.token

@@ -133,7 +133,7 @@ async def test_put_many_ends_with_the_first_error(client: Client) -> None:
 
 @pytest.mark.parametrize("outstanding", [0, -1])
 async def test_put_many_refuses_less_than_one_outstanding_put(client: Client, outstanding: int) -> None:
-    """And not waited for, for ever."""
+    """Instead of waiting forever."""
     async with asyncio.timeout(2):
         with pytest.raises(ValueError, match="outstanding"):
             await client.put_many([("a", "1")], outstanding=outstanding)

@@ -1,5 +1,5 @@
 """The client follows the leader, and leaves a node that knows none: over one of each, nothing is lost, nothing is sent
-twice that must not be, and watches go on where they were (issue 2; M4)."""
+twice that must not be, and watches continue where they were (issue 2; M4)."""
 
 from __future__ import annotations
 

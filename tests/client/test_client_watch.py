@@ -1,4 +1,4 @@
-"""A watch of the client hears frames of one connection after the other; what it has come to never goes back (M4)."""
+"""A watch of the client receives frames of one connection after the other; its position never decreases (M4)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def test_progress_of_a_node_that_is_behind_does_not_move_a_watch_back() ->
 
 
 async def test_watch_does_not_continue_in_another_history() -> None:
-    """A backup was restored: what its revisions are from then on is something else (docs/cli.md). It says so behind
-    what has arrived, and takes nothing of the other one."""
+    """A backup was restored: later revisions have other content (docs/cli.md). The watch raises an error after the
+    events that have arrived, and returns none of the other history."""
     watch = watch_from(30)
     watch.on_frame(FrameKind.WATCHING, [1, 30, ["c", 1]])
     watch.on_frame(FrameKind.EVENTS, [1, [put_at(35)]])

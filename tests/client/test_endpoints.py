@@ -38,7 +38,7 @@ def test_endpoints_may_be_a_text_a_list_or_pairs(given: EndpointsLike, expected:
 
 
 @pytest.mark.parametrize(("given", "error", "text"), REFUSED)
-def test_client_refuses_what_is_not_an_endpoint(given: object, error: type[Exception], text: str) -> None:
+def test_client_refuses_invalid_endpoints(given: object, error: type[Exception], text: str) -> None:
     """It took each character of a text for a host, or died in a background task (issue 16, 5)."""
     for create in (palisade.Client, palisade.SyncClient, palisade.connect):
         with pytest.raises(error, match=text):

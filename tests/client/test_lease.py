@@ -54,7 +54,7 @@ def test_lease_of_a_killed_holder_expires(world: ClaimsWorld) -> None:
 
 
 def test_lease_of_a_paused_holder_is_lost_at_once_when_it_resumes(world: ClaimsWorld) -> None:
-    """By the clock, before any message: the holder must not go on for the time that a request takes."""
+    """By the clock, before any message: the holder must not continue for the duration of a request."""
     holder = world.process("p1")
     lease = holder.lease(3)
     holder.run(lease.start())

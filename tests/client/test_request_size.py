@@ -30,7 +30,7 @@ async def test_large_put_is_refused_at_once_and_the_puts_beside_it_are_done(clie
     assert group.store.key_count == 4
 
 
-async def test_large_request_is_refused_whatever_it_is(client: Client, group: FakeGroup) -> None:
+async def test_large_request_of_any_kind_is_refused(client: Client, group: FakeGroup) -> None:
     with pytest.raises(RequestTooLarge, match=LIMITS):
         await client.txn([], [Put("a", TOO_LARGE)])
     with pytest.raises(RequestTooLarge, match=LIMITS):

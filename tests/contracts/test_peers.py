@@ -203,7 +203,7 @@ async def test_unlisted_member_is_disconnected(world: World) -> None:
 
 
 async def test_unlisted_member_loses_its_own_connection_and_is_judged_again(world: World) -> None:
-    """A removed member that is cut off silently would wait for ever for a leader that has dropped it."""
+    """A removed member that is cut off without notice would wait forever for a leader that has dropped it."""
     one, two = [await world.start(name) for name in ("n1", "n2")]
     await connect(world, one, two)
     one.recorder.cluster = "without n2"

@@ -123,7 +123,7 @@ def test_holder_shows_no_notice_and_a_waiting_claim_names_the_one_before(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_lock_is_released_when_its_holder_is_told_to_stop(
+def test_lock_is_released_when_its_holder_gets_a_stop_signal(
     node: CliNode, start: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:
     process = start("lock", "/locks/a", "--json")

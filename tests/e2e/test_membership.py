@@ -142,7 +142,7 @@ async def a_node_with_a_wiped_disk_comes_back(cluster: Cluster, load: Load) -> N
     await load.writes(100)
 
 
-async def test_list_of_a_node_without_a_leader_says_whose_view_it_is(cluster: Cluster) -> None:
+async def test_list_of_a_node_without_a_leader_names_whose_view_it_is(cluster: Cluster) -> None:
     alone, *others = cluster.running
     for node in others:
         node.kill()

@@ -75,7 +75,7 @@ async def test_first_read_of_a_resumed_leader_is_not_stale(cluster: Cluster) -> 
 
 @pytest.mark.alone
 async def test_read_does_not_wait_for_a_replaced_leader(cluster: Cluster) -> None:
-    """It asks the leader for its read index; a paused leader never responds, but another one is elected soon."""
+    """It requests the leader's read index; a paused leader never responds, but another one is elected soon."""
     old = await cluster.leader()
     others = await cluster.followers()
     old.pause()

@@ -1,4 +1,5 @@
-"""Tasks of a pipeline that read the vaults of real nodes while writes go on, and while their node dies (issue 18)."""
+"""Tasks of a pipeline that read the vaults of real nodes while writes continue, and while their node dies (issue
+18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public face: `import palisade` is cheap, and every name of it is what it says (issue 15)."""
+"""The public face: `import palisade` is cheap, and each of its names is what it claims to be (issue 15)."""
 
 from __future__ import annotations
 

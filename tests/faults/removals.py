@@ -2,7 +2,7 @@
 
 No range may have keys of two revisions, and no strict read may be stale: not at the removed member, which is cut off
 and learns of its removal only when the network is restored, nor at the others, where strict changes wait for its lease
-while eventual ones go on.
+while eventual ones continue.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def test_members_must_agree_and_omit_nothing() -> None:
 
 
 def test_range_of_two_revisions_is_a_violation() -> None:
-    """As a removed member answered it: strict keys went on there, others did not (issue 16)."""
+    """As a removed member answered it: strict keys were updated there, others were not (issue 16)."""
     strict, eventual = STRICT + b"mixed/0/a", EVENTUAL + b"mixed/0/a"
     asking, history = Asking("mixed", Random(1)), History()
     revisions = []

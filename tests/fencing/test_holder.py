@@ -1,4 +1,4 @@
-"""F1, F2, F3 at the holder: when it may serve, and what it believes."""
+"""F1, F2, F3 at the holder: when it may serve, and which messages it accepts."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_grant_without_its_required_revision_extends_nothing() -> None:
     assert holder.state is HolderPhase.FENCED
 
 
-def test_expired_holder_stays_fenced_whatever_arrives() -> None:
+def test_expired_holder_stays_fenced_after_any_message() -> None:
     holder = active()
     assert holder.tick(101.0 + T_FENCE)
     late = grant(holder, 104.1)

@@ -36,7 +36,7 @@ def test_stage_has_the_rows_after_the_last_one() -> None:
     assert stage == StageMessage(3, 10, 5, 8, (row,))
 
 
-def test_looking_at_what_is_lacking_sends_nothing() -> None:
+def test_query_of_lacking_revisions_sends_nothing() -> None:
     session = HolderSession(hello(joined=True, staged=5))
     assert [session.lacking(8, None) for _ in range(2)] == [(5, 8), (5, 8)]
 

@@ -23,7 +23,7 @@ steps = st.lists(
 
 
 class Plain:
-    """The rule as the design says it: the barrier of each revision is the last grant before it was committed."""
+    """The rule of the design: the barrier of each revision is the last grant before it was committed."""
 
     def __init__(self, now: float) -> None:
         self.last: float | None = now

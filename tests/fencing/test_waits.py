@@ -213,7 +213,7 @@ def test_heartbeats_without_stages_extend_no_wait() -> None:
 
 
 def test_lost_acknowledgements_cost_one_wait_and_no_stale_read() -> None:
-    """F11, "one-way loss in each direction": the renewal carries the acknowledgement all the same."""
+    """F11, "one-way loss in each direction": the renewal also carries the acknowledgement."""
     pair = Pair("n1")
     pair.serve()
     pair.write()

@@ -1,8 +1,8 @@
 """Commands that are anything: a clear refusal, the same on every replica, and nothing has changed (issue 5, "Fuzzing").
 
-A command reaches the state machine out of the log, so what one replica could not stomach would stop all of them, again
-after each restart. Three replicas apply the same entries: one that goes on, one that starts anew between entries, and
-one that is made from a copy of the first half-way.
+Commands reach the state machine from the log, so one that stops a replica would stop all of them, again after each
+restart. Three replicas apply the same entries: one without interruption, one that restarts between entries, and one
+that is made from a copy of the first midway.
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ def what_it_says(driver: Driver) -> tuple[object, ...]:
     return store.digest(), store.minimal_revision, store.lineage, store.alarm, store.leases()
 
 
-def test_what_a_node_lets_through_is_refused_for_the_state_alone(rounds: Rounds) -> None:
-    """`api.stream.checks` is asked before the log is; what it accepts, the state machine can read."""
+def test_request_admitted_by_a_node_is_refused_for_the_state_alone(rounds: Rounds) -> None:
+    """`service.write_checks` checks a command before it is proposed; the state machine can decode each one that it
+    accepts."""
     for dice in rounds:
         workload = Workload(dice.randrange(1 << 30))
         workload.dice = dice
@@ -155,7 +156,7 @@ def test_what_a_node_lets_through_is_refused_for_the_state_alone(rounds: Rounds)
 
 
 @pytest.mark.parametrize("sequence", INTERESTING)
-def test_a_request_id_at_the_edge_of_what_numbers_can_be(sequence: int) -> None:
+def test_request_ids_at_the_limits_of_numbers(sequence: int) -> None:
     driver = Driver()
     for client in ("", "a", "x" * 5000, "\0"):
         with suppress(MetastoreError, OverflowError):

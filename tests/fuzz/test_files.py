@@ -123,7 +123,7 @@ def check_all(
     assert seen[REFUSED] or sum(seen.values()) < 10
 
 
-async def test_a_store_serves_what_was_written_or_nothing(tmp_path: Path, rounds: Rounds) -> None:
+async def test_store_serves_written_data_or_nothing(tmp_path: Path, rounds: Rounds) -> None:
     store = LmdbStore(tmp_path)
     data = tmp_path / "current" / "data.mdb"
     for number in range(1, 601):
@@ -146,8 +146,8 @@ def contents(store: LmdbStore) -> Any:
     return found if looked_up else None
 
 
-async def test_a_journal_has_what_was_synced_or_refuses(tmp_path: Path, rounds: Rounds) -> None:
-    """A log that were shorter than it was would break the promise of every acknowledgement behind it."""
+async def test_journal_has_synced_data_or_refuses(tmp_path: Path, rounds: Rounds) -> None:
+    """A log that lost its end would break the promise of every acknowledgement in it."""
     journal = LmdbJournal(tmp_path)
     data = tmp_path / "data.mdb"
     dice = Random(7)
@@ -173,8 +173,8 @@ def log_of(journal: LmdbJournal) -> Any:
     return [*entries], journal.first.index, journal.term, journal.vote
 
 
-def test_a_vault_that_verifies_is_what_the_cluster_had_at_its_revision(tmp_path: Path, rounds: Rounds) -> None:
-    """With an earlier head it is the vault of an earlier commit, and says so: recovery brings it the rest."""
+def test_verified_vault_equals_the_cluster_at_its_revision(tmp_path: Path, rounds: Rounds) -> None:
+    """With an earlier head it is the vault of an earlier commit, with the LV of that: recovery adds the rest."""
     path = tmp_path / "v"
     driver = full([])
     write_some(driver, Random(1), 300)
@@ -195,7 +195,7 @@ def test_a_vault_that_verifies_is_what_the_cluster_had_at_its_revision(tmp_path:
     )
 
 
-def test_a_fence_page_says_what_was_published_or_that_it_is_down(tmp_path: Path, rounds: Rounds) -> None:
+def test_fence_page_shows_published_state_or_fenced(tmp_path: Path, rounds: Rounds) -> None:
     """To readers; its writer makes a new one where it is none."""
     refusals = set[str]()
     sound = pack_fence(Fence(FenceState.ACTIVE, 1 << 60, 3, 41, 40, 7, 2, 5, b"thisboot", 9)).ljust(FENCE_BYTES, b"\0")
@@ -228,7 +228,7 @@ def parts() -> list[bytes]:
     return backup_of(filled()[1])[1]
 
 
-def test_a_backup_is_what_was_written_or_refused(parts: list[bytes], rounds: Rounds) -> None:
+def test_backup_equals_written_data_or_is_refused(parts: list[bytes], rounds: Rounds) -> None:
     """Its bytes damaged anywhere; whole parts left out, twice, or in another order."""
     sound = b"".join(parts)
     for dice in rounds:

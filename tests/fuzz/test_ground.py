@@ -35,6 +35,6 @@ async def watched_change(ground: Ground, method: str, path: str, body: Any) -> N
             pytest.fail(f"{path}: {answer}")
 
 
-async def test_what_a_fuzzer_may_write_is_none(ground: Ground) -> None:
+async def test_write_below_the_prefix_of_fuzzers_is_no_change(ground: Ground) -> None:
     async with watched(ground.member, ground.member):
         await ground.member.put(f"{FUZZ}k", "1")

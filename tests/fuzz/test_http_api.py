@@ -45,7 +45,7 @@ TIMES = {"member": 5, "follower": 2, "standalone": 2, "waiting": 1}
 
 
 @pytest.mark.parametrize("kind", TIMES)
-async def test_every_answer_is_one_that_the_document_knows(ground: Ground, kind: str, tmp_path: Path) -> None:
+async def test_every_response_is_documented(ground: Ground, kind: str, tmp_path: Path) -> None:
     node: NodeProcess = getattr(ground, kind)
     url = f"http://{node.http}"
     which = ["--exclude-path-regex", ENDLESS, "--exclude-operation-id", "postV1ScenariosName", f"{url}/openapi.json"]

@@ -171,6 +171,6 @@ def harmless(body: Any) -> bytes:
 
 
 def has_no_fault(heard: bytes, rounds: Rounds) -> None:
-    """No answer says that the node has a fault; 503 and the like are the node's own business."""
+    """No response reports an internal error; 503 and similar ones are correct."""
     faults = re.findall(rb"HTTP/1\.[01] 500[^\r]*\r\nContent-Type: application/[^\r]*\r\n", heard)
     assert not faults, (rounds, heard[-2000:])

@@ -49,7 +49,7 @@ ASKED: list[tuple[int, Any]] = [
     (MessageKind.APPEND_REPLY, [1, 4, True, 12.5, "i"]),
     (MessageKind.HEARTBEAT_REPLY, [1, 12.5, "i"]),
 ]
-"""What may be asked of a leader by somebody whom it does not follow."""
+"""Requests that a leader may receive from a process that is not its follower."""
 
 
 async def greeting_for(node: NodeProcess) -> dict[str, Any]:
@@ -76,7 +76,7 @@ async def test_damaged_frames_end_their_connection(ground: Ground, rounds: Round
             await asyncio.gather(*sessions)
 
 
-async def test_whole_messages_that_make_no_sense_stop_nobody(ground: Ground, rounds: Rounds) -> None:
+async def test_complete_invalid_messages_stop_no_member(ground: Ground, rounds: Rounds) -> None:
     """It stays the leader that it was, with the log that it had."""
     greeting = await greeting_for(ground.member)
     before = await ground.member.status()

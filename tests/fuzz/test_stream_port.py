@@ -172,7 +172,7 @@ def whole_frames(heard: bytes) -> list[tuple[int, Any]]:
     return FrameParser().feed(heard)
 
 
-async def test_numbers_at_the_edge_of_what_numbers_can_be(ground: Ground) -> None:
+async def test_numbers_at_the_limits_of_their_range(ground: Ground) -> None:
     async with watched(ground.member, ground.member):
         for number in INTERESTING:
             for kind, body in frames_with(number):

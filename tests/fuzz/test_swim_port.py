@@ -39,7 +39,7 @@ def messages(node: NodeProcess) -> list[Any]:
 
 
 def datagram(node: NodeProcess, dice: Random, *, whole: bool) -> bytes:
-    """`whole`: with a right checksum, whatever it says; of this cluster, mostly."""
+    """`whole`: with a correct checksum, whatever its content; usually of this cluster."""
     made = Wire("e2e" if dice.random() < 0.95 else "other").encode(dice.choice(messages(node)))
     if not whole:
         return damaged(made, dice) if dice.random() < 0.8 else dice.randbytes(dice.choice([0, 1, 22, 60, 1400, 9000]))
@@ -56,9 +56,7 @@ def datagram(node: NodeProcess, dice: Random, *, whole: bool) -> bytes:
 
 @pytest.mark.parametrize("whole", [False, True], ids=["damaged", "whole"])
 @pytest.mark.parametrize("kind", ["member", "follower", "waiting"])
-async def test_datagrams_that_make_no_sense_disturb_nobody(
-    ground: Ground, kind: str, whole: bool, rounds: Rounds
-) -> None:
+async def test_invalid_datagrams_disturb_no_node(ground: Ground, kind: str, whole: bool, rounds: Rounds) -> None:
     node: NodeProcess = getattr(ground, kind)
     host, _, port = node.peer.rpartition(":")
     async with watched(node, ground.member):

@@ -85,7 +85,7 @@ def test_error_of_its_own_disk_stops_the_replica(world: JournalWorld, fault: str
     assert world.lost() == []
 
 
-def test_replica_that_adopts_a_sequence_while_it_reads_the_record_goes_on(world: JournalWorld) -> None:
+def test_replica_that_adopts_a_sequence_while_it_reads_the_record_continues(world: JournalWorld) -> None:
     """The record is read, the answer is late; the active copy raises the sequence, and the replica adopts it."""
     a = world.start("a")
     world.until_active("a")

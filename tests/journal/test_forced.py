@@ -81,8 +81,8 @@ def test_forced_copy_serves_without_the_store_and_is_recorded_when_it_is_back(in
 
 
 def test_forced_copy_stops_if_another_one_was_activated_meanwhile() -> None:
-    """What the operator was told to prevent: both served. Planted (reconciling without a look at the agreed sequence):
-    the other copy's entries are lost in silence."""
+    """The case that the operator has to prevent: both served. Planted (reconciling without reading the agreed
+    sequence): the other copy's entries are lost silently."""
     world = stopped_pair()
     force(world.places["b"])
     place = start_without_store(world, "b")
@@ -196,7 +196,7 @@ def leave_a_claim(world: JournalWorld, ttl_ms: int) -> None:
 
 
 def test_forced_copy_outlives_claims_that_are_left_from_before_the_outage() -> None:
-    """It acknowledges nothing while they could belong to a running copy, and goes on when they are gone."""
+    """It acknowledges nothing while they could belong to a running copy, and continues once they have ended."""
     world = stopped_pair()
     force(world.places["b"])
     place = start_without_store(world, "b")

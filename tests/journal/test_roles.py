@@ -74,7 +74,7 @@ def test_seed_scenario_1_older_primary_follows_and_its_entries_are_filled(world:
 
 
 def test_seed_scenario_2_backup_does_not_take_over_after_a_glitch(world: JournalWorld) -> None:
-    """The connection breaks, the primary serves alone and stops; the backup goes on trying."""
+    """The connection breaks, the primary serves alone and stops; the backup continues to try."""
     pair_in_sync(world)
     world.network.cuts.add(frozenset("ab"))
     world.append(b"primary alone")

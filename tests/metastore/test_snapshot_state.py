@@ -108,7 +108,7 @@ def check_snapshot(senders: Sequence[Entry], receivers: Sequence[Entry], later: 
 
 @settings(max_examples=40, deadline=None)
 @given(HISTORIES, HISTORIES, HISTORIES)
-def test_replica_goes_on_from_a_snapshot_as_its_sender_does(
+def test_replica_continues_from_a_snapshot_as_its_sender_does(
     senders: list[Entry], receivers: list[Entry], later: list[Entry]
 ) -> None:
     check_snapshot(senders, receivers, later)
@@ -153,7 +153,7 @@ LATER: list[Entry] = [
 ]
 
 
-def test_replica_goes_on_from_a_snapshot_with_everything_in_it() -> None:
+def test_replica_continues_from_a_complete_snapshot() -> None:
     check_snapshot(SENDERS, RECEIVERS, LATER)
 
 

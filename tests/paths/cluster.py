@@ -1,4 +1,4 @@
-"""A cluster of three traced nodes with a strict region and, with authorization on, a user who may write."""
+"""A cluster of three traced nodes with a strict region and, with authorization on, a user with the right to write."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ Send = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """`roles`: the nodes to report, the one that is asked first. `effects_s`: how long after the answer the effects of
-    the request may take, on all nodes."""
+    """`roles`: the nodes to report, beginning with the one that receives the request. `effects_s`: how long after the
+    answer the effects of the request may take, on all nodes."""
 
     name: str
     text: str

@@ -1,5 +1,5 @@
-"""Steps of the job `history` against a model of store and folder: whatever step a run dies at, and whoever else runs,
-the newest manifest is a whole archive, and the watermark never passes it (issue 18, P4)."""
+"""Steps of the job `history` against a model of store and folder: whatever step a run dies at, and whatever runs beside
+it, the newest manifest is a complete archive, and the watermark never passes it (issue 18, P4)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_readers_see_all_rows_of_a_batch_or_none_and_the_newest_change_wins(seed
     world.check()
 
 
-def test_schedules_have_what_they_are_for() -> None:
+def test_schedules_contain_their_faults() -> None:
     """Batches that overlap, that others finish, that are repeated, whose stages expire."""
     batches = windows = 0
     for seed in range(20):

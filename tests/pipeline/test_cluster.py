@@ -56,7 +56,7 @@ def test_release_that_takes_several_requests_does_not_end_a_job() -> None:
 
 @pytest.mark.parametrize(("old", "pins"), [(False, 4), (True, 1)])
 def test_pin_is_renewed_three_times_per_life_until_it_is_too_old(old: bool, pins: int) -> None:
-    """A pin at the end of its longest life is not asked for again: the job goes on as long as it can."""
+    """A pin at the end of its longest life is not renewed: the job continues as long as it can."""
     client, now = FakeClient(old=old), [100.0]
     options = read_options(NODE | {"pinMs": "60000"})
     renew = PinRenewal(client, options, Pinned("p", 9, 9, OURS), lambda: now[0])  # type: ignore[arg-type]

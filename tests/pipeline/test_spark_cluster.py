@@ -258,7 +258,7 @@ async def interrupted(arguments: list[str], folder: Path) -> None:
 async def test_jobs_run_by_the_command_line_on_the_cluster(
     nodes: Cluster, standalone: StandaloneSpark, tmp_path: Path
 ) -> None:
-    """All flights and hours of weather of the demo; then the other jobs over what is there."""
+    """All flights and hours of weather of the demo; then the other jobs over the result."""
 
     def arguments(name: str) -> tuple[str, ...]:
         return "pipeline", "run", name, "--master", standalone.master, "--endpoints", endpoints(nodes), "--json"

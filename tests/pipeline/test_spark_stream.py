@@ -44,7 +44,7 @@ def run(spark: Any, threaded: ThreadedNode, tmp_path: Path) -> Run:
 
 
 def apply(state: dict[str, str], batches: list[Batch]) -> dict[str, str]:
-    """What docs/pipeline.md asks of a consumer."""
+    """A consumer as docs/pipeline.md describes it."""
     for rows in batches:
         if any(row.op == "reset" for row in rows):
             state = {}

@@ -31,7 +31,7 @@ def written(state: State, key: bytes, put: bool, revision: int) -> tuple[State, 
 def test_slices_of_later_states_with_their_changes_undone_are_the_state(
     before: list[tuple[bytes, bool]], slices: list[tuple[list[tuple[bytes, bool]], bytes]]
 ) -> None:
-    """Writes, deletes and re-creations go on between the slices."""
+    """Writes, deletes and re-creations continue between the slices."""
     state: State = {}
     revision = 1
     for key, put in before:

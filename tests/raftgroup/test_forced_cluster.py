@@ -237,7 +237,7 @@ def test_checker_detects_a_joining_member_that_uses_its_logs_membership(
 
 
 def test_membership_change_without_possible_commit_is_undone(make_cluster: MakeCluster) -> None:
-    """The leader removes n3 at the moment when n2 is lost: two voters, one of them lost, would be stuck for ever."""
+    """The leader removes n3 at the moment when n2 is lost: two voters, one of them lost, would be stuck permanently."""
     cluster = make_cluster(5)
     leader = settled(cluster).id
     gone, other = (member for member in ("n1", "n2", "n3") if member != leader)

@@ -223,7 +223,7 @@ class TestMembership:
         assert laggard.group.members.get("n1").incarnation == back.group.incarnation
 
     def test_late_refusal_does_not_affect_later_admission(self, make_cluster: MakeCluster) -> None:
-        """tests/sim, scenario storm, seed 21932: a returning node waited for ever for admission that it already had."""
+        """tests/sim, scenario storm, seed 21932: a returning node waited forever for admission that it already had."""
         cluster = make_cluster()
         settled(cluster)
         node, other = cluster.followers()

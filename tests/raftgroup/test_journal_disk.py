@@ -284,7 +284,7 @@ async def test_full_disk_stops_the_node_and_loses_nothing(tmp_path: Path) -> Non
 
 
 async def test_slow_disk_does_not_block_the_event_loop(tmp_path: Path, gate: Gate) -> None:
-    """Scenarios, everywhere: fsync takes 2 s; heartbeats go on."""
+    """Scenarios, everywhere: fsync takes 2 s; heartbeats continue."""
     journal = LmdbJournal(tmp_path)
     fill(journal, 1)
     sync = asyncio.ensure_future(journal.sync())

@@ -196,8 +196,8 @@ def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
 
 
 def test_successively_refused_batches_keep_their_order() -> None:
-    """A deposed leader with two entries in flight receives the outcome of the older one first. The older one must be
-    first in line all the same, or a key ends with the value of a put before the last one.
+    """A deposed leader with two entries in flight receives the outcome of the older one first. The older one must still
+    be first in line, or a key ends with the value of a put before the last one.
     """
     queue = Proposals()
     batches = []

@@ -1,4 +1,5 @@
-"""A removed member serves nothing and ends (issue 16). Its own log says it, or the refusals of the others."""
+"""A removed member serves nothing and ends (issue 16). It learns of the removal from its own log or from the refusals
+of the others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A stalled leader with open connections: what other members know of it, and requests that wait for it (issue 2).
 
 Found with real processes: a follower that was alone with two stopped members reported the old leader as its leader, and
-itself as ready, for ever; and a read waited for the stopped leader although another one led already.
+itself as ready, permanently; and a read waited for the stopped leader although another one led already.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SLOW_S = 0.3
 
 
 def left_behind_by_a_change(make_cluster: MakeCluster, fsync_s: float = SLOW_S) -> tuple[Cluster, Node]:
-    """A follower that is down while a learner is added and the log that says so is compacted. Its disk is slow."""
+    """A follower that is down while a learner is added and the log with that change is compacted. Its disk is slow."""
     cluster = make_cluster(retention=LogRetention(10))
     leader, follower = cluster.leader(), cluster.followers()[0]
     cluster.run_until(cluster.converged)

@@ -137,7 +137,7 @@ def test_entries_of_a_leader_are_readable(stamp: Any, commands: list[bytes]) -> 
 
 @pytest.mark.parametrize("command", ["text", bytearray(b"bytes"), memoryview(b"bytes"), 5, None])
 def test_invalid_command_is_refused_before_it_is_proposed(make_cluster: Callable[..., Cluster], command: Any) -> None:
-    """Followers would refuse the entry for ever, and the leader would wait for them."""
+    """Followers would refuse the entry permanently, and the leader would wait for them."""
     cluster = make_cluster()
     leader = settled(cluster)
     with pytest.raises(TypeError, match="a command is bytes"):

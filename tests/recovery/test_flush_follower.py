@@ -138,7 +138,7 @@ async def install(sender: MemoryStore, receiver: LmdbStore) -> None:
 
 
 async def test_leap_never_begins_before_a_snapshot_of_the_group(member: Member) -> None:
-    """Later flushes do not contain its changes. A leap from before would pass the digest checks all the same."""
+    """Later flushes do not contain its changes. A leap from before would still pass the digest checks."""
     member.beside._known_from = 0
     leader = Driver(MemoryStore("leader"))
     for number in range(20):

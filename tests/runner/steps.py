@@ -1,4 +1,4 @@
-"""Runs commands in two lanes side by side, and says what each took.
+"""Runs commands in two lanes side by side, and prints the time of each.
 
 The first lane has the machine: what measures times runs there. The second one takes what the first leaves (the idle
 class of the scheduler gives way at once), so it holds only what computes and waits for nothing. Its output comes when

@@ -1,4 +1,4 @@
-"""The coordinator marks what is announced, once and for ever, and removes abandoned publications (S2, seed 003)."""
+"""The coordinator marks announced segments, durably, and removes abandoned publications (S2, seed 003)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def test_file_is_read_up_to_the_limit_of_a_segment(tmp_path: Path, monkeyp
 
 
 async def test_pipe_folder_missing_file_and_other_scheme_fail_with_the_reason(tmp_path: Path) -> None:
-    """A pipe without a writer would block the thread for ever."""
+    """A pipe without a writer would block the thread forever."""
     os.mkfifo(tmp_path / "pipe")
     for url, reason in [
         (f"file://{tmp_path}/pipe", "not a regular file"),

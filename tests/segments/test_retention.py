@@ -97,7 +97,7 @@ def test_wall_clock_that_jumps_back_has_to_settle_again() -> None:
 
 
 def test_long_pause_is_not_a_clock_jump() -> None:
-    """Both clocks go on while it is suspended; wall time is slewed by at most 500 ppm."""
+    """Both clocks continue while it is suspended; wall time is slewed by at most 500 ppm."""
     clock = WallClock()
     assert clock.see(NEW_YEAR_S, UP_S)
     hours_s = 10 * 3600.0

@@ -42,7 +42,7 @@ Act = Callable[[RegionAdmin], Awaitable[int]]
 
 @CHANGES
 async def test_region_is_changed_as_the_cluster_itself(act: Act) -> None:
-    """Its row is the cluster's own: a user who writes it is refused."""
+    """Its row is the cluster's own: a write of it by a user is refused."""
     service = StrictService()
     admin = RegionAdmin(service.key_values)
     await admin.put(EVENTUAL)

@@ -49,7 +49,7 @@ class Story:
         return committed
 
     def said(self, request: Any, outcome: Any, **more: Any) -> None:
-        """A request and its response, with nothing in between."""
+        """A request and its response, without an event in between."""
         self.history.end(self.history.begin("w", "n1", Path.LEADER, request, **more), outcome)
 
     def read(self, *kvs: KeyValue, key: bytes = A, path: Path = Path.MEMBER, revision: int = 0, at: int = 0) -> None:

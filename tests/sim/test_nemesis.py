@@ -1,4 +1,4 @@
-"""Faults have their documented effects: whom an isolation cuts off, and for how long."""
+"""Faults have their documented effects: which nodes an isolation cuts off, and for how long."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that()
     nemesis = Nemesis(world, ())
 
     def promoted() -> Host | None:
-        """By whom, as far as that one has it in its log."""
+        """The member that promoted it, as far as that member has it in its log."""
         return next((each for each in world.leaders() if all(map(is_voter(each), world.members))), None)
 
     with ambient(1, lambda: world.now):

@@ -54,7 +54,7 @@ def test_every_file_of_checkers_is_in_the_registry() -> None:
 
 
 def test_planted_fault_is_seen_and_is_what_fails_the_run() -> None:
-    proof = prove.prove("words-before-they-are-on-disk")
+    proof = prove.prove("messages-before-they-are-on-disk")
     assert proof.right, proof
     assert proof.violation.startswith("words on disk: seed ")
     assert proof.well_without
@@ -168,7 +168,7 @@ def test_planted_fault_fails_only_its_own_proof(
 
 def test_other_violation_of_the_same_checker_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     runs(monkeypatch, dict.fromkeys(range(3, 3 + prove.SEEDS_MAX), ("liveness",)))
-    name = "watches-that-tell-nothing"
+    name = "watches-that-send-nothing"
     proof = prove.prove(name)
     assert not proof.right
     assert prove.shown(proof) == f"{name}: 'watch at n1' IS NOT SAID with seed 3 of {PLANTS[name].on}, but liveness"

@@ -31,8 +31,8 @@ ENTRIES, SEQUENCES = 2, 5
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`step`: the next one towards a raised sequence. `token`: of the lock that it believes to hold. `seen`: the
-    revision of the record that its transactions compare. `claim`: the sequence that it has claimed."""
+    """`step`: the next one towards a raised sequence. `token`: of the lock that it holds by its own knowledge. `seen`:
+    the revision of the record that its transactions compare. `claim`: the sequence that it has claimed."""
 
     up: bool = True
     local: LocalSequence | None = None
@@ -254,7 +254,7 @@ def given_up(copy: Copy) -> Copy:
 
 
 def cut(world: World, number: int) -> World:
-    """The copy notices that the other one is gone."""
+    """The copy detects that the other one is gone."""
     copy = replace(world.copies[number], attached=False)
     if copy.up and copy.serving and copy.replica in (ReplicaState.CATCHING_UP, ReplicaState.IN_SYNC):
         copy = replace(copy, replica=after(copy.replica, ReplicaEvent.DETACHED))

@@ -278,7 +278,7 @@ DEAF = replace(
 """Leaders that never learn of their end, and continue to grant. Then only acknowledgements release, and terms must
 protect them."""
 ALONE = replace(PLAIN, holders=1, terms=3, leader_nodes=1, weights={"kill": 4, "lose": 3, "elect": 2})
-"""One holder that is often killed, and one node that is elected again and again, with messages of its earlier terms."""
+"""One holder that is often killed, and one node that is elected repeatedly, with messages of its earlier terms."""
 THREE = replace(PLAIN, holders=3, revisions=4, terms=3, eventual=(2,))
 """Three holders; one of the revisions concerns none of them."""
 RETURNS = {
@@ -292,13 +292,13 @@ JOINS = {
     "activate": 4, "apply": 3, "commit": 2, "learn": 3, "advance": 3, "release": 1, "renew": 1, "probe": 1, "tick": 0.7,
 }  # fmt: skip
 JOINING = replace(PLAIN, revisions=6, moves=JOINS)
-"""Holders join while changes go on."""
+"""Holders join while changes are written."""
 TIMES = {
     "probe": 2, "tick": 3, "renew": 1, "deliver": 6, "lose": 1, "reboot": 0.3, "stage": 2, "mark": 2, "join": 2,
     "listen": 2, "activate": 3, "register": 0.5, "apply": 1, "calm": 0.3, "release": 1, "quorum": 1, "succeed": 0.2,
 }  # fmt: skip
 UNLIKE = replace(ALONE, weights={}, timings=(LONG, TIMING), ticks=20, moves=TIMES)
-"""A holder that is restarted again and again, with longer or shorter leases than the leader is configured with."""
+"""A holder that is restarted repeatedly, with longer or shorter leases than the leader is configured with."""
 GRANT_HELD = ("renew", "deliver", "hold", "power", "start")
 PROMISE_HELD = ("reboot", "deliver", "deliver", "hold")
 STAGES_HELD = ("commit", "learn", "stage", "stage", "commit", "learn", "stage", "stage", "hold", "hold")

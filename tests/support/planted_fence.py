@@ -116,7 +116,8 @@ def deaf_leader() -> None:
 
 
 def grant_without_quorum() -> None:
-    """A leader grants as long as it believes that it leads. It steps down so soon that this alone would not show."""
+    """A leader grants as long as it counts as leader by its own state. It steps down so soon that this alone would not
+    show."""
     deaf_leader()
     releases: Any = Releases
     renew = releases.renew

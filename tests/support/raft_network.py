@@ -261,7 +261,7 @@ class SimPeers:
         self.receiver.on_connected(other.member, greeting)
 
     def vanish(self, *, within_s: float) -> None:
-        """This end is gone: the others notice within that time."""
+        """This end is gone: the others detect that within that time."""
         self.listening = False
         for connection in [*self.connections.values(), *self._half_open]:
             self._break(connection, within_s=within_s)

@@ -88,7 +88,7 @@ class SegmentGround:
         return Counter(each["state"] for each in listed["segments"])["served"] == DAYS
 
     async def moving(self, goes_on: Callable[[], bool], rng: random.Random) -> None:
-        """Assigns the segments to another pair, again and again; some moves are overtaken by the next one."""
+        """Assigns the segments to another pair, repeatedly; some moves are overtaken by the next one."""
         async with self.client() as client:
             while goes_on():
                 await self.assign(client, rng.choice([pair for pair in PAIRS if pair != self.pair]))

@@ -127,7 +127,7 @@ async def test_node_with_another_protocol_version_stops_with_the_reason(
 
 
 class LostAnswers:
-    """The cluster does what it is asked, and the leader is gone before it says so: as often as `lost` says, by name."""
+    """The cluster executes the request, and the leader is gone before it responds: `lost` times, by name."""
 
     def __init__(self, registrar: Registrar, **lost: int) -> None:
         self._registrar, self.lost, self.asked = registrar, lost, list[str]()

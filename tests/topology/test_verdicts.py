@@ -48,8 +48,8 @@ def admitted(known: NodeRecord | None = None, request: JoinRequest = REQUEST) ->
 
 
 def test_dropped_node_rejoins_once_the_leader_is_seen() -> None:
-    """A member judges its own joining by its own view: behind a partition the leader still holds it for dead, and
-    would drop it, again and again (found by `tests/faults`, leader_in_minority). A new process is let in at once."""
+    """A member judges its own joining by its own view: after a partition the leader still considers it dead, and would
+    drop it repeatedly (found by `tests/faults`, leader_in_minority). A new process is admitted at once."""
     dropped = gone(active(admitted()), "it has left the physical topology")
     again = replace(REQUEST, attempt=2)
     assert isinstance(judge_join(again, RULES, "id-1", dropped, HERE, token_fits, sees_leader=False), Later)

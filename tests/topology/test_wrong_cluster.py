@@ -1,4 +1,4 @@
-"""A node whose seeds belong to another cluster stops, and says which (issue 16)."""
+"""A node whose seeds belong to another cluster stops, and names that cluster (issue 16)."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_vault_may_outgrow_the_map_while_it_is_opened(
 
 
 def test_node_clears_the_slot_of_a_killed_reader(tmp_path: Path) -> None:
-    """Otherwise its snapshot would be held for ever, and the vault would grow with every change."""
+    """Otherwise its snapshot would be held forever, and the vault would grow with every change."""
     vault = open_vault(tmp_path / "vault")
     assert vault.page is not None
     driver = full([(KEY, b"1")])

@@ -283,8 +283,8 @@ async def test_large_range_is_of_one_revision_under_writes(asking: ClientSession
 
 
 async def test_fenced_node_answers_ranges_by_policy(asking: ClientSession, node: Node) -> None:
-    """A range in one region whose policy is to ask the cluster is asked for; a default applies to one key, and a range
-    over several regions fails closed."""
+    """A range in one region whose policy is to ask the cluster is read from the cluster; a default applies to one key,
+    and a range over several regions fails closed."""
     node.page.refuse()
     status, by, found = await get(asking, "/v1/fenced?prefix=/r/&limit=7")
     assert (status, by, found["revision"], [kv["value"] for kv in found["kvs"]]) == (200, "quorum", 60, ["2"])

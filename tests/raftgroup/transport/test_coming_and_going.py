@@ -132,7 +132,7 @@ async def test_dialling_member_is_dialled_back_at_once(start: Start, caplog: pyt
 
 
 async def test_close_during_dialling_ends(start: Start) -> None:
-    """uvloop does not report the loss of a connection abandoned while it is established: close waited for ever."""
+    """uvloop does not report the loss of a connection abandoned while it is established: close waited forever."""
     two = await start("n2")
     for turns in range(12):
         one = TcpPeers(LOOPBACK, random.Random(1), limits=QUICK)

@@ -121,7 +121,7 @@ async def test_hostile_bytes_end_only_their_connection(
         ),
     ],
 )
-async def test_client_of_another_port_is_told_which_one_to_use_and_nothing_else_happens(
+async def test_client_of_another_port_receives_the_right_port_and_nothing_else_happens(
     start: Start, data: bytes, answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Issue 16."""

@@ -1,4 +1,4 @@
-"""The right that a refusal asks for, as its user reads it."""
+"""The text of the missing right in a refusal."""
 
 from __future__ import annotations
 

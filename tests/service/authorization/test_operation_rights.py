@@ -1,7 +1,7 @@
-"""The rights that an operation of the catalog asks for are those on the rows that it writes: no fewer, and no others.
+"""The rights that an operation of the catalog needs are those on the rows that it writes: no fewer, and no others.
 
 Every plan is compared with `needs_of_operation`: each row that it writes or removes has to be covered, and each single
-row that a right is asked for has to be one that the operation names, or that its plan reads or writes.
+row for which a right is needed has to be one that the operation names, or that its plan reads or writes.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ async def test_token_that_runs_out_ends_its_watch(
 async def test_planted_watch_that_is_not_reauthorized_is_found(
     stream: StreamServer, service: KeyValues, authorizer: Authorizer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: only the watch goes on."""
+    """Planted: only the watch continues."""
 
     async def passes(self: SessionAuth, watched: WatchRequest) -> None:
         """Whatever the token."""

@@ -31,7 +31,7 @@ from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import MANY, Patch, Stage, caught_by, with_faults
 
 RESTORED = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5))
-OF_ONE_WHO_LAGS = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
+OF_A_LAGGING_NODE = with_faults(Fault(4.0, Kind.ISOLATE, "n2", "n1", 5.0), Fault(8.0, Kind.BACKUP, "n2", "n1"))
 RUNS_ON = with_faults(Fault(8.5, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2", 0.5), seed=35)
 """The follower keeps running, and little is lost: the restored cluster soon reaches the revision of its vault."""
 AT_ONCE = with_faults(Fault(6.0, Kind.BACKUP, "n2", "n1"), Fault(9.0, Kind.RESTORE, "n1", "n2"), seed=35)
@@ -73,8 +73,8 @@ def backups_without_the_results_of_retries(patch: Patch) -> None:
     left_out(patch, Table.CLIENT, 0)
 
 
-@caught_by("restored state", on=OF_ONE_WHO_LAGS)
-def backups_of_what_a_node_happens_to_have(patch: Patch) -> None:
+@caught_by("restored state", on=OF_A_LAGGING_NODE)
+def backups_without_a_read_barrier(patch: Patch) -> None:
     """Without a read barrier."""
     patch.setattr(
         tests.sim.backups,
@@ -84,7 +84,7 @@ def backups_of_what_a_node_happens_to_have(patch: Patch) -> None:
 
 
 @caught_by("restored state", on=Stage("restores", 4))
-def damaged_backups_that_are_let_through(patch: Patch) -> None:
+def damaged_backups_that_are_accepted(patch: Patch) -> None:
     """No checksum, chain or hash is checked."""
     blind = SimpleNamespace(crc32=lambda *_: 0)
     patch.setattr(palisade.metastore.backup, "zlib", blind)
@@ -124,14 +124,14 @@ def leases_that_keep_their_deadlines(patch: Patch) -> None:
 
 
 @caught_by("restored state", on=RESTORED)
-def restores_that_wait_for_no_lease_of_before(patch: Patch) -> None:
+def restores_that_wait_for_no_earlier_lease(patch: Patch) -> None:
     """The first leader knows the holders of the backup only (F3)."""
     nobody = SystemWrite((), (("nobody", b""),))
     patch.setattr(palisade.node.restore_data_dir, "waiting_for_former", lambda records, generation: nobody)
 
 
 @caught_by("stays up", on=RUNS_ON)
-def revisions_of_whichever_history(patch: Patch) -> None:
+def revisions_of_any_history(patch: Patch) -> None:
     """A follower that keeps running gets the restored cluster's changes at the revisions that it requests (R7)."""
 
     def asked(self: FeedAnswers, body: bytes, *reads: wire.Read) -> list[Any]:
@@ -141,13 +141,13 @@ def revisions_of_whichever_history(patch: Patch) -> None:
 
 
 @caught_by("watch contract", on=RESTORED)
-def watches_that_go_on_in_whichever_history(patch: Patch) -> None:
+def watches_that_continue_in_any_history(patch: Patch) -> None:
     """The client resumes at its revision, whatever that is now (M4)."""
     patch.setattr(Watch, "_ends_with_its_history", lambda self, its: False)
 
 
 @caught_by("watch contract", on=replace(MANY, seed=3))
-def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
+def watches_that_end_at_each_reconnection(patch: Patch) -> None:
     """As if every other member were of another history: safe, and no watch outlives its connection (M4)."""
     judged = Watch._ends_with_its_history
 
@@ -158,14 +158,14 @@ def watches_that_end_wherever_they_go_on(patch: Patch) -> None:
 
 
 @caught_by("lease safety", on=AT_ONCE)
-def leases_for_whichever_history(patch: Patch) -> None:
+def leases_for_any_history(patch: Patch) -> None:
     """And gets leases from the restored cluster, until it detects the restore by itself (F1, R7)."""
-    revisions_of_whichever_history(patch)
+    revisions_of_any_history(patch)
     patch.setattr(LeaseServer, "_is_of_another_history", lambda self, connection, its: False)
 
 
 @caught_by("LV monotonic", on=NEW_AT_ONCE)
-def releases_of_whichever_history(patch: Patch) -> None:
+def releases_of_any_history(patch: Patch) -> None:
     """A node whose vault belongs to no history yet gets RR of the lost history, since its feed is slow, and keeps it in
     the next one (F3, R7)."""
     refuses, state = LeaseServer._is_of_another_history, RemoteSource.state

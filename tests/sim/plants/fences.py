@@ -143,7 +143,7 @@ def procedures_that_are_settled_at_once(patch: Patch) -> None:
 
 
 @caught_by("catalog answers", on=replace(CALM, seed=4))
-def ends_that_are_told_before_their_release(patch: Patch) -> None:
+def ends_reported_before_their_release(patch: Patch) -> None:
     released = Catalog._released
 
     async def at_once(self: Catalog, id_: str, wait_s: float) -> tuple[Procedure, bool]:
@@ -154,7 +154,7 @@ def ends_that_are_told_before_their_release(patch: Patch) -> None:
 
 
 @caught_by("catalog answers", on=replace(MEMBER_CUT_OFF, seed=7))
-def looks_at_what_a_node_happens_to_have(patch: Patch) -> None:
+def lookups_without_a_read_barrier(patch: Patch) -> None:
     """Without a barrier: a procedure is shown in an old state."""
 
     async def looked(self: NodeStore, request: Range) -> RangeResult:
@@ -176,7 +176,7 @@ def objects_that_stay(patch: Patch) -> None:
 
 @caught_by("catalog objects", on=replace(CALM, seed=9), says="(drop-resource) is done")
 def resources_that_stay(patch: Patch) -> None:
-    """Whatever executes them goes on after the procedure that drops one is done (seed 000, Tier B)."""
+    """Their execution continues after the procedure that drops one is done (seed 000, Tier B)."""
     dropped = KINDS["drop-resource"]
     patch.setitem(KINDS, "drop-resource", replace(dropped, plan=lambda request, rows, drawn: CatalogPlan({})))
 
@@ -192,7 +192,7 @@ def releases_that_never_come(patch: Patch) -> None:
 
 
 @caught_by("back-pressure", on=HOLDERS_PAUSED)
-def holders_that_are_never_let_go_of(patch: Patch) -> None:
+def holders_that_are_never_disconnected(patch: Patch) -> None:
     """Their connections are closed after their buffered bytes, which they do not read."""
     opens = LeaseEndpoint.open
     patch.setattr(
@@ -214,7 +214,7 @@ def grants_that_require_nothing(patch: Patch) -> None:
 
 
 @caught_by("lease safety", on=FOLLOWER_CUT_OFF)
-def what_is_released_needs_no_mark(patch: Patch) -> None:
+def released_changes_without_marks(patch: Patch) -> None:
     """Nor does it need to be applied. No later release reaches that page, which would serve the old value."""
     stage = VaultStaging.stage
 
@@ -261,7 +261,7 @@ def strict_logs_of_last_revisions(patch: Patch) -> None:
 
 
 @caught_by("stays up", says="VaultUngated")
-def gates_that_let_everything_in(patch: Patch) -> None:
+def gates_that_admit_everything(patch: Patch) -> None:
     """Committed changes enter the vault, released or not, and the vault refuses them."""
     patch.setattr(VaultGate, "_free", lambda self, revisions: len(revisions))
     patch.setattr(VaultGate, "allowed", lambda self: None)
@@ -270,7 +270,7 @@ def gates_that_let_everything_in(patch: Patch) -> None:
 @caught_by("lease safety", "fenced reads")
 def vaults_without_gate_and_guard(patch: Patch) -> None:
     """Neither the gate nor the vault itself keeps out unreleased changes, and nothing is marked."""
-    gates_that_let_everything_in(patch)
+    gates_that_admit_everything(patch)
     stages_that_mark_nothing(patch)
     patch.setattr(VaultStaging, "superseded", lambda self, lv: {})
 
@@ -279,7 +279,7 @@ MEMBER_REMOVED = with_faults(Fault(3.0, Kind.REMOVE, "n2", "n1", 9.0))
 
 
 @caught_by("removed members", on=MEMBER_REMOVED, says="knows of its removal")
-def removed_members_that_serve_on(patch: Patch) -> None:
+def removed_members_that_continue_to_serve(patch: Patch) -> None:
     """What issue 16 saw: the fence of a removed member stayed active."""
     patch.setattr(FencingComponent, "removed", lambda self: None)
 

@@ -18,7 +18,7 @@ from tests.sim.world import Settings
 
 
 @caught_by("words on disk")
-def words_before_they_are_on_disk(patch: Patch) -> None:
+def messages_before_they_are_on_disk(patch: Patch) -> None:
     def at_once(self: Outbox, member: str, kind: int, body: Any) -> bool:
         self._send(member, kind, body)
         return True

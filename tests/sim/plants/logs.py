@@ -88,7 +88,7 @@ def repetitions_taken_for_another_history(patch: Patch) -> None:
 
 
 @caught_by("stays up", on=Stage("disks", 4))
-def full_disks_that_are_a_surprise(patch: Patch) -> None:
+def full_disks_that_are_not_reported(patch: Patch) -> None:
     """A journal that cannot be written ends the node by another error than the documented one."""
     write = MemoryStorage.write
 
@@ -122,7 +122,7 @@ def disks_that_lie(patch: Patch) -> None:
         *(Fault(3.0 + 3.0 * number, Kind.DAMAGE, ("n2", "n3", "n1")[number % 3], "n1", 0.3) for number in range(5))
     ),
 )
-def damage_that_is_let_through(patch: Patch) -> None:
+def damage_that_is_not_detected(patch: Patch) -> None:
     """Checksums of journal, store and vault are not checked: a node starts with damaged data."""
 
     def entry(index: int, value: bytes) -> Entry:

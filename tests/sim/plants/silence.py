@@ -38,7 +38,7 @@ def members_that_refuse_reads(patch: Patch) -> None:
 
 
 @caught_by("liveness", says="serializable read at n1")
-def reads_of_what_is_there_that_are_refused(patch: Patch) -> None:
+def serializable_reads_that_are_refused(patch: Patch) -> None:
     _refuses(patch, lambda service, request: request.serializable)
 
 
@@ -105,12 +105,12 @@ def stream_clients_that_never_close(patch: Patch) -> None:
 
 
 @caught_by("liveness", says="watch over the stream at n1")
-def stream_watches_that_tell_nothing(patch: Patch) -> None:
+def stream_watches_that_send_nothing(patch: Patch) -> None:
     patch.setattr(Watch, "__anext__", _never)
 
 
 @caught_by("liveness", says="watch at n1")
-def watches_that_tell_nothing(patch: Patch) -> None:
+def watches_that_send_nothing(patch: Patch) -> None:
     """Only those of clients behind the ports: the others poll by themselves."""
     patch.setattr(Watching, "next", _never)
 
@@ -165,7 +165,7 @@ def tasks_that_fail_and_are_kept(patch: Patch) -> None:
 
 
 @caught_by("stays up", on=Stage("disks", 4), says="says nothing")
-def nodes_that_end_without_a_word(patch: Patch) -> None:
+def nodes_that_end_without_a_reason(patch: Patch) -> None:
     """A component has failed."""
     wait = Lifecycle.wait
 

@@ -40,14 +40,14 @@ def survivors_that_keep_the_generation(patch: Patch) -> None:
 
 
 @caught_by("survivor's state", on=ALONE)
-def survivors_that_wait_for_no_lease_of_before(patch: Patch) -> None:
+def survivors_that_wait_for_no_earlier_lease(patch: Patch) -> None:
     """They know the holders on their own record only (F3)."""
     nobody = SystemWrite((), (("nobody", b""),))
     patch.setattr(palisade.node.survivor_store, "waiting_for_former", lambda records, generation: nobody)
 
 
 @caught_by("watch contract", on=Stage("restores", 3))
-def watches_told_once_of_which_history(patch: Patch) -> None:
+def watches_that_name_their_history_once(patch: Patch) -> None:
     """A member that has just joined a cluster reports that it has no history, and never the one that it gets (M4)."""
     first = palisade.api.stream.watches.history_of
 

@@ -57,7 +57,7 @@ def vaults_that_open_at_an_older_revision(patch: Patch) -> None:
 
 
 @caught_by("recovery inputs", on=AMONG_THE_CUT_OFF, says="LM")
-def recoveries_by_what_a_replica_happens_to_have(patch: Patch) -> None:
+def recoveries_without_a_read_barrier(patch: Patch) -> None:
     """Without a read barrier (R3)."""
     state = StoreSource.state
 
@@ -151,7 +151,7 @@ def vaults_that_are_believed_after_a_loss_of_power(patch: Patch) -> None:
 
 
 @caught_by("vaults", on=replace(AGAIN_WITHOUT_POWER, seed=65))
-def verifications_that_do_not_ask_of_which_revision(patch: Patch) -> None:
+def verifications_without_a_check_of_the_revision(patch: Patch) -> None:
     """Entries and sums that are both of an older moment match."""
     verify = palisade.vault.verification.verify
 

@@ -61,7 +61,7 @@ def streams_that_do_not_pause(patch: Patch) -> None:
 
 
 @caught_by("back-pressure", on=SLOW_READERS)
-def watches_for_whom_everything_is_kept(patch: Patch) -> None:
+def watches_that_keep_all_history(patch: Patch) -> None:
     """As etcd #17529: unread events of a watcher accumulate in the server."""
 
     async def room(self: StreamWatch, writable: asyncio.Event) -> None:

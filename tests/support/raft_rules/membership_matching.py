@@ -44,7 +44,7 @@ class MembershipMatching(Onlooker):
             self._order = sorted(self._committed)
 
     def _check_base(self, host: Member, base: int, own: Any) -> None:
-        """What is newer than any entry that was seen is taken down: a survivor goes on alone without one, and an entry
+        """A base newer than any entry that was seen is recorded: a survivor continues alone without one, and an entry
         may be compacted before it is looked at."""
         place = bisect_right(self._order, base)
         is_provisional = own.version == 0 and own.members

@@ -1,4 +1,4 @@
-"""What the log says about datagrams of other programs, clusters and versions (issue 16)."""
+"""Log lines about datagrams of other programs, clusters and versions (issue 16)."""
 
 from __future__ import annotations
 

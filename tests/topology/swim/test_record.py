@@ -49,7 +49,7 @@ def settled(record: Record | None) -> Record | None:
 
 
 def test_live_node_reported_dead_is_suspected_and_refutes_in_time() -> None:
-    """Also if it is said again and again (found by `tests/faults`: a node that was cut off holds all for dead)."""
+    """Also if the report is repeated (found by `tests/faults`: a node that was cut off considers all others dead)."""
     node, alive = listener(), Record("n2", "n2:1", "a", 4)
     for record in (alive, alive.become(SwimState.DEAD), alive.become(SwimState.DEAD)):
         node.receive(RosterMessage(SwimIdentity("n9", "y"), False, (record,)), "n9:7700", 0.0)

@@ -100,7 +100,8 @@ def test_one_way_loss_between_two_nodes_removes_no_node(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_paused_node_suspects_no_other_node(seed: int) -> None:
-    """After a pause of a minute a suspect's time is long over, by its clock; what that one said waits in its socket."""
+    """After a pause of a minute a suspect's time is long over by the node's clock; the suspect's answer waits in its
+    socket."""
     world, nodes = settled(seed, 5)
     suspect = nodes[3].swim.own.become(SwimState.SUSPECT)
     nodes[2].swim.receive(RosterMessage(nodes[4].swim.own.identity, False, (suspect,)), nodes[4].address, world.now)
