@@ -22,7 +22,7 @@ def fencing_families(part: FencingComponent, now: float, member: MemberFencing |
         age_ms = lease["lease_age_ms"]
         yield gauge("palisade_lease_age_seconds", "Time since the lease was requested; -1: no lease.", age_of(age_ms))
         yield gauge("palisade_lease_left_seconds", "Remaining time of the lease.", lease["lease_left_ms"] / 1000)
-        yield counter("palisade_fenced_seconds", "Time without a lease.", holder.fenced_s)
+        yield counter("palisade_fenced_seconds", "Time in which the node did not serve its vault.", holder.fenced_s)
         yield gauge("palisade_released_revision", "RR as known to this node.", lease["released"])
         yield gauge("palisade_staged_revision", "Revision up to which every strict change is staged.", lease["staged"])
         yield gauge("palisade_pending_keys", "Keys with a staged change in the vault.", lease["pending"])
