@@ -14,7 +14,10 @@ from typing import Any
 from palisade.base.frames import encode
 
 CODE = "wrong-port"
-_METHOD = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|PRI) ")
+_METHOD = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT) ")
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n"
+_HTTP2_SETTINGS, _HTTP2_GOAWAY = 4, 7
+_HTTP_1_1_REQUIRED = 0x0D
 _TLS_HANDSHAKE = b"\x16\x03"
 _STREAM_REFUSED, _PEER_REFUSE = 3, 2
 _PEER_MAGIC = b"palisade-peer"
@@ -22,9 +25,10 @@ _LOOKED_AT_BYTES = 256
 
 
 class Spoken(enum.Enum):
-    """The protocol of a client. The value is the name of the port that serves it."""
+    """The protocol of a client. The value is the name of the port that serves it, if one does."""
 
     HTTP = "http"
+    HTTP2 = "http2"
     STREAM = "stream"
     PEER = "peer"
     TLS = "tls"
@@ -32,6 +36,7 @@ class Spoken(enum.Enum):
 
 _WORDS = {
     Spoken.HTTP: "HTTP",
+    Spoken.HTTP2: "HTTP/2, as gRPC does",
     Spoken.STREAM: "the client stream",
     Spoken.PEER: "the protocol between members",
     Spoken.TLS: "TLS",
@@ -43,6 +48,8 @@ def spoken(first: bytes) -> Spoken | None:
     """`first`: what came first. None: nothing that is known."""
     if first.startswith(_TLS_HANDSHAKE):
         return Spoken.TLS
+    if first.startswith(HTTP2_PREFACE):
+        return Spoken.HTTP2
     if _METHOD.match(first):
         return Spoken.HTTP
     if len(first) < 9 or not first.startswith(b"\0\0"):
@@ -57,12 +64,17 @@ def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
     begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
     if what is Spoken.TLS:
         return f"{begin}: this port has no TLS, connect without it"
-    use = ports.get(what.value)
-    return f"{begin}: use the {_PORTS[what.value]} port {use or 'of a member'}"
+    if what is Spoken.HTTP2 and here == "http":
+        return f"{begin}: this port has HTTP/1.1 only, use it with the JSON paths /v1 and /v3"
+    port, how = ("http", " with HTTP/1.1") if what is Spoken.HTTP2 else (what.value, "")
+    return f"{begin}: use the {_PORTS[port]} port {ports.get(port) or 'of a member'}{how}"
 
 
 def refusal(what: Spoken, text: str) -> bytes:
     """The answer in the client's own protocol; to TLS in plain HTTP, which its libraries report as such."""
+    if what is Spoken.HTTP2:
+        last_stream_and_code = (0).to_bytes(4, "big") + _HTTP_1_1_REQUIRED.to_bytes(4, "big")
+        return _http2_frame(_HTTP2_SETTINGS, b"") + _http2_frame(_HTTP2_GOAWAY, last_stream_and_code + text.encode())
     if what in (Spoken.HTTP, Spoken.TLS):
         status = "421 Misdirected Request" if what is Spoken.HTTP else "400 Bad Request"
         problem: dict[str, Any] = {"type": "about:blank", "title": "Wrong port", "status": int(status[:3])}
@@ -76,3 +88,8 @@ def refusal(what: Spoken, text: str) -> bytes:
     if what is Spoken.STREAM:
         return encode(_STREAM_REFUSED, {"reason": text, "code": CODE})
     return encode(_PEER_REFUSE, text)
+
+
+def _http2_frame(kind: int, payload: bytes) -> bytes:
+    """Of the connection, without flags (RFC 9113, section 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, 0]) + (0).to_bytes(4, "big") + payload

@@ -64,6 +64,20 @@ async def test_tls_client_is_refused_and_logged(server: HttpServer, caplog: pyte
     assert "this port has no TLS, connect without it" in caplog.text
 
 
+async def test_http2_client_is_refused_in_its_own_protocol_with_the_reason(
+    server: HttpServer, stream: StreamServer
+) -> None:
+    """The HTTP port answered a gRPC client with the text of aiohttp's parser (issue 16)."""
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
+    for port, remedy in ((server.port, b"the JSON paths /v1 and /v3"), (stream.port, b"127.0.0.1:7401 with HTTP/1.1")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(preface)
+        answer = await reader.read()
+        assert answer.startswith(b"\0\0\0\x04"), answer
+        assert answer.endswith(remedy), answer
+        writer.close()
+
+
 async def test_client_that_does_not_wait_for_nodes_fails_at_once_where_none_listens() -> None:
     began = asyncio.get_running_loop().time()
     async with Client(["127.0.0.1:1", "127.0.0.1:2"], timeout_s=30, wait_for_nodes=False) as nobody:

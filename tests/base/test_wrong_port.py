@@ -20,7 +20,7 @@ PEER_HELLO = encode(HELLO, hello({"member": "n1"}))
     ("first", "what"),
     [
         (b"GET /v1/status HTTP/1.1\r\n", Spoken.HTTP),
-        (b"PRI * HTTP/2.0\r\n\r\n", Spoken.HTTP),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Spoken.HTTP2),
         (b"\x16\x03\x01\x02\x00\x01", Spoken.TLS),
         (STREAM_HELLO, Spoken.STREAM),
         (PEER_HELLO, Spoken.PEER),
@@ -38,6 +38,8 @@ def test_advice_names_the_port_to_use() -> None:
     assert advice(Spoken.HTTP, "stream", PORTS).endswith("use the HTTP API port 127.0.0.1:7401")
     assert advice(Spoken.STREAM, "peer", PORTS).endswith("use the stream port 127.0.0.1:7601")
     assert advice(Spoken.PEER, "http", {}).endswith("use the peer port of a member")
+    assert advice(Spoken.HTTP2, "stream", PORTS).endswith("use the HTTP API port 127.0.0.1:7401 with HTTP/1.1")
+    assert advice(Spoken.HTTP2, "http", PORTS).endswith("HTTP/1.1 only, use it with the JSON paths /v1 and /v3")
     assert "has no TLS" in advice(Spoken.TLS, "http", PORTS)
 
 
@@ -50,4 +52,7 @@ def test_refusal_is_in_the_protocol_of_the_client() -> None:
     ]
     ((kind, said),) = FrameParser().feed(refusal(Spoken.PEER, "use that"))
     assert (kind, read_reason(said)) == (REFUSE, "use that")
+    settings, goaway = b"\0\0\0\x04\0\0\0\0\0", b"\0\0\x10\x07\0\0\0\0\0"
+    http_1_1_required = b"\0\0\0\0" + b"\0\0\0\x0d"
+    assert refusal(Spoken.HTTP2, "use that") == settings + goaway + http_1_1_required + b"use that"
     assert refusal(Spoken.TLS, "use that").startswith(b"HTTP/1.1 400 ")

@@ -35,7 +35,7 @@ from palisade.api.http.request_head import (
 from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
-from palisade.base.wrong_port import advice, refusal, spoken
+from palisade.base.wrong_port import HTTP2_PREFACE, advice, refusal, spoken
 from palisade.service.callers import UNRESTRICTED
 
 log = logging.getLogger(__name__)
@@ -249,7 +249,7 @@ class HttpConnection(asyncio.Protocol):
             self._state, self._since = state, self._server.now()
 
     def _is_misdirected(self, data: bytes) -> bool:
-        """Answer a client of another port with the address of the right one."""
+        """Answer a client of another port or protocol with what to use."""
         what = spoken(data)
         if what is None or self._transport is None:
             return False
@@ -295,7 +295,8 @@ class HttpConnection(asyncio.Protocol):
         head, header = without_authorization(data[: end + 4], client.header if client is not None else None)
         plan = self._server.plan(head) if end >= 0 else None
         if plan is None or plan.length > self._server.limits.body_bytes_max:
-            self._hand_over(data)
+            if not (data.startswith(HTTP2_PREFACE) and self._is_misdirected(data)):
+                self._hand_over(data)
             return
         stop = end + 4 + plan.length
         self._v1 = plan.hot.v1
