@@ -83,8 +83,9 @@ def leader_view(core: Releases, now: float) -> dict[str, Any]:
 
 def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]:
     """`proceed_ms`: how long after a grant a strict change waits for it at most. `until_ms`: how long it may still
-    serve by its granted leases; null if unknown. `said`: the state that it reported last."""
+    serve by its granted leases; null if unknown. `said`: old name of `reported_state` (docs/vocabulary.md)."""
     safe_at = held.safe_at(now)
+    reported = held.reported_state.value if held.reported_state is not None else None
     return {
         "node": held.registration.node,
         "incarnation": held.incarnation,
@@ -98,7 +99,8 @@ def holder_view(held: Holding, strict_latest: int, now: float) -> dict[str, Any]
         "heard_ms": since(held.heard_at, now),
         "granted_ms": since(held.granted_at, now),
         "promised": held.fenced_at is not None,
-        "said": held.reported_state.value if held.reported_state is not None else None,
+        "reported_state": reported,
+        "said": reported,
         "until_ms": left(safe_at, now),
     }
 

@@ -59,7 +59,7 @@ def holder_row(each: dict[str, Any]) -> list[str]:
         f"{each['behind']:,}",
         "never" if heard is None else f"{heard} ms ago",
         "unknown" if until is None else f"{until} ms",
-        each["said"] or "nothing",
+        each.get("reported_state", each.get("said")) or "nothing",
         state,
     ]
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
-from palisade.cli.txn_form import FormError
+from palisade.cli.txn_form import OLD_SECTIONS, FormError
 from palisade.cli.txn_json import parse_json
 from palisade.cli.txn_text import parse_text
 from palisade.metastore.requests import Txn
@@ -35,28 +36,37 @@ def txn(session: CliSession, file: Any) -> None:
         get /leader
 
     \b
-    Targets: version, create, mod, lease (numbers), value (text).     Relations: = != < >
-    Operations: put KEY VALUE [lease=N], delete KEY, delete-prefix P, get KEY, get-prefix P
+    Targets: version, create, mod, lease (numbers), value (text).
+    Relations: = != < >
+    Operations: put KEY VALUE [lease=N], delete KEY, delete-prefix PREFIX,
+    get KEY, get-prefix PREFIX
     A missing key has version 0. Words with blanks are quoted; # begins a comment.
 
     The same in JSON, which also allows binary values (key_base64, value_base64) and nested transactions:
 
     \b
-    {"compare": [{"target": "version", "key": "/leader", "relation": "=", "operand": 0}],
-     "success": [{"put": {"key": "/leader", "value": "n1"}}, {"txn": {"success": []}}],
-     "failure": [{"range": {"key": "/leader"}}, {"delete": {"key": "/old/", "prefix": true}}]}
+    {"compare": [{"target": "version", "key": "/leader",
+                  "relation": "=", "operand": 0}],
+     "success": [{"put": {"key": "/leader", "value": "n1"}},
+                 {"txn": {"success": []}}],
+     "failure": [{"range": {"key": "/leader"}},
+                 {"delete": {"key": "/old/", "prefix": true}}]}
     """
     try:
-        request = parse_txn(file.read())
+        old: set[str] = set()
+        request = parse_txn(file.read(), old)
     except FormError as error:
         raise click.UsageError(f"{getattr(file, 'name', 'standard input')}: {error}") from None
+    if not session.as_json:
+        for name in sorted(old):
+            click.echo(f"palisade: {note(name, OLD_SECTIONS[name])}", err=True)
     result = session.call(lambda client: client.txn(request.compare, request.success, request.failure))
     session.answer(shapes.txn_shape(result), "\n".join(lines_of(result)))
 
 
-def parse_txn(text: str) -> Txn:
-    """Both forms; JSON begins with '{'. Raises FormError."""
-    return parse_json(text) if text.lstrip().startswith("{") else parse_text(text)
+def parse_txn(text: str, old: set[str] | None = None) -> Txn:
+    """Both forms; JSON begins with '{'. `old`: gets the old names of sections that are used. Raises FormError."""
+    return (parse_json if text.lstrip().startswith("{") else parse_text)(text, set() if old is None else old)
 
 
 def lines_of(result: TxnResult, indent: str = "") -> list[str]:

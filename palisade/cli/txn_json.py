@@ -22,12 +22,24 @@ from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, p
 KEY_FIELDS = {"key", "key_base64"}
 
 
-def parse_json(text: str) -> Txn:
+def parse_json(text: str, old: set[str]) -> Txn:
+    """`old`: gets the old names of sections that are used. Raises FormError."""
     try:
         content = json.loads(text)
     except ValueError as error:
         raise FormError(f"this is not JSON: {error}") from None
-    return _json_txn(content, "the transaction")
+    found = _json_txn(content, "the transaction")
+    old |= _old_names(content)
+    return found
+
+
+def _old_names(content: Any) -> set[str]:
+    """Of the branches, at any depth."""
+    if isinstance(content, list):
+        return set().union(*map(_old_names, content))
+    if not isinstance(content, dict):
+        return set()
+    return (content.keys() & OLD_SECTIONS.keys()) | set().union(*map(_old_names, content.values()))
 
 
 def _json_txn(content: Any, place: str) -> Txn:

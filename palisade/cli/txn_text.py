@@ -23,7 +23,8 @@ from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, 
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
 
-def parse_text(text: str) -> Txn:
+def parse_text(text: str, old: set[str]) -> Txn:
+    """`old`: gets the old names of sections that are used. Raises FormError."""
     sections: dict[str, list[list[str]]] = {name: [] for name in SECTIONS}
     section = None
     for line_number, line in enumerate(text.splitlines(), 1):
@@ -31,6 +32,7 @@ def parse_text(text: str) -> Txn:
             words = shlex.split(line, comments=True)
             if len(words) == 1 and OLD_SECTIONS.get(words[0], words[0]) in SECTIONS:
                 section = OLD_SECTIONS.get(words[0], words[0])
+                old |= {words[0]} & OLD_SECTIONS.keys()
             elif words and section is None:
                 raise FormError("begin with one of the words compare, success, failure on a line of its own")
             elif words and section is not None:

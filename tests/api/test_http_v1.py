@@ -107,11 +107,11 @@ async def test_request_id_of_another_request_is_refused(http: ClientSession) -> 
 async def test_transaction_in_its_json_form(http: ClientSession) -> None:
     form = {
         "compare": [{"target": "version", "key": "a", "operand": 0}],
-        "then": [
+        "success": [
             {"put": {"key": "a", "value": "1"}},
-            {"txn": {"then": [{"put": {"key": "b", "value_base64": "/w=="}}]}},
+            {"txn": {"success": [{"put": {"key": "b", "value_base64": "/w=="}}]}},
         ],
-        "else": [{"range": {"key": "a"}}, {"delete": {"prefix": True, "key": "b", "prev_kv": True}}],
+        "failure": [{"range": {"key": "a"}}, {"delete": {"prefix": True, "key": "b", "prev_kv": True}}],
     }
     _, first = await ask(http, "POST", "/v1/txn", form)
     _, second = await ask(http, "POST", "/v1/txn", form)
@@ -142,9 +142,20 @@ async def test_bad_field_is_named(http: ClientSession, group: FakeGroup, form: A
     assert group.store.revision == 1
 
 
+async def test_then_and_else_are_old_names_of_the_branches(http: ClientSession) -> None:
+    """Issue 16, item 15: the names are those of etcd."""
+    fails = [{"target": "version", "key": "a", "operand": 7}]
+    old = {"compare": fails, "then": [{"put": {"key": "a"}}], "else": [{"put": {"key": "b"}}, {"range": {"key": "a"}}]}
+    _, found = await ask(http, "POST", "/v1/txn", old)
+    assert (found["succeeded"], len(found["results"])) == (False, 2)
+
+
 @pytest.mark.parametrize(
     ("form", "complaint"),
     [
+        ({"success": [{"put": {"key": "a"}}, {"putt": {}}]}, "success 2: 'putt' is not one of put"),
+        ({"failure": [{"txn": {"success": [{"range": {}}]}}]}, "failure 1: txn: success 1: range: key is missing"),
+        ({"then": [], "success": []}, "the body: gives a branch twice, as success and as then: use success"),
         ({"then": [{"put": {"key": "a"}, "range": {"key": "b"}}]}, "then 1"),
         ({"then": [{"put": {"key": "a"}}, {"putt": {}}]}, "then 2: 'putt' is not one of put"),
         ({"compare": [{"key": "a"}]}, "compare 1: target is missing"),

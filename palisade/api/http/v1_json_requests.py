@@ -73,7 +73,9 @@ COMPARE: Spec = {
     "operand": lambda value, name: value,
     "operand_base64": content_base64,
 }
-TXN: Spec = {"compare": a_list, "then": a_list, "else": a_list}
+OLD_BRANCHES = {"success": "then", "failure": "else"}
+"""Names of earlier versions, which are still read (docs/vocabulary.md)."""
+TXN: Spec = dict.fromkeys(("compare", *OLD_BRANCHES, *OLD_BRANCHES.values()), a_list)
 
 
 def put_from(value: Any, place: str = "the body") -> Put:
@@ -112,9 +114,18 @@ def txn_from(value: Any, place: str = "the body", depth: int = 0) -> Txn:
     above = "" if place == "the body" else f"{place}: "
     return Txn(
         tuple(compare_from(each, f"{above}compare {n}") for n, each in enumerate(found.get("compare", ()), 1)),
-        tuple(operation_from(each, f"{above}then {n}", depth) for n, each in enumerate(found.get("then", ()), 1)),
-        tuple(operation_from(each, f"{above}else {n}", depth) for n, each in enumerate(found.get("else", ()), 1)),
+        branch_from(found, "success", place, above, depth),
+        branch_from(found, "failure", place, above, depth),
     )
+
+
+def branch_from(found: dict[str, Any], name: str, place: str, above: str, depth: int) -> tuple[Any, ...]:
+    """The operations of one branch, under its name or its old one."""
+    old = OLD_BRANCHES[name]
+    if name in found and old in found:
+        raise BadRequest(f"{place}: gives a branch twice, as {name} and as {old}: use {name}")
+    given = old if old in found else name
+    return tuple(operation_from(each, f"{above}{given} {n}", depth) for n, each in enumerate(found.get(given, ()), 1))
 
 
 def operation_from(value: Any, place: str, depth: int) -> Put | DeleteRange | Range | Txn:
