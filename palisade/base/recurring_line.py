@@ -10,12 +10,13 @@ FIRST_S, LONGEST_S = 10.0, 600.0
 
 
 class RecurringLine:
-    """Of one condition. `first_s`: until the second line; each later interval is twice as long, up to `longest_s`."""
+    """Of one condition. `first_s`: until the second line; each later interval is twice as long, up to `longest_s`.
+    `steady_s`: for so long all intervals are as the first one."""
 
-    __slots__ = ("_began", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s")
+    __slots__ = ("_began", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s", "_steady_s")
 
-    def __init__(self, first_s: float = FIRST_S, longest_s: float = LONGEST_S) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
+    def __init__(self, first_s: float = FIRST_S, longest_s: float = LONGEST_S, steady_s: float = 0.0) -> None:
+        self._first_s, self._longest_s, self._steady_s = first_s, longest_s, steady_s
         self._began: float | None = None
         self._due = self._interval_s = self._last = 0.0
         self._left_out = 0
@@ -34,7 +35,8 @@ class RecurringLine:
         if now < self._due:
             self._left_out += 1
             return None
-        self._interval_s = min(2 * self._interval_s, self._longest_s)
+        if now - self._began >= self._steady_s:
+            self._interval_s = min(2 * self._interval_s, self._longest_s)
         self._due = now + self._interval_s
         left_out, self._left_out = self._left_out, 0
         more = f", {left_out} similar lines left out" if left_out else ""

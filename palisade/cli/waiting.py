@@ -1,7 +1,7 @@
 """Shows on stderr what a command waits for, from a second after the start of its process.
 
 On a terminal: one line that is written again each second, with the time, and is erased at the end. Elsewhere, or if the
-command writes other output meanwhile: lines at growing intervals.
+command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ async def _show(why: Callable[[], str | None], notice: Notice) -> None:
     while True:
         text = why()
         notice.show(None if text is None else f"palisade: waiting: {' '.join(text.split())}", time.monotonic() - began)
-        await asyncio.sleep(NOTICE_S)
+        await asyncio.sleep(min(NOTICE_S, notice.look_s))
 
 
 class LineNotice:
-    """Lines at growing intervals while the command waits."""
+    """Lines while the command waits: every second look for ten seconds, then at growing intervals."""
+
+    look_s = 0.9
 
     def __init__(self) -> None:
-        self._line = RecurringLine(first_s=2.0)
+        self._line = RecurringLine(first_s=1.5 * self.look_s, steady_s=10.0)
 
     def show(self, text: str | None, waited_s: float) -> None:
         if text is None:
@@ -72,6 +74,8 @@ class LineNotice:
 
 class TerminalNotice:
     """One text, which may take several rows of the terminal, in the place of the one before."""
+
+    look_s = 1.0
 
     def __init__(self) -> None:
         self._shown = ""

@@ -18,6 +18,11 @@ def test_recurring_line_is_written_once_then_at_growing_intervals_then_when_it_i
     assert line.over("connected", 1021) is None
 
 
+def test_intervals_of_a_recurring_line_grow_after_its_steady_time() -> None:
+    line = RecurringLine(first_s=2, longest_s=8, steady_s=6)
+    assert [now for now in range(40) if line.holds("waiting", now) is not None] == [0, 2, 4, 6, 10, 18, 26, 34]
+
+
 def test_recurring_line_begins_anew_after_it_was_over() -> None:
     line = RecurringLine()
     assert line.over("connected", 0) is None
