@@ -226,7 +226,13 @@ class Node:
             cluster_id=lambda: store.lineage.cluster_id,
             refusal=physical.refusal,
         )
-        return Topology(physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version))
+        return Topology(
+            physical,
+            self.registrar,
+            member,
+            lambda: (logical_view(store.system), store.system.version),
+            removed=lambda: self.fencing.part.was_removed,
+        )
 
     def _registrar_now(self) -> RegistrarPort:
         """A node that is not yet a member of the group has to ask a member: it is admitted to the topology first and

@@ -176,6 +176,10 @@ class FencingComponent(Component):
                 while self.link is None or not self.link.at or not self.link.welcomed:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 
+    @property
+    def was_removed(self) -> bool:
+        return self.holder is not None and self.holder.removed
+
     def removed(self) -> None:
         """The node was removed from the cluster: no path answers from its vault any more."""
         if self.holder is not None:

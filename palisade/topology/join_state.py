@@ -31,6 +31,7 @@ class JoinPhase(enum.Enum):
     FINISHING = "finishing"
     ACTIVE = "active"
     REJECTED = "rejected"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)

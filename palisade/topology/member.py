@@ -84,6 +84,10 @@ class TopologyMember:
         self._cluster_id = cluster_id
         self._refusal = refusal
 
+    @property
+    def name(self) -> str:
+        return self._own.name
+
     def incarnation(self) -> int:
         """Of this node in the logical topology; 0 unless it is active there."""
         return self.life.incarnation if self.life.phase is JoinPhase.ACTIVE else 0

@@ -43,6 +43,7 @@ def fits(answer: Any, schema: str) -> None:
 
 class World:
     def __init__(self) -> None:
+        self.removed = False
         self.group = fake_group()
         self.group.apply([encode_command(FoundCluster("id-1"))])
         self.service = KeyValues(self.group, self.group.store, deadline_s=0.3)
@@ -64,7 +65,11 @@ class World:
             refusal=lambda: None,
         )
         self.topology = Topology(
-            physical, self.registrar, member, lambda: (logical_view(store.system), store.system.version)
+            physical,
+            self.registrar,
+            member,
+            lambda: (logical_view(store.system), store.system.version),
+            removed=lambda: self.removed,
         )
         self.server = HttpServer(NodeServices(self.service, topology=self.topology), "demo", "n1", progress_s=0.1)
         self.remote = RemoteRegistrar(lambda: ["127.0.0.1:9", f"127.0.0.1:{self.server.port}"])
@@ -105,6 +110,22 @@ async def test_topology_requests_fail_without_a_leader(world: World) -> None:
     world.group.leading = False
     with pytest.raises(Unavailable):
         await world.remote.state()
+
+
+async def test_removed_node_is_in_no_topology_that_it_shows(world: World) -> None:
+    """For a second after its removal it showed itself as an active voter (issue 16, item 1)."""
+    world.physical["n1"] = Presence("i1", True)
+    for name in ("n1", "n7"):
+        await world.remote.join(replace(REQUEST, name=name))
+    before = world.topology.view()
+    assert [row["id"] for row in before["logical"]] == ["n1", "n7"]
+    world.removed = True
+    view = world.topology.view()
+    assert [row["id"] for row in view["logical"]] == ["n7"]
+    assert view["self"]["phase"] == "removed"
+    assert "an empty data directory" in view["self"]["waiting_for"]
+    assert not world.topology.is_active
+    fits(view, "Topology")
 
 
 async def test_answers_have_the_documented_shapes(world: World) -> None:
