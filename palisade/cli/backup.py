@@ -17,7 +17,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, no_answer
 from palisade.cli.waiting import waiting
 from palisade.wire.credentials import header_of
 
@@ -137,10 +137,14 @@ async def urls_of(session: CliSession) -> list[str]:
 
     timeout_s = ASK_PART * session.deadline_s
     wrong: list[WrongPort] = []
-    found = await asyncio.gather(*(ask(each, timeout_s, wrong) for each in await session.checked_endpoints()))
+    reasons: dict[str, str] = {}
+    endpoints = await session.checked_endpoints()
+    found = await asyncio.gather(*(ask(each, timeout_s, wrong, reasons) for each in endpoints))
     answers = [each for each in found if each is not None]
     if wrong and not answers:
         raise wrong[0]
+    if not answers and (failure := no_answer(reasons)) is not None:
+        raise BrokenOff(f"{failure.message}. Nothing was written")
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))

@@ -11,8 +11,9 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from palisade.cli.printing import print_csv, print_json, print_rows
@@ -29,6 +30,8 @@ T = TypeVar("T")
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
+SILENT = frozenset({"no answer in time", "connection refused"})
+"""Reasons of addresses at which no node runs, or a frozen one."""
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
 
@@ -106,6 +109,15 @@ def unreachable(endpoints: Sequence[str], source: str, error: BaseException | No
     return Failure(
         UNAVAILABLE, "unreachable", f"{text}; start one with 'palisade up', or give --endpoints. {NO_STREAM}", True
     )
+
+
+def no_answer(reasons: Mapping[str, str]) -> Failure | None:
+    """None unless a node has given a reason: then it runs, and to start one is no remedy."""
+    from palisade.client.connection_failures import text_of
+
+    if SILENT.issuperset(reasons.values()):
+        return None
+    return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +203,9 @@ class CliSession:
             print(f"palisade: {' '.join(failure.message.split())}", *failure.missing, sep="\n", file=sys.stderr)
         sys.exit(failure.exit_code)
 
-    def unreachable(self) -> NoReturn:
-        self.fail(unreachable(self.endpoints, self.source))
+    def unreachable(self, reasons: Mapping[str, str] = MappingProxyType({})) -> NoReturn:
+        """`reasons`: why there is no answer, by address."""
+        self.fail(no_answer(reasons) or unreachable(self.endpoints, self.source))
 
     def answer(self, shape: Any, text: str) -> None:
         """The result: JSON, CSV of the fields that are single values, or text."""

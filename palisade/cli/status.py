@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.http_request import NoAnswer
+from palisade.base.network_reason import reason_of
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
@@ -36,9 +37,13 @@ def status(session: CliSession, at: str | None) -> None:
     """
     from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
-    rows = session.run(rows_from(session)) if at is None else [run_or_fail(session, row_at(at, session.deadline_s), at)]
+    reasons: dict[str, str] = {}
+    if at is None:
+        rows = session.run(rows_from(session, reasons))
+    else:
+        rows = [run_or_fail(session, row_at(at, session.deadline_s), at)]
     if not any(row["role"] for row in rows):
-        session.unreachable()
+        session.unreachable(reasons)
     if sys.stdout.isatty() and not (session.as_json or session.as_csv):
         from rich.console import Console
 
@@ -54,12 +59,12 @@ def status(session: CliSession, at: str | None) -> None:
         print(line, file=sys.stderr)
 
 
-async def rows_from(session: CliSession) -> list[dict[str, Any]]:
-    """Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
+async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
+    """`reasons`: as of `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent = dict.fromkeys(session.endpoints)
     wrong: list[WrongPort] = []
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}"):
-        rows = await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent, wrong)
+        rows = await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent, wrong, reasons)
     if wrong and not any(row["role"] for row in rows):
         raise wrong[0]
     return rows
@@ -70,15 +75,16 @@ async def ask_all(
     timeout_s: float,
     silent: dict[str, None] | None = None,
     wrong: list[WrongPort] | None = None,
+    reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """A row per node: the addressed nodes, and the other members that they know. `silent` loses each address that has
-    answered. `wrong`: as of `ask`."""
+    answered. `wrong`, `reasons`: as of `ask`."""
 
     async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
         return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))
 
     async def ask_one(address: str) -> Mapping[str, Any] | None:
-        answer = await ask(address, timeout_s, wrong)
+        answer = await ask(address, timeout_s, wrong, reasons)
         if silent is not None and answer is not None:
             silent.pop(address, None)
         return answer
@@ -128,21 +134,27 @@ async def follower_row(name: str, http: str, timeout_s: float) -> dict[str, Any]
         return silent_row(name, url)
 
 
-async def ask(endpoint: str, timeout_s: float, wrong: list[WrongPort] | None = None) -> Mapping[str, Any] | None:
-    """The status of one node; None if it does not answer. `wrong` gets the error if the port is no stream port."""
+async def ask(
+    endpoint: str, timeout_s: float, wrong: list[WrongPort] | None = None, reasons: dict[str, str] | None = None
+) -> Mapping[str, Any] | None:
+    """The status of one node; None if it does not answer. `wrong` gets the error if the port is no stream port,
+    `reasons` why another one gave no answer."""
     from palisade.metastore.errors import MetastoreError
     from palisade.raftgroup.errors import RaftError
     from palisade.wire.error_codes import WrongPort
 
+    client = own_client(endpoint)
     try:
-        async with asyncio.timeout(timeout_s), own_client(endpoint) as client:
+        async with asyncio.timeout(timeout_s), client:
             found: Mapping[str, Any] = await client.status()
             return found
     except WrongPort as error:
         if wrong is not None:
             wrong.append(error)
         return None
-    except (OSError, TimeoutError, MetastoreError, RaftError):
+    except (OSError, TimeoutError, MetastoreError, RaftError) as error:
+        if reasons is not None:
+            reasons[endpoint] = client.why_unconnected(endpoint) or reason_of(error)
         return None
 
 

@@ -81,6 +81,10 @@ class Client(StoreApi):
         """Why no answer can arrive at the moment (no connection, no leader); None while a node is connected."""
         return self._session.trouble
 
+    def why_unconnected(self, address: str) -> str | None:
+        """Why the latest attempt to connect to this address failed; None if it did not."""
+        return self._session.refused_at.reasons.at(address)
+
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         if self._session.is_full():
             await self._session.admit()

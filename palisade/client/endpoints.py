@@ -20,7 +20,8 @@ def read_endpoints(endpoints: EndpointsLike) -> list[str]:
 
     `endpoints`: 'host:port', several of them separated by commas, or an iterable of such texts or (host, port) pairs.
     """
-    if not isinstance(endpoints, Iterable):
+    given: object = endpoints
+    if not isinstance(endpoints, Iterable) or isinstance(given, bytes | bytearray):
         raise TypeError(f"endpoints: {endpoints!r} is not an address; give 'host:port' or (host, port)")
     found: list[str] = []
     for each in (endpoints,) if isinstance(endpoints, str) else endpoints:

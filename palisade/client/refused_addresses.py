@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from palisade.base.network_reason import reason_of
+from palisade.client.connection_failures import ConnectionFailures
 from palisade.raftgroup.errors import Unavailable
 from palisade.wire.error_codes import WrongPort
 
@@ -20,15 +21,19 @@ class RefusedAddresses:
     def __init__(self, *, may_begin: bool) -> None:
         self._may_begin = may_begin
         self._refused: dict[str, WrongPort | None] = {}
+        self.reasons = ConnectionFailures()
 
     def answered(self) -> None:
+        self.reasons.answered()
         self._refused.clear()
 
     def failed(self, address: str, error: BaseException, known: Collection[str]) -> Unavailable | None:
         """`error`: of a connection to `address`. Returns the error once all `known` addresses have refused."""
+        reason = reason_of(error)
+        self.reasons.failed(address, reason)
         if isinstance(error, WrongPort):
             self._refused[address] = error
-        elif reason_of(error) == "connection refused" and not self._may_begin:
+        elif reason == "connection refused" and not self._may_begin:
             self._refused[address] = None
         else:
             self._refused.clear()

@@ -13,7 +13,6 @@ import random
 from collections import deque
 from typing import Any
 
-from palisade.base.network_reason import reason_of
 from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
 from palisade.client.endpoints import Endpoints
@@ -56,7 +55,7 @@ class StreamSession:
     ) -> None:
         """`shown`: the credentials, for nodes that require them. `wait_for_nodes` False: requests end at once if
         every known address refuses connections; they always do if every address is a wrong port."""
-        self._refused_at = RefusedAddresses(may_begin=wait_for_nodes)
+        self.refused_at = RefusedAddresses(may_begin=wait_for_nodes)
         self._route = route
         self._connector = Connector(route, self._on_frame, timeout_s, shown)
         self._timeout_s = timeout_s
@@ -281,8 +280,8 @@ class StreamSession:
                 link, found = await self._connector.connect()
                 self._found = self._as_announced(found)
             except FAILURES as error:
-                self._trouble = f"{self._route.current()}: {reason_of(error)}"
-                nothing = self._refused_at.failed(self._route.current(), error, self._route.known)
+                nothing = self.refused_at.failed(self._route.current(), error, self._route.known)
+                self._trouble = self.refused_at.reasons.text
                 if isinstance(nothing, WrongPort):
                     self._end_all(nothing)
                 elif nothing is not None:
@@ -296,7 +295,7 @@ class StreamSession:
                 backoff_s = min(backoff_s * 1.6, BACKOFF_S[1])
                 continue
             backoff_s = BACKOFF_S[0]
-            self._refused_at.answered()
+            self.refused_at.answered()
             self._begin(link)
             while not link.closed.done():
                 await self._until_news(link)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import itertools
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,11 +20,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from palisade.base.frames import encode
 from palisade.cli.main import main
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.wire.stream_frames import FrameKind
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 catalog_module: Any = importlib.import_module("palisade.cli.catalog")
@@ -84,6 +88,21 @@ async def test_command_shows_the_cause_of_its_wait_after_a_while(
     assert capsys.readouterr().err == "palisade: waiting: n1 does not answer\n"
 
 
+@pytest.mark.parametrize("late_s", [0.0, 0.05])
+def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
+    late_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 16: with two frozen nodes, commands in a pipe were silent for 2.6 s. `late_s`: of each look."""
+    notice, shown = waiting_module.LineNotice(), list[float]()
+    for look in range(12):
+        now = look * (notice.look_s + late_s)
+        notice.show("n1 is silent", now)
+        if capsys.readouterr().err:
+            shown.append(now)
+    assert 4 <= len(shown) <= 8
+    assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 12 * notice.look_s]))
+
+
 async def test_notice_stops_while_the_command_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +151,41 @@ def frozen() -> Iterator[str]:
     """The address of a port whose process accepts nothing: connections open, and stay silent."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def undecided() -> Iterator[str]:
+    """The address of a node that cannot read the permissions, as its cluster has no leader."""
+    reason = encode(FrameKind.REFUSED, {"reason": "it could not read the permissions", "code": "permissions-unknown"})
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with server.accept()[0] as client:
+                    client.recv(65536)
+                    client.sendall(reason)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+@pytest.mark.parametrize("command", ["status", "backup FILE"])
+def test_command_gives_the_reason_of_a_node_that_runs_and_cannot_answer(
+    command: str, undecided: str, frozen: str, tmp_path: Path
+) -> None:
+    """They said that no node runs there, and how to start one (issue 16)."""
+    where = ["--timeout", "1", "--endpoints", f"{undecided},{frozen}"]
+    done = CliRunner().invoke(main, [*command.replace("FILE", str(tmp_path / "b")).split(), *where])
+    *_, error = done.stderr.splitlines()
+    assert done.exit_code == 3
+    assert error.startswith("palisade: no node can answer: ")
+    assert f"{undecided}: it could not read the permissions" in error
+    assert f"{frozen}: no answer in time" in error
+    assert "palisade up" not in error
 
 
 AT = ["status", "topology", "fencing", "get /k", "range /k"]

@@ -22,6 +22,7 @@ REFUSED: list[tuple[object, type[Exception], str]] = [
     ([], ValueError, "give host:port"),
     ("localhost", ValueError, "'localhost' is not host:port; write it such as 127.0.0.1:7601"),
     (7601, TypeError, "endpoints: 7601 is not an address"),
+    (b"127.0.0.1:7601", TypeError, "endpoints: b'127.0.0.1:7601' is not an address"),
     ("a:b", ValueError, "'b' is not a port"),
     (["a:1", "b:99999"], ValueError, "port 99999 is out of range"),
     (["7", "."], ValueError, "'7' is not host:port"),

@@ -26,6 +26,9 @@ from palisade.wire.credentials import from_hello
 
 Handle = Callable[[int, Any], None]
 
+GREETING_S = 1.0
+"""How long a row of the permissions may take to read before the answer to HELLO: two rows in less than the time in
+which clients expect it, so that they get the reason and can try another node."""
 NOT_SIGNED_IN = "not signed in on this connection: send HELLO with credentials"
 
 
@@ -69,8 +72,8 @@ class SessionAuth:
         try:
             shown = from_hello(hello)
             self._name = claimed_identity(shown)
-            self._identity = await self._authorizer.identify(shown, self._address)
-            self._rights = await self._authorizer.rights(self._identity)
+            self._identity = await self._authorizer.identify(shown, self._address, GREETING_S)
+            self._rights = await self._authorizer.rights(self._identity, GREETING_S)
             self._name = self._rights.name
         except AuthorizationError as error:
             self._refused(error, "HELLO")

@@ -36,7 +36,7 @@ from palisade.service.authorization.rights import (
     read_rights,
 )
 from palisade.service.authorization.rows import Computed, FromRows, PermissionRows, Read, WouldBlock
-from palisade.wire.auth_errors import NoCredentials, TooManyLogins, Unauthenticated, WrongPassword
+from palisade.wire.auth_errors import NoCredentials, PermissionsUnknown, TooManyLogins, Unauthenticated, WrongPassword
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
 
@@ -96,15 +96,18 @@ class Authorizer:
         expected = self._metrics_header
         return expected is not None and hmac.compare_digest((header or "").encode("utf-8", "replace"), expected)
 
-    async def identify(self, shown: Credentials | None, address: str) -> UserIdentity | NodeIdentity:
-        """Does not wait where the credentials were checked before. `address`: of the client.
+    async def identify(
+        self, shown: Credentials | None, address: str, patience_s: float | None = None
+    ) -> UserIdentity | NodeIdentity:
+        """Does not wait where the credentials were checked before. `address`: of the client. `patience_s`: how long
+        each row of the permissions may take to read.
 
         Raises Unauthenticated, PermissionsUnknown, TooManyLogins.
         """
         if isinstance(shown, Password):
-            return await self._by_password(shown, address)
+            return await self._by_password(shown, address, patience_s)
         if isinstance(shown, Token):
-            return await self._by_token(shown)
+            return self._identity_in(shown, await self.row(TOKEN_KEY, patience_s))
         if isinstance(shown, NodeProof):
             return self._by_proof(shown)
         raise NoCredentials(NO_CREDENTIALS)
@@ -135,8 +138,9 @@ class Authorizer:
         right = revision == row.mod_revision and hmac.compare_digest(known, mark)
         return UserIdentity(shown.user, row.mod_revision) if right else None
 
-    async def _by_password(self, shown: Password, address: str) -> UserIdentity:
-        row = await self.row(keys.at(keys.CREDENTIALS, shown.user)) if NAME.fullmatch(shown.user) else None
+    async def _by_password(self, shown: Password, address: str, patience_s: float | None) -> UserIdentity:
+        known_name = NAME.fullmatch(shown.user) is not None
+        row = await self.row(keys.at(keys.CREDENTIALS, shown.user), patience_s) if known_name else None
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
         if known is not None:
@@ -173,9 +177,6 @@ class Authorizer:
             raise WrongPassword(WRONG)
         self._attempts.succeeded(source)
         self._count(self.logins, "right")
-
-    async def _by_token(self, shown: Token) -> UserIdentity:
-        return self._identity_in(shown, await self.row(TOKEN_KEY))
 
     def _identity_in(self, shown: Token, key: PermissionRow | None) -> UserIdentity:
         claims = None if key is None else claims_of(shown.text, key.value)
@@ -236,8 +237,8 @@ class Authorizer:
             rights: Rights = end.value
             return rights
 
-    async def rights(self, identity: UserIdentity | NodeIdentity) -> Rights:
-        """Raises Unauthenticated, PermissionsUnknown."""
+    async def rights(self, identity: UserIdentity | NodeIdentity, patience_s: float | None = None) -> Rights:
+        """Raises Unauthenticated, PermissionsUnknown. `patience_s` as for `identify`."""
         found = self.try_rights(identity)
         if found is not None or isinstance(identity, NodeIdentity):
             return found or NodeRights()
@@ -245,7 +246,7 @@ class Authorizer:
         try:
             wanted = next(reads)
             while True:
-                wanted = reads.send(await self.rows.read(wanted))
+                wanted = reads.send(await self._read(wanted, patience_s))
         except StopIteration as end:
             rights: Rights = end.value
             return rights
@@ -259,12 +260,23 @@ class Authorizer:
             raise Unauthenticated("the token is expired: sign in again")
         return read_rights(identity, self._cache)
 
-    async def row(self, key: bytes) -> PermissionRow | None:
+    async def row(self, key: bytes, patience_s: float | None = None) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
         try:
             return self.rows.try_read(key)
         except WouldBlock:
+            return await self._read(key, patience_s)
+
+    async def _read(self, key: bytes, patience_s: float | None) -> PermissionRow | None:
+        if patience_s is None:
             return await self.rows.read(key)
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self.rows.read(key)
+        except TimeoutError:
+            raise PermissionsUnknown(
+                f"this node could not read the permissions within {patience_s:g} s: its cluster does not answer; retry"
+            ) from None
 
     # Refusals.
 

@@ -19,6 +19,7 @@ from palisade.client import Client
 from palisade.metastore.command_codec import encode_command, operation_fields
 from palisade.metastore.put_series import encode_series
 from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, RequestId, Txn, WatchRequest
+from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
 from palisade.service.callers import UNRESTRICTED
@@ -105,6 +106,27 @@ async def test_late_attempt_of_an_announcement_changes_nothing_after_its_withdra
         await node.segments_announce(delete, RequestId("n1", 2))
         assert await node.segments_announce(put, RequestId("n1", 1)) == first
         assert await root.get(key) is None
+
+
+async def test_node_that_cannot_read_the_permissions_gives_the_reason_before_clients_give_up(
+    stream: StreamServer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three members were frozen: the client wrote "no answer in time" of the member that ran (issue 16)."""
+
+    async def never(_: bytes) -> None:
+        await asyncio.sleep(3600)
+
+    rows.fenced = True
+    monkeypatch.setattr(rows, "read", never)
+    monkeypatch.setattr("palisade.api.stream.session_auth.GREETING_S", 0.05)
+    reason = r"could not read the permissions within 0\.05 s: its cluster does not answer; retry"
+    for shown in (ALICE, Token("pt1.WyJhIl0.x")):
+        async with raw(stream, to_hello(shown), greeted=False) as connection:
+            kind, body = await connection.frame()
+            assert (kind, body["code"]) == (FrameKind.REFUSED, "permissions-unknown")
+    async with client_of(stream, ALICE, timeout_s=0.5) as client:
+        with pytest.raises(Unavailable, match=reason):
+            await client.get("/a/k")
 
 
 async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:

@@ -1,0 +1,35 @@
+"""Why a client has no connection: the latest reason at each address. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class ConnectionFailures:
+    """Since a node answered last."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def answered(self) -> None:
+        self._reasons.clear()
+
+    def failed(self, address: str, reason: str) -> None:
+        self._reasons.pop(address, None)
+        self._reasons[address] = reason
+
+    @property
+    def text(self) -> str:
+        """All reasons, the latest last."""
+        return text_of(self._reasons)
+
+    def at(self, address: str) -> str | None:
+        return self._reasons.get(address)
+
+
+def text_of(reasons: Mapping[str, str]) -> str:
+    """Addresses with the same reason are named together."""
+    together: dict[str, list[str]] = {}
+    for address, why in reasons.items():
+        together.setdefault(why, []).append(address)
+    return "; ".join(f"{', '.join(addresses)}: {why}" for why, addresses in together.items())

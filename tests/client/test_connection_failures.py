@@ -1,0 +1,26 @@
+"""Why a client has no connection (issue 16)."""
+
+from __future__ import annotations
+
+from palisade.client.connection_failures import ConnectionFailures
+
+
+def test_failures_have_the_reason_of_every_address() -> None:
+    """With two frozen nodes and one that refused, only the latest attempt was shown."""
+    failures = ConnectionFailures()
+    failures.failed("a:1", "no answer in time")
+    assert failures.text == "a:1: no answer in time"
+    failures.failed("b:1", "no leader is known")
+    failures.failed("c:1", "no answer in time")
+    assert failures.text == "a:1, c:1: no answer in time; b:1: no leader is known"
+    failures.failed("a:1", "connection refused")
+    assert failures.text == "b:1: no leader is known; c:1: no answer in time; a:1: connection refused"
+
+
+def test_failures_are_forgotten_once_a_node_answers() -> None:
+    failures = ConnectionFailures()
+    failures.failed("a:1", "no answer in time")
+    assert (failures.at("a:1"), failures.at("b:1")) == ("no answer in time", None)
+    failures.answered()
+    failures.failed("b:1", "connection refused")
+    assert failures.text == "b:1: connection refused"
