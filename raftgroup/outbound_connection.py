@@ -7,6 +7,7 @@ import contextlib
 import ssl
 from typing import Any, ClassVar, Protocol
 
+from palisade.base.network_reason import reason_of
 from palisade.raftgroup.handshake import HELLO, PING, PONG, REFUSE, HandshakeRefused, hello, read_hello, read_reason
 from palisade.raftgroup.peer_connection import Frames, Hub, PeerConnection
 from palisade.raftgroup.peer_state import PeerEvent, PeerState
@@ -147,7 +148,7 @@ class Dialler:
             connection.abandon()
             raise
         except (OSError, ValueError) as error:
-            return str(error) or type(error).__name__, False
+            return reason_of(error), False
         self._connection = connection
         await connection.finished
         self._connection = None

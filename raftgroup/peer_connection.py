@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
+from palisade.base.network_reason import reason_of
 from palisade.base.protocol_state import next_state
 from palisade.raftgroup.peer_state import TRANSITIONS, PeerEvent, PeerState
 from palisade.raftgroup.ports import MessageReceiver
@@ -204,7 +205,7 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closing:
-            self.end_reason = str(error) if error else self.end_reason
+            self.end_reason = reason_of(error) if error else self.end_reason
         self.moved(PeerEvent.LOST)
         self._waiting.clear()
         self._waiting_bytes = 0

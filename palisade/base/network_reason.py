@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import ssl
+
+_OF_OPENSSL = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
 
 
 def reason_of(error: BaseException) -> str:
@@ -15,6 +19,8 @@ def reason_of(error: BaseException) -> str:
         return str(error) or "no answer in time"
     if isinstance(error, socket.gaierror):
         return _lower(error.strerror or "the host name cannot be resolved")
+    if isinstance(error, ssl.SSLError):
+        return _OF_OPENSSL.sub("", str(error)) or "TLS failed"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return _lower(os.strerror(error.errno))
     text = str(error)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import socket
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from palisade.raftgroup.peer_connection import TransportLimits
+from palisade.raftgroup.peer_connection import PeerConnection, TransportLimits
 from palisade.raftgroup.tcp_transport import CannotListen, TcpPeers
 from tests.support.loopback import (
     IGNORE_POLICY_WARNING,
@@ -68,6 +71,15 @@ async def test_unreachable_member_is_logged_once(start: Start, caplog: pytest.Lo
         until = loop.time() + 0.5
         await one.recorder.until(lambda: loop.time() > until)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert caplog.messages[0].endswith("retrying: connection refused")
+
+
+def test_reason_of_a_broken_connection_has_no_number_of_the_system() -> None:
+    """A node that resumed wrote "retrying: [Errno 32] Broken pipe" (issue 16)."""
+    hub: Any = SimpleNamespace(limits=TransportLimits(), now=float, lost=lambda _: None)
+    connection = PeerConnection(hub, 1)
+    connection.connection_lost(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert connection.end_reason == "broken pipe"
 
 
 async def test_port_in_use_is_named_with_the_remedy(start: Start) -> None:
