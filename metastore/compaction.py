@@ -56,7 +56,8 @@ class Compactor:
         state = self._state
         if revision <= state.compacted:
             raise Compacted(
-                f"the history is already compacted to revision {state.compacted}, which includes revision {revision}",
+                f"the history before revision {revision} is already removed: the oldest revision that can still be "
+                f"read is {state.minimal_revision} (MM)",
                 state.minimal_revision,
             )
         if revision > state.revision:

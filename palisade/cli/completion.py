@@ -25,4 +25,6 @@ def completion(context: click.Context, shell: str) -> None:
         raise click.UsageError(f"there is no completion for {shell}")
     root = context.find_root().command
     script = kind(root, {}, "palisade", VARIABLE)
-    click.echo(script.source_template % script.source_vars())
+    # Click's script for fish cuts descriptions at their first comma.
+    template = script.source_template.replace('(string split "," $completion)', '(string split -m 1 "," $completion)')
+    click.echo(template % script.source_vars())

@@ -99,8 +99,10 @@ def serve(session: CliSession, directory: Path, metrics: str | None, force_witho
     The port has no authentication: --listen on a loopback address or a private network.
 
     \b
-    palisade journal serve --role orders --name a --dir a --listen 127.0.0.1:7901 --primary
-    palisade journal serve --role orders --name b --dir b --listen 127.0.0.1:7902 --backup
+    palisade journal serve --role orders --name a --dir a --primary \\
+        --listen 127.0.0.1:7901
+    palisade journal serve --role orders --name b --dir b --backup \\
+        --listen 127.0.0.1:7902
     """
     import uvloop
 
@@ -136,7 +138,8 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
     numbers unless other clients append meanwhile. After exit code 4 the last batches may have been appended.
 
     \b
-    palisade journal append --role orders --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
+    palisade journal append --role orders \\
+        --copies 127.0.0.1:7901,127.0.0.1:7902 "order 1" "order 2"
     """
 
     async def work(client: JournalClient) -> tuple[int, int, int]:

@@ -46,8 +46,9 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     the command line overrides the variable, and the variable overrides the file.
 
     \b
-    palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 --peer 127.0.0.1:7501 \\
-        --stream 127.0.0.1:7601 --initial-cluster n1=127.0.0.1:7501
+    palisade node --id n1 --cluster c1 --data-dir d1 --http 127.0.0.1:7401 \\
+        --peer 127.0.0.1:7501 --stream 127.0.0.1:7601 \\
+        --initial-cluster n1=127.0.0.1:7501
 
     With --follow the node is not a member of the Raft group: it keeps a vault of the cluster that --seeds or --join
     names. With --standalone it contacts no other node: it serves the vault in its folder, for reading only.

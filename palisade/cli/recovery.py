@@ -65,9 +65,13 @@ def show(session: CliSession, at: str, watch: bool) -> None:
     if session.as_json and not watch:
         report(session, run_or_fail(session, recoveries(session, at)))
         return
-    with screen_for(session) as screen:
-        last = run_or_fail(session, follow(lambda: recoveries(session, at), screen, watch))
-    report(session, last)
+
+    async def followed() -> dict[str, Any]:
+        """An error is shown once the bar is gone."""
+        with screen_for(session) as screen:
+            return await follow(lambda: recoveries(session, at), screen, watch)
+
+    report(session, run_or_fail(session, followed()))
 
 
 async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
@@ -82,6 +86,9 @@ async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
 def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
     from palisade.recovery.report_file import kept_report
 
+    if not data_dir.is_dir():
+        text = f"there is no folder {data_dir}: give the data folder of a node, such as .palisade/n1/data"
+        session.fail(Failure(REFUSED, "not-read", text, False))
     try:
         found = kept_report(data_dir)
     except (OSError, ValueError) as error:

@@ -47,9 +47,14 @@ def restore(
     if another cluster on this machine uses the ports.
 
     \b
-    palisade restore FILE --data-dir D                   then: palisade up --data-dir D --no-demo
-    palisade restore FILE --data-dir D1 --id n1          on each machine, with its own id; then start all of them
-                                                         with the same --cluster and --initial-cluster
+    palisade restore FILE --data-dir D
+    palisade up --data-dir D --no-demo
+
+    For nodes on several machines, restore on each of them with its own id, then start all of them with the same
+    --cluster and --initial-cluster:
+
+    \b
+    palisade restore FILE --data-dir D1 --id n1
     """
     from palisade.node.local_layout import Layout
     from palisade.node.restore import RestoreRequest

@@ -110,8 +110,8 @@ async def keepers(client: Any) -> list[str]:
     silent = sorted(name for name, each in found.items() if each is None)
     if silent:
         raise NotFetched(
-            f"{', '.join(silent)} does not answer, so it is not known whether it keeps segments; nothing was "
-            "assigned. Wait until it is back or out of the topology, or name the nodes with --nodes"
+            f"no answer from {', '.join(silent)}, so it is not known which of the nodes keep segments; nothing was "
+            "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -141,3 +143,23 @@ def test_piped_tables_begin_with_a_header() -> None:
         ):
             assert CliRunner().invoke(main, command, env=environ).stdout.splitlines()[0] == first
     assert len(cells(row(1))) == len(titles())
+
+
+def helps(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    context = click.Context(command, info_name=words[-1], terminal_width=WIDTH)
+    yield words, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from helps(inner, (*words, name))
+
+
+def test_help_of_every_command_fits_the_terminal() -> None:
+    wide = [
+        (" ".join(words), line)
+        for words, text in helps(main, ("palisade",))
+        for line in text.splitlines()
+        if len(line) > WIDTH
+    ]
+    assert wide == []

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -326,3 +327,22 @@ def test_http_address_among_the_endpoints_gets_a_hint() -> None:
         for command in ("status", "topology"):
             result = run(command, "--endpoints", at, "--timeout", "1")
             assert (result.exit_code, "--at" in result.stderr) == (1, True), result.stderr
+
+
+def test_refusal_on_a_terminal_is_one_line_without_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich wrapped it, and wrote an empty line after it (issue 16)."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    problem = {"code": "wrong-port", "detail": "this is the stream port: use the HTTP API port", "retry": False}
+    with answering(lambda request, body: (421, problem)) as at:
+        result = run("recovery", "--at", at)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"palisade: {problem['detail']}\n")
+
+
+def test_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    """It "had no recovery yet", with exit code 0 (issue 16)."""
+    result = run("recovery", "--data-dir", str(tmp_path / "none"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"palisade: there is no folder {tmp_path}/none: give the data folder of a node")
+    assert run("recovery", "--data-dir", str(tmp_path)).stdout == "no recovery has ended yet\n"

@@ -56,6 +56,15 @@ def test_old_spellings_work_and_the_note_is_not_in_the_way_of_json(node: CliNode
     assert invoke(node, "lease", "ttl", lease).stdout.startswith(f"lease {lease}: ")
 
 
+@pytest.mark.parametrize("form", ["then\nput /branch 1", '{"success": [{"txn": {"then": []}}]}'])
+def test_old_names_of_branches_give_a_note(node: CliNode, form: str) -> None:
+    assert invoke(node, "txn", stdin=form).stderr == (
+        "palisade: 'then' is now 'success'; the old spelling works until version 0.3\n"
+    )
+    assert invoke(node, "txn", "--json", stdin=form).stderr == ""
+    assert invoke(node, "txn", stdin="success\nput /branch 1").stderr == ""
+
+
 def test_every_old_spelling_is_documented() -> None:
     text = DOCUMENT.read_text()
     assert all(f"`{' '.join(old)}`" in text for old in COMMANDS)
@@ -101,6 +110,21 @@ def test_completion_script_is_valid(shell: str) -> None:
     program = shutil.which(shell)
     if program is not None:
         subprocess.run([program, "-n"], input=result.stdout, text=True, check=True)
+
+
+def test_completion_in_fish_shows_descriptions_as_a_whole(tmp_path: Path) -> None:
+    """They were cut at the first comma: "List" for "List, add, promote and remove members" (issue 16)."""
+    script = CliRunner().invoke(main, ["completion", "fish"]).stdout
+    assert 'string split -m 1 "," $completion' in script
+    fish = shutil.which("fish")
+    if fish is not None:
+        program = tmp_path / "palisade"
+        program.write_text("#!/bin/sh\nprintf 'plain,member\\tList, add and remove members.\\n'\n")
+        program.chmod(0o755)
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
+        typed = f'{script}\ncomplete -C "palisade mem"\n'
+        done = subprocess.run([fish], input=typed, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines() == ["member\tList, add and remove members."]
 
 
 def test_completion_proposes_commands() -> None:
