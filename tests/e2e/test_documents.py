@@ -142,6 +142,15 @@ class Terminal:
                 if "kill -9" in each.command:
                     self.wait_until_restarted()
 
+    def reads_while_a_strict_write_waits(self) -> None:
+        """The README's program ended with a traceback (`Pending`) if the write was typed while it ran (issue 16)."""
+        reads = "python local_read.py .palisade/n2/data/vault & sleep 1; kill -9 1"
+        got = self.shell(self.local(f"{reads}; palisade put /config/mode slower --timeout 20; wait")).splitlines()
+        shown = [line.split()[-1] for line in got if re.match(r" ?\d+\.\d\d s  ", line)]
+        assert shown[-1] == "slower", "\n".join(got)
+        assert len(shown) == 2, "\n".join(got)
+        self.wait_until_restarted()
+
     def wait_until_restarted(self) -> None:
         node = self._run.wait("node-exited")["node"]
         self._run.wait("node-started", node=node)
@@ -194,6 +203,7 @@ def test_readme_operations_and_loss_of_a_majority_can_be_typed(
     readme = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("### Python")[0]
     (tmp_path / "local_read.py").write_text(blocks_of(readme, "python")[0].replace("began + 10", "began + 2"))
     terminal.type_all(readme)
+    terminal.reads_while_a_strict_write_waits()
     terminal.type_all((ROOT / "docs" / "operations.md").read_text())
     assert run.stop() == 0
 
