@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +31,13 @@ async def ground(shared_ground: SegmentGround) -> SegmentGround:
     return shared_ground
 
 
+def table_block(document: str) -> str:
+    """The program of the document that reads a table."""
+    text = (Path(__file__).parents[2] / document).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return next(block for block in blocks if 'option("table"' in block)
+
+
 async def test_frame_of_a_table_has_every_row_while_its_segments_move(spark: Any, ground: SegmentGround) -> None:
     options = {
         "endpoints": ",".join(ground.cluster.endpoints), "table": "flights", "interval": f"{START}/{END}",
@@ -51,12 +60,15 @@ async def test_frame_of_a_table_has_every_row_while_its_segments_move(spark: Any
     victim.kill()
     assert await asyncio.to_thread(frame.count) == ground.rows
 
-    text = (Path(__file__).parents[2] / "docs/pipeline.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    block = next(block for block in blocks if 'option("table"' in block)
     names: dict[str, Any] = {"spark": spark, "nodes": options["endpoints"]}
-    await asyncio.to_thread(exec, block, names)
+    await asyncio.to_thread(exec, table_block("docs/pipeline.md"), names)
     assert names["delays"].count() > 0
+    block = table_block("README.md").replace("127.0.0.1:7601", options["endpoints"])
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        await asyncio.to_thread(exec, block.replace("2013-03/2013-04", options["interval"]), {})
+    assert "carrier|count" in shown.getvalue()
+    assert re.search(r"\|\s+UA\|\s*\d+\|", shown.getvalue()), shown.getvalue()
 
     ground[ground.pair[1]].kill()
     async with ground.client() as client:
