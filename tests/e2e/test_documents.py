@@ -3,8 +3,9 @@
 Numbers and ids of the output may differ from the document, everything else may not. A line `...` stands for any lines.
 A command without output in the document may have any, and must succeed.
 
-Not typed here: the Spark commands of README and pipeline.md (`tests/pipeline` runs the jobs), segments
-(`test_segments_document.py`), and the start of single nodes, by `test_membership.py` and `test_followers.py`.
+Not typed here: the Spark commands of README and pipeline.md (`tests/pipeline` runs the jobs, and the programs that read
+tables), segments (`test_segments_document.py`), and the start of single nodes, by `test_membership.py` and
+`test_followers.py`.
 """
 
 from __future__ import annotations
