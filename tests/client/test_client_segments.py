@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from palisade.client import Client
 from palisade.metastore.requests import Put
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
+from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.segment_errors import NoSuchDataSource, NoSuchSegment, SegmentsUnavailable
 from tests.api.test_http_segments import DAY, NEXT, loaded
 from tests.support.segment_names import name, segment
@@ -61,3 +64,19 @@ async def test_damaged_record_refuses_lookups_instead_of_hiding_the_segment(clie
 async def test_unclear_choice_of_segments_is_refused(client: Client) -> None:
     with pytest.raises(ValueError, match="either names"):
         await client.segments_mark_unused("flights")
+
+
+async def test_lookup_is_repeated_while_a_change_waits_for_its_release(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.segments_publish("flights", [DAY])
+    call, pending = client._call, [ReadPending("not released yet"), ReadPending("not released yet")]
+
+    async def pending_twice(name: str, *arguments: Any) -> Any:
+        if pending:
+            raise pending.pop()
+        return await call(name, *arguments)
+
+    monkeypatch.setattr(client, "_call", pending_twice)
+    assert (await client.segments_list())["data_sources"] == ["flights"]
+    assert not pending
