@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from palisade.node.config import NodeConfig, is_loopback
+from palisade.base.address import is_loopback
+from palisade.node.config import NodeConfig
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.rows import PermissionRows
 from palisade.wire.credentials import NodeProof, header_of, node_proof

@@ -10,13 +10,12 @@ authentication, unless it is switched off explicitly.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palisade.base.address import Address, bracketed
+from palisade.base.address import Address, bracketed, is_loopback, is_wildcard
 from palisade.base.errors import ConfigError
 from palisade.base.identifier import check_id
 from palisade.fencing.timing import FenceTiming as Fences
@@ -363,20 +362,6 @@ class NodeConfig:
                 f"initial-cluster gives {self.id} the peer port {own.peer.port}, but peer is {self.peer}; "
                 "make them the same"
             )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def _between(option: str, value: float, low: float, high: float) -> None:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.api.http.scenario_host import Playable, ScenarioHost
+from palisade.base.address import is_loopback
 from palisade.node.authorization import authorizer_of, proof_of
 from palisade.node.component_adapters import Background, ServerPart, TopologyComponent, cause_of_failure
-from palisade.node.config import NodeConfig, is_loopback
+from palisade.node.config import NodeConfig
 from palisade.node.fencing.fencing_component import FencingComponent, HolderNode, ReleaseComponent
 from palisade.node.fencing.follower_route import FollowerRoute
 from palisade.node.fencing.metric_families import fencing_families

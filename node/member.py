@@ -19,13 +19,14 @@ from palisade.api.http.server import HttpServer
 from palisade.api.segment_service import OwnSegmentStore
 from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
+from palisade.base.address import is_loopback
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.base.metrics import Metrics
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.authorization import authorizer_of, proof_of
 from palisade.node.component_adapters import Background, GroupPart, ServerPart, TopologyComponent, cause_of_failure
-from palisade.node.config import NodeConfig, is_loopback
+from palisade.node.config import NodeConfig
 from palisade.node.fencing.fencing_component import HolderNode, ReleaseComponent
 from palisade.node.fencing.member_fencing import MemberFencing, strict_answers
 from palisade.node.fencing.metric_families import fencing_families

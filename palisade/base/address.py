@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -39,6 +40,21 @@ class Address:
         if len(ports) != 1:
             raise AddressError(f"{text!r} is not host:port; write it such as {example}")
         return cls(host, parse_port(ports[0]))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether it stands for every address of the machine: 0.0.0.0 or ::."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def bracketed(host: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from palisade.base.address import Address, is_wildcard
 from palisade.cli.options import client_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, print_rows, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
@@ -27,7 +28,7 @@ COLUMNS = ("address", "name", "state", "sequence", "agreed_sequence", "last", "a
 role_option = click.option("--role", required=True, help="Name of the role that the two copies share.")
 copies_option = click.option(
     "--copies", required=True, metavar="HOST:PORT,...", callback=lambda _c, _p, text: read_copies(text),
-    help="Addresses of the copies, as their --listen.",
+    help="Addresses of the copies: their --advertise, or --listen.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 timeout_option = click.option(
@@ -47,6 +48,18 @@ def read_time_in(text: str, least_s: float, most_s: float) -> float:
     return time_s
 
 
+def read_advertised(listen: str, advertise: str | None) -> str:
+    """The address that this copy announces."""
+    address = advertise or listen
+    if is_wildcard(Address.parse(address).host):
+        option = "--advertise" if advertise else "--listen"
+        raise click.UsageError(
+            f"{option}: {address} is not reachable by the other copy; give --advertise with the name or address of "
+            "this machine, and the port"
+        )
+    return address
+
+
 @click.group()
 def journal() -> None:
     """A replicated journal of two copies.
@@ -60,6 +73,12 @@ def journal() -> None:
 @click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Directory of this copy.")
 @click.option(
     "--listen", required=True, type=read_address, metavar="HOST:PORT", help="Address for clients and the other copy."
+)
+@click.option(
+    "--advertise",
+    type=read_address,
+    metavar="HOST:PORT",
+    help="Address by which they reach this copy, behind NAT or in a container.  [default: --listen]",
 )
 @click.option("--primary/--backup", required=True, default=None, help="Which copy begins when the role is new.")
 @click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
@@ -90,13 +109,22 @@ def journal() -> None:
     "--metrics", type=read_address, metavar="HOST:PORT", help="Address of GET /metrics for Prometheus.  [default: off]"
 )
 @client_options
-def serve(session: CliSession, directory: Path, metrics: str | None, force_without_store: bool, **given: Any) -> None:
+def serve(
+    session: CliSession,
+    directory: Path,
+    listen: str,
+    advertise: str | None,
+    metrics: str | None,
+    force_without_store: bool,
+    **given: Any,
+) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
     It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
     copies with the same --role; --endpoints are those of the metadata store.
 
-    The port has no authentication: --listen on a loopback address or a private network.
+    The port has no authentication: --listen on a loopback address or a private network. With a --listen such as
+    0.0.0.0:7901, give --advertise.
 
     \b
     palisade journal serve --role orders --name a --dir a --primary \\
@@ -115,14 +143,14 @@ def serve(session: CliSession, directory: Path, metrics: str | None, force_witho
 
     uvloop.install()
     try:
-        own = LockHolder(a_name(given.pop("name"), "--name"), given.pop("listen"))
+        own = LockHolder(a_name(given.pop("name"), "--name"), read_advertised(listen, advertise))
         by = operator_now() if force_without_store else None
         options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     call = partial(session.call, notice=False, waits_for_nodes=True)
-    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory, metrics)))
+    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory, listen, metrics)))
 
 
 @journal.command()

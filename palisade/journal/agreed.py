@@ -30,7 +30,8 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """The copy that holds the lock, or waits for it, as it announced itself."""
+    """The copy that holds the lock, or waits for it, as it announced itself. `address`: by which clients and the other
+    copy reach it; behind NAT it is not the one on which it listens."""
 
     name: str
     address: str

@@ -26,7 +26,9 @@ CYCLES_SOUGHT_AFTER = 20_000
 """New container objects between two cycle collections."""
 
 
-async def serve(store: RoleStore, options: CopyOptions, directory: Path, metrics: str | None = None) -> None:
+async def serve(
+    store: RoleStore, options: CopyOptions, directory: Path, listen: str, metrics: str | None = None
+) -> None:
     """Until SIGTERM or SIGINT; then the role is released, so that the other copy takes over at once.
 
     `metrics`: the address of its metrics. Raises JournalError, OSError of the disk."""
@@ -45,7 +47,7 @@ async def serve(store: RoleStore, options: CopyOptions, directory: Path, metrics
                 from palisade.journal.metrics_server import served_metrics
 
                 await stack.enter_async_context(served_metrics(runner, files.sync_times, Address.parse(metrics)))
-            await _serve(runner, Address.parse(options.own.address))
+            await _serve(runner, Address.parse(listen))
     finally:
         files.close()
 
@@ -75,7 +77,10 @@ async def _serve(runner: RoleRunner, at: Address) -> None:
     stopping = asyncio.ensure_future(stopped.wait())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    log.warning("listening: role=%s name=%s address=%s", runner.copy.options.role, runner.copy.options.own.name, at)
+    options = runner.copy.options
+    log.warning(
+        "listening: role=%s name=%s address=%s advertised=%s", options.role, options.own.name, at, options.own.address
+    )
     try:
         await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
         if running.done():

@@ -54,6 +54,7 @@ async def test_scenario_holds_and_its_report_names_the_right_case(
         ("crash-in-eviction", "half_left", {"as-undisturbed"}),
         ("segment-server-dies", "missing_in_silence", {"exact-list"}),
         ("activation-older-primary", "older_serves", {"older-waits", "nothing-lost"}),
+        ("activation-replica-cut-off", "sequence_stays", {"raises-before-alone", "older-waits", "nothing-lost"}),
     ],
 )
 async def test_planted_fault_is_seen(

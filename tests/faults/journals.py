@@ -34,8 +34,8 @@ ANSWERS_S = 15.0
 
 
 class JournalCopy(NodeProcess):
-    """A copy on a host of its own, with the name of the host. It has one address, on which it listens: where relays of
-    loopback addresses replace namespaces, the copies are cut off from the store, but not from each other."""
+    """A copy on a host of its own, with the name of the host. Clients use the address on which it listens, the other
+    copy the advertised one: where relays of loopback addresses replace namespaces, they are between the two."""
 
     def __init__(self, ground: Ground, host: str, kind: str, cluster: GroundCluster) -> None:
         super().__init__(ground.folder, host)
@@ -44,7 +44,8 @@ class JournalCopy(NodeProcess):
         self.address = f"{ground.network.listens_on(host)}:{PORTS['stream']}"
         self._arguments = [
             "journal", "serve", f"--role={ROLE}", f"--name={host}", f"--dir={self.data_dir}",
-            f"--listen={self.address}", f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}",
+            f"--listen={self.address}", f"--advertise={ground.network.advertised(host)}:{PORTS['stream']}",
+            f"--{kind}", f"--endpoints={','.join(cluster.endpoints)}",
         ]  # fmt: skip
 
     def command(self) -> list[str]:

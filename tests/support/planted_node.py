@@ -13,8 +13,9 @@ from typing import Any
 
 import palisade.journal.role
 import palisade.recovery.recovery
-from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, Follow, LocalSequence
+from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, Follow, LocalSequence, ReplicaEvent
 from palisade.catalog.timeline import Interval
+from palisade.journal.active import Active
 from palisade.recovery.decision import Case, Join, Snapshot, SnapshotReason
 from palisade.recovery.recovery import Recovery
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer
@@ -81,9 +82,27 @@ def older_serves() -> None:
     palisade.journal.role.decide = planted  # type: ignore[assignment]
 
 
+def sequence_stays() -> None:
+    """A copy that has lost its replica serves on under the sequence that the replica has as well."""
+
+    async def unchanged(self: Active) -> None:
+        self.progress.happens(ReplicaEvent.SEQUENCE_RAISED)
+        self.advance()
+
+    Active._raise = unchanged  # type: ignore[method-assign]
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
-    for fault in (always_join, always_snapshot, difference_untold, half_left, missing_in_silence, older_serves)
+    for fault in (
+        always_join,
+        always_snapshot,
+        difference_untold,
+        half_left,
+        missing_in_silence,
+        older_serves,
+        sequence_stays,
+    )
 }
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from typing import Any
 
+from palisade.cli.scenarios.link import Link
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
 from palisade.cli.scenarios.story import Report, Scenario
@@ -15,20 +17,23 @@ ROLE = "orders"
 BEFORE, ALONE = 20, 10
 WAITS_S = 3.0
 """Three times the lease of the lock."""
+FOLLOWS = ("waiting", "catching up")
+"""States of a copy that neither serves nor is in sync."""
 
 
 class Pair:
-    """Two copies, a the configured primary. Use `journal` as a client of both."""
+    """Two copies, a the configured primary; they reach each other by `links`. Use `journal` as a client of both."""
 
     def __init__(self, stage: Stage, cluster: Members, *options: str) -> None:
         self._stage = stage
         addresses = stage.address(), stage.address()
+        self.links = [Link(stage.address(), address) for address in addresses]
         self.a, self.b = (
             stage.journal_copy(name, address, [
-                f"--role={ROLE}", f"--name={name}", f"--listen={address}", f"--{kind}",
+                f"--role={ROLE}", f"--name={name}", f"--listen={address}", f"--advertise={link.address}", f"--{kind}",
                 f"--endpoints={','.join(cluster.streams)}", *options,
             ])
-            for name, kind, address in zip("ab", ("primary", "backup"), addresses, strict=True)
+            for name, kind, address, link in zip("ab", ("primary", "backup"), addresses, self.links, strict=True)
         )  # fmt: skip
         self.addresses = list(addresses)
         self.journal = JournalClient(ROLE, self.addresses, timeout_s=20.0)
@@ -36,14 +41,30 @@ class Pair:
 
     async def close(self) -> None:
         self.journal.close()
+        for link in self.links:
+            await link.close()
 
     async def start(self) -> None:
+        for link in self.links:
+            await link.start()
         await self.a.start()
         await self.b.start()
-        await self.reach("active", "in sync")
+
+    def cut(self) -> None:
+        """The copies no longer reach each other; the client and the metadata store reach both."""
+        for link in self.links:
+            link.cut()
+
+    def restore(self) -> None:
+        for link in self.links:
+            link.restore()
+
+    async def statuses(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        a, b = await self.journal.status()
+        return a, b
 
     async def states(self) -> tuple[str, str]:
-        a, b = await self.journal.status()
+        a, b = await self.statuses()
         return str(a.get("state")), str(b.get("state"))
 
     async def reach(self, a: str = "", b: str = "") -> None:
@@ -92,18 +113,24 @@ class Pair:
         self._stage.check(name, found == self.expected, f"{len(found)} entries")
 
 
-async def a_pair(stage: Stage, *options: str) -> Pair:
+async def new_pair(stage: Stage, *options: str) -> Pair:
     cluster = await stage.cluster(1)
     pair = Pair(stage, cluster, *options)
     stage.at_end(pair.close)
+    return pair
+
+
+async def pair_in_sync(stage: Stage, *options: str) -> Pair:
+    pair = await new_pair(stage, *options)
     await pair.start()
+    await pair.reach("active", "in sync")
     await pair.append(BEFORE)
     stage.say(f"a is active, b is in sync; {BEFORE} orders are acknowledged")
     return pair
 
 
 async def older_primary(stage: Stage) -> Report | None:
-    pair = await a_pair(stage, "--allow-failback")
+    pair = await pair_in_sync(stage, "--allow-failback")
     await pair.a.stop()
     await pair.reach(b="active")
     await pair.append(ALONE)
@@ -122,7 +149,7 @@ async def older_primary(stage: Stage) -> Report | None:
 
 
 async def lonely_primary(stage: Stage) -> Report | None:
-    pair = await a_pair(stage)
+    pair = await pair_in_sync(stage)
     pair.b.send(signal.SIGSTOP)
     await pair.append(ALONE)
     stage.say(f"b hangs (SIGSTOP); a raises the sequence and serves {ALONE} orders alone")
@@ -130,6 +157,40 @@ async def lonely_primary(stage: Stage) -> Report | None:
     pair.b.send(signal.SIGCONT)
     await pair.decided("b")
     stage.say("a is killed, and b goes on: its copy is the older one")
+    if not await pair.check_waits("older-waits"):
+        return None
+    await pair.a.start()
+    await pair.reach("active", "in sync")
+    stage.say("a is started again and serves; b receives what it lacks")
+    await pair.check_entries("nothing-lost")
+    return None
+
+
+async def lucky_live(stage: Stage) -> Report | None:
+    pair = await new_pair(stage)
+    pair.cut()
+    await pair.start()
+    await pair.reach(a="active")
+    await pair.append(BEFORE)
+    before = (await pair.statuses())[1]["sequence"]
+    stage.say(f"a is active, and {BEFORE} orders are acknowledged; b has an empty copy and is not in sync")
+    pair.restore()
+    await pair.reach("active", "in sync")
+    a, b = await pair.statuses()
+    stage.say("a sends its journal to b, and with it the sequence: b could take over from now on")
+    adopted = before == 0 and b["sequence"] == a["sequence"] and b["last"] == BEFORE
+    seen = f"b has sequence {before or 'none'} before, and {b['sequence']} with {b['last']} entries"
+    stage.check("sequence-follows-journal", adopted, seen)
+    pair.cut()
+    await pair.append(ALONE)
+    a, b = await pair.statuses()
+    stage.say(f"the copies are cut off from each other; a reaches the metadata store and serves {ALONE} orders alone")
+    seen = f"a is {a['state']} with sequence {a['sequence']}, b is {b['state']} with sequence {b['sequence']}"
+    stage.check("raises-before-alone", a["sequence"] > b["sequence"] and b["state"] in FOLLOWS, seen)
+    await pair.a.kill()
+    pair.restore()
+    await pair.decided("b")
+    stage.say("a is killed, and the network is restored: b finds that its sequence is not the agreed one")
     if not await pair.check_waits("older-waits"):
         return None
     await pair.a.start()
@@ -157,6 +218,18 @@ SCENARIOS = (
         lonely_primary,
         {
             "older-waits": "the backup alone does not become active, although it gets the chance",
+            "nothing-lost": "with the primary back, the journal has every acknowledged order",
+        },
+    ),
+    Scenario(
+        "activation-replica-cut-off",
+        "a replica gets journal and sequence and is cut off; it does not become active after the primary served alone",
+        "seed 004, the third example (the lucky live); A1, A2",
+        lucky_live,
+        {
+            "sequence-follows-journal": "the replica has the sequence of the active copy only after it has its entries",
+            "raises-before-alone": "the active copy has raised the sequence before it acknowledges entries alone",
+            "older-waits": "the replica alone does not become active, although it reaches the metadata store",
             "nothing-lost": "with the primary back, the journal has every acknowledged order",
         },
     ),
