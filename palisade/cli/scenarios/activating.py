@@ -78,12 +78,12 @@ class Pair:
         await self._stage.until(holds, f"copies: {named}")
 
     async def decided(self, name: str) -> None:
-        """Waits until that copy waits for the other one, or serves although it must not."""
+        """Waits until that copy follows the other one, or serves although it must not."""
 
         async def holds() -> bool:
-            return (await self.states())["ab".index(name)] in ("waiting", "active")
+            return (await self.states())["ab".index(name)] in (*FOLLOWS, "active")
 
-        await self._stage.until(holds, f"copies: {name} waiting")
+        await self._stage.until(holds, f"copies: {name} {' or '.join(FOLLOWS)}")
 
     async def append(self, number: int) -> None:
         for _ in range(number):
@@ -171,6 +171,7 @@ async def lucky_live(stage: Stage) -> Report | None:
     pair.cut()
     await pair.start()
     await pair.reach(a="active")
+    await pair.decided("b")
     await pair.append(BEFORE)
     before = (await pair.statuses())[1]["sequence"]
     stage.say(f"a is active, and {BEFORE} orders are acknowledged; b has an empty copy and is not in sync")
