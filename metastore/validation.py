@@ -7,7 +7,7 @@ etcd's where it has one; a function that is stricter documents it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from palisade.base.key_text import key_text
@@ -44,18 +44,9 @@ Operation = Put | DeleteRange | Range | Txn
 
 def check_request(request: Command | Range, limits: Limits) -> None:
     """Raises the refusal of a request that could not be applied in any state."""
-    if isinstance(request, Put):
-        check_put(request, limits)
-    elif isinstance(request, Txn):
-        check_txn(request, limits)
-    elif isinstance(request, DeleteRange | Range):
-        check_range(request, limits)
-    elif isinstance(request, LeaseGrant):
-        check_lease_id(request.id)
-    elif isinstance(request, Pin):
-        check_pin(request, limits)
-    elif isinstance(request, CopyChunk):
-        check_copy_chunk(request, limits)
+    check = CHECKS.get(type(request))
+    if check is not None:
+        check(request, limits)
 
 
 def check_request_id(request_id: RequestId, limits: Limits) -> None:
@@ -75,10 +66,13 @@ def text_size(text: str) -> int:
 
 
 def check_range(request: DeleteRange | Range, limits: Limits) -> None:
-    check_key(request.key, limits)
-    if len(request.range_end) > limits.key_bytes_max:
+    key_bytes, end_bytes = len(request.key), len(request.range_end)
+    if not 0 < key_bytes <= limits.key_bytes_max:
+        check_key(request.key, limits)
+    if end_bytes > limits.key_bytes_max:
         raise KeyTooLarge(too_large("range end", request.range_end, limits.key_bytes_max))
-    check_size(size_of(request), limits)
+    if OPERATION_BYTES + key_bytes + end_bytes > limits.request_bytes_max:
+        check_size(size_of(request), limits)
 
 
 def check_key(key: bytes, limits: Limits) -> None:
@@ -116,6 +110,10 @@ def check_lease_id(lease: int) -> None:
         raise InvalidRequest(f"the lease id {lease} is out of range: use 1 to {LEASE_ID_MAX}")
 
 
+def check_grant(request: LeaseGrant, limits: Limits) -> None:
+    check_lease_id(request.id)
+
+
 def check_pin(request: Pin, limits: Limits) -> None:
     size = text_size(request.id)
     if not 1 <= size <= limits.client_bytes_max:
@@ -140,6 +138,18 @@ def check_txn(request: Txn, limits: Limits) -> None:
     check_parts(request, limits)
     check_size(size_of(request), limits)
     writes_of(request)
+
+
+CHECKS: dict[type[Any], Callable[[Any, Limits], None]] = {
+    Put: check_put,
+    Txn: check_txn,
+    DeleteRange: check_range,
+    Range: check_range,
+    LeaseGrant: check_grant,
+    Pin: check_pin,
+    CopyChunk: check_copy_chunk,
+}
+"""Of the requests whose fields have limits. By the exact type, because each read and each write passes here."""
 
 
 def check_depth(request: Txn, depth_max: int) -> None:
@@ -177,7 +187,7 @@ def check_compare(compare: Compare, limits: Limits) -> None:
         raise KeyTooLarge(too_large("range end", compare.range_end, limits.key_bytes_max))
     if isinstance(compare.operand, bytes) != (compare.target is CompareTarget.VALUE):
         raise InvalidRequest(
-            f"the compare of {compare.key[:64]!r} with {compare.target.name} needs another operand than"
+            f"the compare of {key_text(compare.key)} with {compare.target.name} needs another operand than"
             f" {type(compare.operand).__name__}: bytes for VALUE, a number for all others"
         )
 
