@@ -9,6 +9,7 @@ STANDALONE = "a node without a cluster has no peers to simulate; tests/recovery 
 ONLY_RECOVERING = "it is requested only while RECOVERING, when its listeners are done (node/fencing/lease_client.py)"
 OVERTAKEN = "takes writes faster than a replay for three rounds; tests/recovery (catchup, random schedules)"
 
+SHOWN_ALONE = "only shown by a node that knows of its removal; its own phase stays (palisade/topology/topology.py)"
 ANSWERS_ITSELF = "a node that does not lead answers Elsewhere first (node/fencing/lease_server.py)"
 
 EXEMPT: dict[str, str] = {
@@ -28,6 +29,8 @@ EXEMPT: dict[str, str] = {
     "recovery decision: snapshot stuck": OVERTAKEN,
     "recovery next: snapshot": OVERTAKEN,
     "recovery end: running": "a report is handed out when its recovery has ended",
+    "life: removed": SHOWN_ALONE,
+    "stopped while: removed": SHOWN_ALONE,
     "watch ends: other-history": "a watch within one history must not report a break; the watch contract checks it",
 }
 

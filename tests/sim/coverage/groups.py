@@ -91,6 +91,7 @@ def life_changes() -> Changes:
         phase.FINISHING: (phase.ACTIVE, phase.JOINING),
         phase.ACTIVE: (phase.JOINING,),
         phase.REJECTED: (),
+        phase.REMOVED: (),
     }
 
 
