@@ -22,7 +22,7 @@ LEASE: dict[str, Any] = {
 HOLDER: dict[str, Any] = {
     "node": "n2", "incarnation": 3, "vault": "v", "fences": True, "lease_ms": 3000, "proceed_ms": 3310,
     "leaving": False, "staged": 5530, "behind": 6, "heard_ms": 312, "granted_ms": 312, "promised": False,
-    "said": "recovering", "until_ms": 2998,
+    "reported_state": "recovering", "said": "recovering", "until_ms": 2998,
 }  # fmt: skip
 WHY = "n2 has not acknowledged revision 5537, and may serve for another 3.0 s"
 WAIT = {
@@ -80,6 +80,16 @@ def test_region_is_created_listed_and_deleted(run: Run) -> None:
     assert "config\t" not in run("region", "list").stdout
     run("region", "delete", "config", exit_code=1)
     run("region", "set", "palisade", "palisade/", "--mode", "eventual", exit_code=1)
+
+
+@pytest.mark.parametrize("gone", ["said", "reported_state"])
+def test_fencing_lists_the_state_that_a_node_of_another_version_reported(
+    shown: dict[str, Any], run: Run, gone: str
+) -> None:
+    """`said` is the old name; version 0.3 omits it (docs/vocabulary.md)."""
+    holder = {name: value for name, value in HOLDER.items() if name != gone}
+    shown["leader"] = {**VIEW["leader"], "holders": [holder]}
+    assert run("fencing").stdout.splitlines()[2].split("\t")[6] == "recovering"
 
 
 def test_fencing_lists_holders_and_waiting_changes(run: Run) -> None:

@@ -103,6 +103,23 @@ def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
     assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 12 * notice.look_s]))
 
 
+async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks a second apart, each a little late, left 2 s between two lines (issue 16)."""
+    slept, enough, sleep = list[float](), asyncio.Event(), asyncio.sleep
+
+    async def noted(s: float) -> None:
+        slept.append(s)
+        if len(slept) > 4:
+            enough.set()
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    async with waiting_module.waiting(lambda: "n1 is silent", lines=True):
+        await enough.wait()
+    assert set(slept[1:]) == {waiting_module.LineNotice.look_s}
+    assert 2 * waiting_module.LineNotice.look_s < 2
+
+
 async def test_notice_stops_while_the_command_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +203,25 @@ def test_command_gives_the_reason_of_a_node_that_runs_and_cannot_answer(
     assert f"{undecided}: it could not read the permissions" in error
     assert f"{frozen}: no answer in time" in error
     assert "palisade up" not in error
+
+
+@pytest.mark.parametrize("command", ["status", "backup FILE"])
+def test_command_without_a_running_node_proposes_to_start_one(command: str, frozen: str, tmp_path: Path) -> None:
+    where = ["--timeout", "1", "--endpoints", f"{frozen},127.0.0.1:9"]
+    done = CliRunner().invoke(main, [*command.replace("FILE", str(tmp_path / "b")).split(), *where])
+    assert done.exit_code == 3
+    assert "no node can answer" not in done.stderr
+    if command == "status":
+        assert "start one with 'palisade up'" in done.stderr
+
+
+def test_request_that_no_node_can_answer_gives_the_reason_of_each(undecided: str, frozen: str) -> None:
+    """Only the latest attempt was shown (issue 16)."""
+    done = CliRunner().invoke(main, ["get", "/k", "--timeout", "2.5", "--endpoints", f"{undecided},{frozen}"])
+    *_, error = done.stderr.splitlines()
+    assert done.exit_code == 3
+    assert f"{undecided}: it could not read the permissions" in error
+    assert f"{frozen}: no answer in time" in error
 
 
 AT = ["status", "topology", "fencing", "get /k", "range /k"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from errno import ECONNREFUSED
+
 from palisade.client.connection_failures import ConnectionFailures
+from palisade.client.refused_addresses import RefusedAddresses
 
 
 def test_failures_have_the_reason_of_every_address() -> None:
@@ -24,3 +27,13 @@ def test_failures_are_forgotten_once_a_node_answers() -> None:
     failures.answered()
     failures.failed("b:1", "connection refused")
     assert failures.text == "b:1: connection refused"
+
+
+def test_refusals_are_forgotten_with_their_reasons_once_a_node_answers() -> None:
+    """Else an address whose node is back stays in the reason of a later wait."""
+    refused, known = RefusedAddresses(may_begin=False), ["a:1", "b:1"]
+    assert refused.failed("a:1", ConnectionRefusedError(ECONNREFUSED, ""), known) is None
+    assert refused.reasons.text == "a:1: connection refused"
+    refused.answered()
+    assert refused.failed("b:1", ConnectionRefusedError(ECONNREFUSED, ""), known) is None
+    assert refused.reasons.text == "b:1: connection refused"

@@ -75,7 +75,7 @@ def test_each_node_shows_its_state_lease_incarnation_term_and_revisions(shown: S
     assert incarnations == {host.id: "2" if host is shown.still else "1" for host in shown.hosts}
     holders = {each["node"]: each for each in shown.view(shown.leader)["leader"]["holders"]}
     assert holders.keys() == set(incarnations)
-    assert {each["said"] for each in holders.values()} == {"active"}
+    assert {(each["reported_state"], each["said"]) for each in holders.values()} == {("active", "active")}
     assert [shown.view(host)["leader"] for host in script.others] == [None, None]
 
 

@@ -13,6 +13,7 @@ from palisade.api.stream.connection_state import StreamState
 from palisade.api.stream.server import StreamServer
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.frames import FrameParser, encode
+from palisade.catalog import keys
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.segment import SegmentRecord
 from palisade.client import Client
@@ -22,6 +23,7 @@ from palisade.metastore.requests import Compact, DeleteRange, Pin, Put, Range, R
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.login import Login
+from palisade.service.authorization.rights import PermissionRow
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
@@ -127,6 +129,23 @@ async def test_node_that_cannot_read_the_permissions_gives_the_reason_before_cli
     async with client_of(stream, ALICE, timeout_s=0.5) as client:
         with pytest.raises(Unavailable, match=reason):
             await client.get("/a/k")
+
+
+async def test_node_that_cannot_read_the_grants_of_a_user_gives_the_reason_before_clients_give_up(
+    stream: StreamServer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cluster lost the leader between the two reads: identity first, grants after it (issue 16)."""
+    read = rows.read
+
+    async def credentials_alone(key: bytes) -> PermissionRow | None:
+        return await read(key) if key.startswith(keys.CREDENTIALS) else await asyncio.sleep(3600)
+
+    rows.fenced = True
+    monkeypatch.setattr(rows, "read", credentials_alone)
+    monkeypatch.setattr("palisade.api.stream.session_auth.GREETING_S", 0.05)
+    async with raw(stream, to_hello(ALICE), greeted=False) as connection:
+        kind, body = await connection.frame()
+    assert (kind, body["code"]) == (FrameKind.REFUSED, "permissions-unknown")
 
 
 async def test_user_executes_only_permitted_requests(stream: StreamServer) -> None:

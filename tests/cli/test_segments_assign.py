@@ -1,0 +1,42 @@
+"""Which nodes `palisade segments assign` chooses, and what it reports if it cannot know (issue 17)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from palisade.wire.segment_errors import NotFetched
+
+segments_module: Any = importlib.import_module("palisade.cli.segments")
+
+
+class Topology:
+    async def topology(self) -> dict[str, Any]:
+        return {"physical": [], "logical": []}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]:
+    """Of each node; None: it does not answer."""
+    found: dict[str, dict[str, Any] | None] = {}
+
+    async def ask_all(_: Any) -> dict[str, dict[str, Any] | None]:
+        return found
+
+    monkeypatch.setattr(segments_module, "ask_all", ask_all)
+    return found
+
+
+async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: dict[str, Any]) -> None:
+    answers |= {"n2": {"keeps": True}, "n1": {"keeps": True}, "n3": {"keeps": False}}
+    assert await segments_module.keepers(Topology()) == ["n1", "n2"]
+
+
+async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, Any]) -> None:
+    """All of them are named in one sentence: "n1, n3 does not answer, so it is not known whether it keeps"."""
+    answers |= {"n3": None, "n2": {"keeps": True}, "n1": None}
+    text = "no answer from n1, n3, so it is not known which of the nodes keep segments; nothing was assigned"
+    with pytest.raises(NotFetched, match=text):
+        await segments_module.keepers(Topology())
