@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
+import io
 import random
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -301,3 +305,15 @@ def test_columns_are_checked() -> None:
 
 def test_table_read_from_a_file_has_its_rows() -> None:
     assert read_table(FILE).to_pylist() == table_of(COLUMNS, ROWS).to_pylist()
+
+
+def test_program_of_the_document_prints_what_a_record_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "segments.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(from palisade.catalog.parquet_rows .*?)^```", document, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    Path("2013-03-01.parquet").write_bytes(parquet_of(table_of(COLUMNS, ROWS)))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(program, {})
+    expected = digest_of(COLUMNS, ROWS)
+    assert out.getvalue() == f"{expected.rows} {expected.size_bytes} {expected.digest()}\n"

@@ -1,26 +1,20 @@
-"""A replicated journal in real processes: kill -9 of the active copy under load; commands of docs/activation.md."""
+"""A replicated journal in real processes: kill -9 of the active copy under load."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
-import re
-import shlex
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from palisade.cli.activation_copies import read_directory
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
-from tests.e2e.test_documents import blocks_of, fits, typed_in
-from tests.support.journal_processes import ROLE, CopyProcess, Pair
-from tests.support.processes import Cluster, palisade, until
+from tests.support.journal_processes import ROLE, CopyProcess, Pair, running_pair
+from tests.support.processes import Cluster, until
 
 pytestmark = pytest.mark.e2e
 FAILOVER_S = 10.0
@@ -31,18 +25,6 @@ FAILOVER_S = 10.0
 async def pair(new_cluster: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator[Pair]:
     async with running_pair(new_cluster(1), tmp_path) as pair:
         yield pair
-
-
-@asynccontextmanager
-async def running_pair(cluster: Cluster, folder: Path) -> AsyncIterator[Pair]:
-    cluster.start()
-    await cluster.ready()
-    pair = Pair(cluster, folder, "--allow-failback")
-    pair.a.start()
-    pair.b.start()
-    await pair.reach("active", "in sync")
-    yield pair
-    pair.kill()
 
 
 async def append_until(stop: asyncio.Event, pair: Pair, acknowledged: dict[int, bytes]) -> None:
@@ -102,91 +84,6 @@ async def test_acknowledged_entries_survive_kill_9_of_the_active_copy_and_the_le
         await load
         found = await entries_of(pair)
         assert {number: found.get(number) for number in acknowledged} == acknowledged
-
-
-DOCUMENT = Path(__file__).parents[2].joinpath("docs/activation.md").read_text(encoding="utf-8")
-
-
-def section(title: str) -> str:
-    return DOCUMENT.split(f"## {title}")[1].split("\n## ")[0]
-
-
-async def test_commands_of_the_document_work_as_typed(pair: Pair) -> None:
-    """Those of the sections "Append and read" and "Inspect and force", with the addresses of this test."""
-    typed = re.findall(r"^\$ palisade journal (.*)$", section("Append and read"), re.MULTILINE)
-    expected = {"append": "2 entries\t1 to 2\n", "read": "1\torder 1\n2\torder 2\n"}
-    assert len(typed) == 3
-    for line in typed:
-        words = shlex.split(line.replace("127.0.0.1:7901,127.0.0.1:7902", ",".join(pair.addresses)))
-        code, out, err = await palisade("journal", *words)
-        assert code == 0, err
-        assert expected.get(words[0], out) == out
-    code, out, _ = await pair.command("read", "--json", "--from=2")
-    assert json.loads(out) == {"number": 2, "content": "order 2"}
-
-    blocking = blocks_of(section("Append and read"), "python")[1]
-    assert await asyncio.to_thread(printed_by, here(blocking, pair)) == "3 b'order 4'\n4 b'order 5'\n"
-
-    listed, shown, force, alone = [each for block in blocks_of(section("Inspect and force"), "console")
-                                   for each in typed_in(block)]  # fmt: skip
-    for each in (listed, shown):
-        code, out, err = await typed_here(each.command, pair)
-        assert code == 0, err
-        assert fits([here(line, pair) for line in each.output], out.splitlines()) or each is listed, out
-    code, _, err = await typed_here(f"{force.command} --yes", pair)
-    assert (code, "stop 'palisade journal serve' first" in err) == (1, True), err
-    pair.kill()
-    await until(lambda: lock_is_free(pair), "the lock to be free")
-    before = read_directory(ROLE, pair.a.directory).local
-    code, _, err = await typed_here(f"{force.command} --yes", pair)
-    assert code == 0, err
-    after = read_directory(ROLE, pair.a.directory).local
-    assert before is not None
-    assert after is not None
-    assert after.sequence > before.sequence
-    code, _, err = await typed_here(f"{alone.command} --yes", pair)
-    assert (code, "reach" in err or "answers" in err) == (1, True), err
-
-
-async def test_pair_of_the_document_starts_as_typed(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    """And the backup returns the role to the primary, as the document states for `--allow-failback`."""
-    cluster = new_cluster(1)
-    cluster.start()
-    await cluster.ready()
-    pair = Pair(cluster, tmp_path)
-    typed = [each.command for each in typed_in(blocks_of(section("Start a pair"), "console")[0])]
-    for copy, command in zip((pair.a, pair.b), typed, strict=True):
-        copy.arguments = [*shlex.split(here(command, pair))[1:], pair.endpoints]
-        copy.start()
-    await pair.reach("active", "in sync")
-    pair.a.kill()
-    await until(lambda: appended(pair, "while a is down"), "an entry acknowledged by b")
-    pair.a.start()
-    await pair.reach("active", "in sync")
-    pair.kill()
-
-
-def here(text: str, pair: Pair) -> str:
-    """With the directories and addresses of this test."""
-    text = re.sub(r"copy a\b", f"copy {pair.a.directory}", text)
-    text = re.sub(r"--dir ([ab])\b", lambda found: f"--dir {pair.a.directory.parent / found[1]}", text)
-    return text.replace("127.0.0.1:7901", pair.a.address).replace("127.0.0.1:7902", pair.b.address)
-
-
-async def typed_here(command: str, pair: Pair) -> tuple[int, str, str]:
-    return await palisade(*shlex.split(here(command, pair))[1:], pair.endpoints)
-
-
-async def lock_is_free(pair: Pair) -> bool:
-    _, out, _ = await palisade("activation", "show", ROLE, "--json", pair.endpoints)
-    return json.loads(out)["holder"] is None
-
-
-def printed_by(program: str) -> str:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(f"import palisade\n{program}", {})
-    return out.getvalue()
 
 
 async def test_second_process_in_one_directory_is_refused(pair: Pair) -> None:

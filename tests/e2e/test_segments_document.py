@@ -1,10 +1,13 @@
-"""The commands of docs/segments.md as typed, on a cluster of two data nodes; then a segment loses its last server."""
+"""The commands and programs of docs/segments.md as typed, on a cluster of two data nodes; then a segment loses its last
+server. `catalog/test_parquet_rows.py` runs the program that computes a digest."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ from typing import Any
 import pytest
 
 from palisade.client import Client
+from tests.e2e.test_documents import blocks_of
 from tests.e2e.test_segment_copies import write_catalog, write_origin
-from tests.support.processes import Cluster, palisade, until
+from tests.support.processes import Cluster, palisade, palisade_json, until
 
 pytestmark = pytest.mark.e2e
 
@@ -62,7 +66,38 @@ async def test_commands_of_the_page_work_as_shown(
         if "assign" in arguments:
             await until(lambda: all_served(cluster), "every copy being announced and marked")
 
+    await programs_work(cluster, endpoints)
     await last_server_dies(cluster, endpoints)
+
+
+async def programs_work(cluster: Cluster, endpoints: str) -> None:
+    """A lookup over HTTP and in Python returns what the command returns; rows are appended from Python."""
+    lookup = next(arguments for arguments, _ in typed() if arguments[1:4] == ["segments", "lookup", "flights"])
+    by_command = (await palisade_json(*lookup[1:], "--endpoints", endpoints))["segments"]
+    assert len(by_command) == 2
+    over_http = re.findall(r"`GET (/v1/segments/lookup\S+)`", DOCUMENT)
+    in_python = re.findall(r"`Client\.(segments_lookup\(.*?\))`", DOCUMENT)
+    assert (len(over_http), len(in_python)) == (1, 1)
+    answer = await cluster.running[0].get(over_http[0])
+    assert answer is not None
+    assert answer["segments"] == by_command
+    for program in (f"async with Client({cluster.endpoints}) as client:\n    found = await client.{in_python[0]}",
+                    f"with SyncClient({cluster.endpoints}) as client:\n    found = client.{in_python[0]}"):  # fmt: skip
+        assert (await executed(f"{program}\nreturn found"))["segments"] == by_command
+
+    count = "query", "count", "clicks", "--from=2013-03-01", "--to=2013-03-02", "--endpoints", endpoints
+    before = (await palisade_json(*count))["rows"]
+    (appending,) = (block for block in blocks_of(DOCUMENT, "python") if "client.realtime(" in block)
+    await executed(appending.replace('"127.0.0.1:7601"', str(cluster.endpoints)))
+    assert (await palisade_json(*count))["rows"] == before + 1
+
+
+async def executed(program: str) -> Any:
+    """What the body of a coroutine returns, executed in a thread with an event loop of its own."""
+    body = textwrap.indent(program, "    ")
+    named: dict[str, Any] = {}
+    exec(f"from palisade import Client, SyncClient\n\nasync def main():\n{body}\n", named)
+    return await asyncio.to_thread(lambda: asyncio.run(named["main"]()))
 
 
 async def all_served(cluster: Cluster) -> bool:

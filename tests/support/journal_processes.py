@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,18 @@ class Pair:
     def kill(self) -> None:
         self.a.kill()
         self.b.kill()
+
+
+@asynccontextmanager
+async def running_pair(cluster: Cluster, folder: Path) -> AsyncIterator[Pair]:
+    """In sync; with `--allow-failback`."""
+    cluster.start()
+    await cluster.ready()
+    pair = Pair(cluster, folder, "--allow-failback")
+    try:
+        pair.a.start()
+        pair.b.start()
+        await pair.reach("active", "in sync")
+        yield pair
+    finally:
+        pair.kill()
