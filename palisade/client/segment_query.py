@@ -7,7 +7,8 @@ of rows that is not the one in the segment's record. The sum is made over one an
 segment in it was counted.
 
 A realtime segment that grows is counted by its ingester, which answers with its row position: every row that it had
-acknowledged before the count began, and each row once. The result names these positions.
+acknowledged before the count began, and each row once. The result names these positions. The next attempt asks for it
+again, since it may be published by then, with more rows.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ async def count_rows(
             rows = sum(known[each["segment"]] for each in found["segments"])
             growing = {each["segment"]: known[each["segment"]] for each in found["segments"] if each.get("realtime")}
             return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt, growing)
+        known = {segment: rows for segment, rows in known.items() if found["rows"].get(segment) == rows}
         if attempt < attempts:
             await pause(PAUSE_S * attempt)
     raise SegmentsUnavailable(open_segments)

@@ -168,6 +168,29 @@ async def test_count_that_differs_from_the_record_is_asked_of_the_next_node() ->
     assert refused.value.missing == (name(3),)
 
 
+async def test_position_of_a_growing_segment_is_asked_again_by_the_next_attempt() -> None:
+    """Between the attempts its ingester gets more rows and hands it off (segments 1 of tests/sim)."""
+    grown, other = name(1), name(2)
+    rows, down = {grown: 20, other: 7}, True
+
+    async def lookup() -> dict[str, Any]:
+        parts = [{**part(segment), "realtime": segment == grown and down} for segment in rows]
+        recorded = {segment: each for segment, each in rows.items() if not (segment == grown and down)}
+        return {"segments": parts, "missing": [], "unserved": [], "loading": [], "rows": recorded, "revision": 9}
+
+    async def ask(node: str, segment: str) -> int:
+        if segment == other and down:
+            raise CountFailed("is down")
+        return rows[segment]
+
+    async def pause(seconds: float) -> None:
+        nonlocal down
+        rows[grown], down = 30, False
+
+    counted = await count_rows(lookup, ask, attempts=2, rng=random.Random(1), pause=pause)
+    assert (counted.rows, counted.attempts, counted.realtime) == (37, 2, {})
+
+
 class Lister:
     """A client whose broker lists one segment of `count`."""
 
