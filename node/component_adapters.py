@@ -20,13 +20,16 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def cause_of_failure() -> Iterator[None]:
-    """The underlying error of a failed component: its type decides what the caller of the node does. The log names the
-    component."""
+    """The underlying error of a failed component, also of one within another: its type decides what the caller of the
+    node does. The log names the components."""
     try:
         yield
     except ComponentFailed as failed:
         log.error("%s", failed)
-        raise failed.cause from failed.cause.__cause__
+        cause = failed.cause
+        while isinstance(cause, ComponentFailed):
+            cause = cause.cause
+        raise cause from cause.__cause__
 
 
 class GroupPart(Component):

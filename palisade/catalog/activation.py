@@ -23,12 +23,11 @@ import enum
 from dataclasses import dataclass, replace
 
 from palisade.catalog.errors import BadField, NotAllowed
-from palisade.catalog.row_format import a_choice, a_count, a_name, from_bytes, to_bytes
+from palisade.catalog.row_format import FORMAT, a_choice, a_count, a_name, from_bytes, to_bytes
 
 ROOT = b"activation/record/"
 """Outside of the keys that only nodes may write: the copies of a role write their record, with rights on these keys."""
 LOCKS = b"activation/lock/"
-FORMAT = 1
 SEQUENCE_MAX = (1 << 63) - 2
 
 
@@ -58,16 +57,11 @@ class ActivationRecord:
 
     @staticmethod
     def from_bytes(key: bytes, packed: bytes) -> ActivationRecord:
-        """Raises DamagedRow, and NotAllowed for a record of a newer format."""
+        """Raises DamagedRow, NewerRow."""
         return from_bytes(key, packed, _read_record)
 
 
 def _read_record(value: dict[str, object]) -> ActivationRecord:
-    if a_count(value.get("format", FORMAT), "format") > FORMAT:
-        raise NotAllowed(
-            f"the activation record of role {value.get('role')} has format {value['format']}, this version reads "
-            f"{FORMAT}: install a newer version"
-        )
     record = ActivationRecord(
         a_name(value["role"], "role"),
         a_count(value["sequence"], "sequence"),

@@ -55,6 +55,13 @@ class DamagedRow(CatalogError):
     code = "catalog-damaged"
 
 
+class NewerRow(DamagedRow):
+    """A row below palisade/ has a format of a newer version. Nothing is served from it, and nothing is removed because
+    of it."""
+
+    code = "catalog-newer-row"
+
+
 class NoSuchProcedure(CatalogError):
     code = "catalog-no-such-procedure"
 

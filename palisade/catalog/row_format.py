@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from palisade.catalog.errors import BadField, DamagedRow
+from palisade.catalog.errors import BadField, DamagedRow, NewerRow
 
 T = TypeVar("T")
 Read = Callable[[Any, str], Any]
 
+FORMAT = 1
+"""Of rows that this version writes. The field may be omitted, as earlier versions do."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 PATH_DEPTH_MAX = 12
 PROPERTIES_MAX = 64
@@ -32,16 +34,20 @@ def to_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(key: bytes, packed: bytes, read: Callable[[Any], T]) -> T:
-    """Raises DamagedRow: the row was not written by the catalog."""
+    """Raises DamagedRow: the row was not written by the catalog; NewerRow: it was, by a newer version."""
+    name = key.decode("utf-8", "backslashreplace")[:200]
     try:
         value = json.loads(packed)
         if type(value) is not dict:
             raise TypeError("not a JSON object")
+        if (found := a_count(value.get("format", FORMAT), "format")) > FORMAT:
+            raise NewerRow(
+                f"catalog row {name} has format {found}, this version reads {FORMAT}: install a newer version"
+            )
         return read(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadField) as error:
         raise DamagedRow(
-            f"damaged catalog row {key.decode('utf-8', 'backslashreplace')[:200]} ({error}): restore its value from a "
-            "backup or from an older revision"
+            f"damaged catalog row {name} ({error}): restore its value from a backup or from an older revision"
         ) from None
 
 

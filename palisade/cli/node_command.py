@@ -67,12 +67,14 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from palisade.recovery.errors import RecoveryError, RecoveryRefused
     from palisade.topology.join_request import JoinRefused
     from palisade.vault.errors import VaultError, VaultUnusable
+    from palisade.wire.segment_errors import FolderUnreadable
     from palisade.wire.topology_errors import NodeRefused
 
     refusals = (
         ConfigError,
         DataDirectoryError,
         FolderError,
+        FolderUnreadable,
         JoinRefused,
         JournalCorrupt,
         NodeRefused,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from palisade.base.errors import PalisadeError
-from palisade.catalog.errors import CatalogError, DamagedRow
+from palisade.catalog.errors import CatalogError, DamagedRow, NewerRow
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import ANNOUNCED, RECORDS, ROOT, Segment, SegmentRecord, announced_by, segment_of_record
 from palisade.catalog.timeline import Interval
@@ -66,7 +66,7 @@ class ViewFeed:
 
     def __init__(self) -> None:
         self.view = BrokerView()
-        self.damaged: dict[bytes, tuple[str, str]] = {}
+        self.damaged: dict[bytes, tuple[str, CatalogError]] = {}
         """Key -> (data source, what is wrong)."""
 
     def change(self, event: VaultEvent) -> None:
@@ -103,13 +103,14 @@ class ViewFeed:
         log.warning("row of the segments not usable: key=%s error=%s", name, error)
         if not key.startswith(ANNOUNCED):
             source = key.removeprefix(RECORDS).removeprefix(MANIFESTS).split(b"/")[0]
-            self.damaged[key] = source.decode("utf-8", "backslashreplace"), str(error)
+            self.damaged[key] = source.decode("utf-8", "backslashreplace"), error
 
     def require_readable(self, data_source: str) -> None:
-        """Raises DamagedRow."""
+        """Raises DamagedRow, NewerRow."""
         for source, why in self.damaged.values() if self.damaged else ():
             if source == data_source:
-                raise DamagedRow(f"lookups in data source {data_source} are refused, since a row is damaged: {why}")
+                kind = NewerRow if isinstance(why, NewerRow) else DamagedRow
+                raise kind(f"lookups in data source {data_source} are refused: {why}")
 
     def rows(self, items: Iterable[Item], revision: int) -> Iterator[None]:
         """A full sync, in slices: iterate to the end. `items`: all rows below ROOT as of `revision`."""

@@ -232,7 +232,8 @@ class SegmentHolder(Component):
                 await self.shelf.scan()
             except OSError as error:
                 raise FolderUnreadable(
-                    f"cannot read the folder of the segments: {error}; check its permissions"
+                    f"cannot read the folder of the segments: {error}; check its permissions, and whether its disk is "
+                    "mounted"
                 ) from error
             self._scanned = True
         return self.shelf.versions()

@@ -204,6 +204,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     catalog.Busy: ErrorRow(409, "Another procedure is changing the object", _DOWN, None),
     catalog.RolledBack: ErrorRow(409, "The change was rolled back", _STATE, None),
     catalog.DamagedRow: ErrorRow(500, "A row of the catalog is damaged", Grpc.DATA_LOSS, None),
+    catalog.NewerRow: ErrorRow(500, "A row of the catalog has a newer format", Grpc.UNIMPLEMENTED, None),
     catalog.NoSuchProcedure: ErrorRow(404, "No such procedure", Grpc.NOT_FOUND, None),
     catalog.ProcedureDiffers: ErrorRow(409, "The id belongs to another operation", _STATE, None),
     catalog.NotCancellable: ErrorRow(409, "The procedure cannot be cancelled", _STATE, None),

@@ -24,7 +24,7 @@ from palisade.catalog.activation import (
     decide,
     record_key,
 )
-from palisade.catalog.errors import DamagedRow, NotAllowed
+from palisade.catalog.errors import DamagedRow, NewerRow, NotAllowed
 from tests.support.activation_world import EPOCH, Explorer, Rules
 
 COMMITTED, CLAIMED = ClaimState.COMMITTED, ClaimState.CLAIMED
@@ -146,7 +146,7 @@ def test_claims_take_a_sequence_that_no_copy_has() -> None:
 
 def test_record_of_a_newer_format_is_refused() -> None:
     packed = agreed(3).to_bytes().replace(b'"format":1', b'"format":2')
-    with pytest.raises(NotAllowed, match="install a newer version"):
+    with pytest.raises(NewerRow, match="format 2, this version reads 1: install a newer version"):
         ActivationRecord.from_bytes(agreed(3).key, packed)
 
 

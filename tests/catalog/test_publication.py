@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palisade.catalog import publication
-from palisade.catalog.errors import BadField, CatalogError, DamagedRow, NotAllowed
+from palisade.catalog.errors import BadField, CatalogError, DamagedRow, NewerRow, NotAllowed
 from palisade.catalog.publication import Manifest, PublicationPlan, abandoned, plan
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
@@ -109,6 +109,11 @@ def test_manifest_round_trips(manifest: Manifest) -> None:
 def test_manifest_that_contradicts_itself_is_damaged(packed: bytes) -> None:
     with pytest.raises(DamagedRow):
         Manifest.from_bytes(EMPTY.key, packed)
+
+
+def test_manifest_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(NewerRow, match="manifests/flights has format 2"):
+        Manifest.from_bytes(EMPTY.key, b'{"format":2,"last":3,"pending":[]}')
 
 
 @given(st.binary(max_size=100))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palisade.catalog.errors import BadField, CatalogError, DamagedRow, NotAllowed
+from palisade.catalog.errors import BadField, CatalogError, DamagedRow, NewerRow, NotAllowed
 from palisade.catalog.segment import (
     ANNOUNCED,
     RECORDS,
@@ -130,6 +130,9 @@ def test_record_without_use_or_replicas_is_not_marked_loaded(record: SegmentReco
         ("url", "/data/flights"),
         ("url", "file:///" + "x" * 1024),
         ("url", "file:///data/a b"),
+        ("format", 0),
+        ("format", "two"),
+        ("format", None),
     ],
 )
 def test_record_with_an_impossible_field_is_damaged(field: str, value: object) -> None:
@@ -137,6 +140,15 @@ def test_record_with_an_impossible_field_is_damaged(field: str, value: object) -
     fields[field] = value
     with pytest.raises(DamagedRow, match=field):
         SegmentRecord.from_bytes(SEGMENT.key, json.dumps(fields).encode())
+
+
+def test_record_of_a_newer_version_is_refused() -> None:
+    """Whatever else it has: what this version can read of it may mean something else there."""
+    fields = {**json.loads(RECORD.to_bytes()), "format": 2}
+    for changed in (fields, {"format": 2}, {**fields, "rows": "many"}):
+        with pytest.raises(NewerRow, match=f"records/{TEXT} has format 2, this version reads 1: install a newer"):
+            SegmentRecord.from_bytes(SEGMENT.key, json.dumps(changed).encode())
+    assert SegmentRecord.from_bytes(SEGMENT.key, json.dumps({**fields, "format": 1}).encode()) == RECORD
 
 
 @given(st.binary(max_size=200))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from palisade.catalog.errors import DamagedRow, NewerRow
 from palisade.client import Client
 from palisade.metastore.requests import Put
 from palisade.service.callers import THIS_NODE
@@ -55,10 +56,37 @@ async def test_long_list_of_missing_segments_is_complete(client: Client, service
 async def test_damaged_record_refuses_lookups_instead_of_hiding_the_segment(client: Client, service: KeyValues) -> None:
     await client.segments_publish("flights", [DAY])
     await service.write(Put(segment(1).key, b"{"), caller=THIS_NODE)
-    from palisade.catalog.errors import DamagedRow
-
     with pytest.raises(DamagedRow, match="lookups in data source flights are refused"):
         await client.segments_lookup("flights", *JANUARY, on_missing="allow")
+
+
+async def test_record_of_a_newer_version_is_neither_served_nor_changed(client: Client, service: KeyValues) -> None:
+    """Issue 17, "Bad input". The node before an upgrade, after a newer one has written the record."""
+    days = [{**DAY, "from": f"2013-01-0{day}", "to": f"2013-01-0{day + 1}"} for day in (1, 2)]
+    await client.segments_publish("flights", days)
+    for day in (1, 2):
+        await loaded(service, day, "n1")
+    stored = await client.get(segment(1).key)
+    assert stored is not None
+    newer = stored.value[:-1] + b',"format":2}'
+    await service.write(Put(segment(1).key, newer), caller=THIS_NODE)
+    refused = (
+        lambda: client.segments_lookup("flights", *JANUARY, on_missing="allow"),
+        lambda: client.segments_list("flights"),
+        lambda: client.segment(name(2)),
+        lambda: client.segments_publish("flights", [{**DAY, "from": "2013-01-01", "to": "2013-01-02", "version": 2}]),
+        lambda: client.segments_mark_unused("flights", start="2013-01-01", end="2013-01-02"),
+        lambda: client.segments_set_replicas("flights", 0, start="2013-01-01", end="2013-01-02"),
+        lambda: client.segments_reset_loaded("flights"),
+    )
+    for request in refused:
+        with pytest.raises(NewerRow, match="has format 2, this version reads 1: install a newer version"):
+            await request()
+    kept = await client.get(segment(1).key)
+    assert kept is not None
+    assert kept.value == newer
+    await service.write(Put(segment(1).key, stored.value), caller=THIS_NODE)
+    assert len((await client.segments_lookup("flights", *JANUARY))["segments"]) == 2
 
 
 async def test_unclear_choice_of_segments_is_refused(client: Client) -> None:

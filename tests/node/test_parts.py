@@ -10,6 +10,7 @@ from palisade.node.component_adapters import Background, cause_of_failure
 from palisade.raftgroup.errors import MemberRemoved, NodeFailed
 from palisade.raftgroup.removal import FAREWELL_S
 from palisade.recovery.lifecycle import ComponentFailed, LifecyclePhase
+from palisade.wire.segment_errors import FolderUnreadable
 from tests.support.simulation import Simulation
 
 
@@ -22,6 +23,16 @@ def test_cause_of_failure_keeps_its_own_cause() -> None:
         raise ComponentFailed("group", LifecyclePhase.RUN, stopped)
     assert raised.value is stopped
     assert raised.value.__cause__ is full
+
+
+def test_cause_of_failure_of_a_component_within_another_is_found() -> None:
+    """The components on the vault are within that of the topology: a data node whose folder of segments cannot be read
+    ended with a traceback."""
+    unreadable = FolderUnreadable("cannot read the folder of the segments")
+    inner = ComponentFailed("segments", LifecyclePhase.START, unreadable)
+    with pytest.raises(FolderUnreadable) as raised, cause_of_failure():
+        raise ComponentFailed("topology", LifecyclePhase.START, inner)
+    assert raised.value is unreadable
 
 
 def test_component_that_meets_the_removal_first_leaves_the_end_to_the_group() -> None:

@@ -346,15 +346,19 @@ async def test_copy_torn_by_a_power_loss_is_not_announced_until_it_was_fetched_a
     assert announcing(world) == {"a"}
 
 
-async def test_damaged_record_keeps_no_other_copy_from_being_announced() -> None:
+@pytest.mark.parametrize("newer", [False, True], ids=["damaged", "of a newer version"])
+async def test_unreadable_record_keeps_no_other_copy_from_being_announced(newer: bool) -> None:
+    """And its own copy is neither withdrawn nor removed."""
     world = await settled()
     key = segment(1).key
     packed = world._before[key].value
-    world.write(Txn((), (Put(key, b"damaged"), DeleteRange(segment(2).announcement_key("a")))))
+    unreadable = packed[:-1] + b',"format":2}' if newer else b"damaged"
+    world.write(Txn((), (Put(key, unreadable), DeleteRange(segment(2).announcement_key("a")))))
     world.deliver_all()
     assert await node_announces(world, "a")
     assert announcing(world, 2) == {"a"}
-    assert announcing(world, 1) == {"a"}, "a damaged record withdraws nothing"
+    assert announcing(world, 1) == {"a"}, "such a record withdraws nothing"
+    assert str(segment(1)) in world.nodes["a"].holder.shelf.held
     world.write(Txn((), (Put(key, packed),)))
     await world.calm()
     assert announcing(world, 1) == {"a"}

@@ -100,6 +100,7 @@ HISTORIES: dict[str, tuple[list[Change], object]] = {
         ([(str(S), ("a",))], ()),
     ),
     "died before it was loaded": ([record(LOADING), announced("a"), withdrawn("a")], ([], ())),
+    "announced without a record": ([announced("a"), announced("b"), withdrawn("a")], ([], ())),
     NEVER_PUBLISHED: ([announced("a")], ("NoSuchDataSource", None)),
 }
 

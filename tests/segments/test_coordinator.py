@@ -127,10 +127,17 @@ async def test_restarted_coordinator_forgets_nothing(cluster: Cluster) -> None:
 
 
 async def test_announcement_of_an_unknown_segment_is_ignored(cluster: Cluster) -> None:
+    """Issue 17, "Bad input": nothing is served, and nothing is marked; a record that is published later counts."""
     cluster.announce("n1", segment(9))
+    everything = BOTH._replace(end_ms=segment(9).id.interval.end_ms)
     await cluster.coordinator().work()
     assert cluster.transactions == 0
-    assert (await cluster.view()).lookup("flights", BOTH, OnMissing.FAIL).parts == ()
+    assert (await cluster.view()).lookup("flights", everything, OnMissing.FAIL).parts == ()
+    assert (await cluster.view()).state(segment(9)) is None
+    cluster.publish(record(segment(9)))
+    await cluster.coordinator().work()
+    found = (await cluster.view()).lookup("flights", everything, OnMissing.FAIL).parts
+    assert [part.segment for part in found] == [segment(9)]
 
 
 async def test_mark_that_ignores_the_announcement_is_detected(

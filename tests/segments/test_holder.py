@@ -11,7 +11,7 @@ import pytest
 from palisade.catalog.segment import SegmentRecord
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.follower import Follower
-from palisade.recovery.lifecycle import Lifecycle, Part
+from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.listeners import Listeners
 from palisade.recovery.recovery import Settings, World
 from palisade.recovery.report import RecoveryReport
@@ -24,7 +24,7 @@ from palisade.segments.verification import version_of
 from palisade.segments.view import copies_view, node_summary
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import NoSuchSegment
+from palisade.wire.segment_errors import FolderUnreadable, NoSuchSegment
 from tests.support.meta_driver import Driver
 from tests.support.recovery_world import Crash, Node, Steps, founded
 from tests.support.recovery_world import Shelf as NoShelf
@@ -309,6 +309,29 @@ async def test_read_only_disk_is_reported_once_keeps_its_copies_and_heals(
         ground.files.read_only = False
         await until(lambda: ground.files.content == ground.expected)
         assert not node.holder.tally.trouble
+
+
+async def test_node_whose_folder_cannot_be_read_does_not_start_and_keeps_its_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Issue 17: a data node without disk, at its start. An empty list of files would let it fetch everything again."""
+    ground = Ground()
+    ground.assign(1)
+    async with ground.started():
+        pass
+
+    async def unreadable(self: SimulatedDisk) -> list[str]:
+        raise NotADirectoryError(20, "Not a directory", "/data/segments")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedDisk, "names", unreadable)
+        with pytest.raises(ComponentFailed) as failed:
+            await ground.node().recover()
+    assert isinstance(failed.value.cause, FolderUnreadable)
+    assert "Not a directory: '/data/segments'; check its permissions" in str(failed.value)
+    assert ground.files.content == ground.expected
+    async with ground.started() as node:
+        assert resources(node.follower.reports[-1]) == {"kept": 0, "evicted": 0, "fetched": 0, "missing": 0}
 
 
 async def test_file_that_cannot_be_removed_does_not_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
