@@ -28,6 +28,7 @@ from palisade.segments.peers import SegmentPeers
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_folder import DiskFolder
 from palisade.segments.realtime_handoff import RealtimeHandOff
+from palisade.segments.realtime_held import HeldSegments
 from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
@@ -78,7 +79,8 @@ def with_segments(
     )
     pace = Pace(config.segments_look_s, config.segments_trash_s)
     retention = RetentionWorker(holder, listeners, expiry, FencedRules.over, pace)
-    realtime = RealtimeIngester(holder, own, DiskFolder(config.data_dir / "realtime"), listeners, SystemClock().now)
+    held = HeldSegments(DiskFolder(config.data_dir / "realtime"), SystemClock().now)
+    realtime = RealtimeIngester(holder, own, held, listeners)
     announcer = Announcer(holder, own, listeners, realtime.growing)
     found = (
         on_vault.and_also(Part("segments", holder), holder.on)

@@ -152,16 +152,26 @@ class Announcer(Component):
         return found
 
     async def _put(self, lease: int, names: Collection[str]) -> None:
-        segments = [segment_named(name) for name in names]
+        """Each is judged again with the record that its compare is for: it may have changed since the pass began."""
         growing = self._growing()
-        compares = [self._unchanged(each) if str(each) in growing else is_known(each) for each in segments]
-        if await self.own.put(lease, names, compares):
+        compares = {name: found for name in names if (found := self._compare(name, growing)) is not None}
+        if not compares or await self.own.put(lease, compares.keys(), compares.values()):
             return
         if len(names) > 1:
             for name in names:
                 await self._put(lease, [name])
         else:
             log.warning("announcement refused, the segment is unknown or has changed: name=%s", *names)
+
+    def _compare(self, name: str, growing: set[str]) -> Compare | None:
+        """None: this node must not announce it any more, such as a segment that grew and was given up."""
+        segment = segment_named(name)
+        if name in growing:
+            return self._unchanged(segment)
+        try:
+            return is_known(segment) if self.holder.may_count(name) else None
+        except DamagedRow:
+            return is_known(segment)
 
     def _unchanged(self, segment: Segment) -> Compare:
         """A segment that grows may have been given up since."""

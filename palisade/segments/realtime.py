@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from palisade.base.errors import PalisadeError
-from palisade.catalog.errors import DamagedRow, NotAllowed
+from palisade.catalog.errors import DamagedRow
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import grows, opening
 from palisade.catalog.realtime_rows import BYTES_MAX, ROWS_MAX, Columns, encoded
@@ -34,8 +32,8 @@ from palisade.metastore.results import TxnResult
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.holder import SegmentHolder
-from palisade.segments.realtime_log import LogHeader, RealtimeFolder, RealtimeLog
-from palisade.segments.segment_store import file_of
+from palisade.segments.realtime_held import Held, HeldSegments
+from palisade.segments.realtime_log import LogHeader, RealtimeLog
 from palisade.wire.segment_errors import (
     NoSuchSegment,
     NotIngesting,
@@ -68,25 +66,6 @@ class LeasedWrites(Protocol):
     def changed(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Held:
-    """A segment whose log is here. `opening`: this process has sent the transaction that opens it. `opened`,
-    `published`: the revisions at which this process did so, or 0. `since`: when the log was made or read. `error`: why
-    the last step failed."""
-
-    log: RealtimeLog
-    since: float
-    opening: bool = False
-    opened: int = 0
-    published: int = 0
-    error: str = ""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def name(self) -> str:
-        return str(self.log.header.segment)
-
-
 class RealtimeIngester(Component):
     """A component above the holder and below the announcer."""
 
@@ -94,29 +73,21 @@ class RealtimeIngester(Component):
         self,
         holder: SegmentHolder,
         writes: LeasedWrites,
-        folder: RealtimeFolder,
+        logs: HeldSegments,
         listeners: Listeners,
-        now: Callable[[], float],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.holder = holder
-        self.folder = folder
-        self.now = now
         self.writes = writes
-        self.held: dict[str, Held] = {}
-        self.damaged: dict[str, str] = {}
-        """Directories that could not be opened, and why: their segments are missing."""
+        self.logs = logs
+        self.held = logs.held
         self.wakeup = asyncio.Event()
-        self._listeners = listeners
+        self._listeners, self._pause = listeners, pause
         self._opening = asyncio.Lock()
         self._started = False
 
     async def start(self) -> None:
-        for directory in await self.folder.names():
-            try:
-                await self._open_log(directory)
-            except (PalisadeError, OSError) as error:
-                log.error("realtime segment not readable, lookups report it as missing: %s: %s", directory, error)
-                self.damaged[directory] = str(error)
+        await self.logs.start()
         self._listeners.listen("realtime", self._on_change, below=RECORDS)
         self._started = True
 
@@ -124,24 +95,8 @@ class RealtimeIngester(Component):
         if not self._started:
             raise NotIngesting(f"node {self.holder.node} is starting and has not read its realtime segments: repeat")
 
-    async def _open_log(self, directory: str) -> None:
-        files = self.folder.files(directory)
-        found = await RealtimeLog.open(files)
-        if found is None or file_of(str(found.header.segment)) != directory:
-            files.close()
-            if found is not None:
-                raise NotAllowed(
-                    f"it has the rows of segment {found.header.segment}: restore the name of the directory"
-                )
-            await self.folder.remove(directory)
-            return
-        held = Held(found, self.now())
-        self.held[held.name] = held
-        log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
-
     async def stop(self) -> None:
-        for held in self.held.values():
-            held.log.release()
+        self.logs.release()
 
     def _on_change(self, notification: Notification) -> None:
         """Never waits."""
@@ -181,11 +136,15 @@ class RealtimeIngester(Component):
     async def open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str = ""
     ) -> Held:
-        """`writer`: the same open segment is returned again for it.
+        """`writer`: the same open segment is returned again for it. It is opened even if the caller is cancelled.
 
-        Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused and the store's errors.
+        Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused, OSError, and the store's
+        errors.
         """
         self._require_started()
+        return await completed(self._open(data_source, interval, columns, replicas, writer))
+
+    async def _open(self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str) -> Held:
         async with self._opening:
             if writer and (found := self._of_writer(data_source, interval, writer)) is not None:
                 if found.log.header.columns != columns:
@@ -194,7 +153,7 @@ class RealtimeIngester(Component):
             for _ in range(ATTEMPTS):
                 if (opened := await self._try_open(data_source, interval, columns, replicas, writer)) is not None:
                     return opened
-                await asyncio.sleep(PAUSE_S)
+                await self._pause(PAUSE_S)
         raise PublicationOvertaken(f"publications of data source {data_source} by others kept interfering: repeat")
 
     def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
@@ -224,10 +183,14 @@ class RealtimeIngester(Component):
         present = {each.segment: each for each in self._records(data_source)}
         after, record = opening(manifest, present, interval, self.holder.node, replicas)
         compares = [unchanged(manifest, manifest_revision), unchanged_chunk(chunk_prefix(record.segment), seen)]
-        held = await self._create(LogHeader(record.segment, columns, writer))
+        held = await self.logs.create(LogHeader(record.segment, columns, writer))
         held.opening = True
         puts = [Put(record.segment.key, record.to_bytes()), Put(after.key, after.to_bytes())]
-        done = await self.writes.open(compares, puts, held.name)
+        try:
+            done = await self.writes.open(compares, puts, held.name)
+        except NotIngesting:  # nothing was written
+            await self.discard(held)
+            raise
         if not done.succeeded:
             await self.discard(held)
             return None
@@ -239,22 +202,10 @@ class RealtimeIngester(Component):
         for item in self.holder.vault.range(start, prefix_end(start)):
             yield SegmentRecord.from_bytes(item.key, item.value)
 
-    async def _create(self, header: LogHeader) -> Held:
-        name = str(header.segment)
-        if name in self.held or file_of(name) in self.damaged:
-            raise NotIngesting(f"node {self.holder.node} has rows of a segment {name}, which it is opening: repeat")
-        files = self.folder.files(file_of(name))
-        held = Held(await RealtimeLog.create(files, header), self.now())
-        self.held[name] = held
-        return held
-
     async def discard(self, held: Held) -> None:
-        """Remove the log, once no reader uses it."""
+        """Remove the log, once no reader uses it. Raises OSError."""
         await self.holder.readers.until_none(held.name)
-        async with held.lock:
-            self.held.pop(held.name, None)
-            held.log.release()
-            await self.folder.remove(file_of(held.name))
+        await self.logs.remove(held)
 
     # Rows.
 

@@ -25,9 +25,13 @@ class DiskFolder:
     def files(self, name: str) -> JournalFiles:
         is_new = not (self._folder / name).exists()
         found = DiskFiles(self._folder / name)
-        if is_new:
-            for folder in (self._folder, self._folder.parent):
-                sync_directory(folder)
+        try:
+            if is_new:
+                for folder in (self._folder, self._folder.parent):
+                    sync_directory(folder)
+        except OSError:
+            found.close()
+            raise
         return found
 
     async def remove(self, name: str) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import DamagedRow
@@ -25,11 +27,14 @@ from palisade.recovery.lifecycle import Component
 from palisade.segments.assignment import holders
 from palisade.segments.leased_announcements import nodes_of
 from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted, assignment_key
-from palisade.segments.realtime import Held, RealtimeIngester
+from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.realtime_held import Held
 from palisade.segments.realtime_step import RealtimeStep, Situation, next_step
 from palisade.wire.segment_errors import BadSegment, NotFetched
 
 log = logging.getLogger(__name__)
+
+Run = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 RETRY_S = 1.0
 FORGET_S = 60.0
@@ -39,8 +44,9 @@ FORGET_S = 60.0
 class RealtimeHandOff(Component):
     """A component above the announcer."""
 
-    def __init__(self, ingester: RealtimeIngester) -> None:
-        self._ingester, self._holder = ingester, ingester.holder
+    def __init__(self, ingester: RealtimeIngester, run: Run = asyncio.to_thread) -> None:
+        """`run`: encodes the rows as a file, beside the event loop."""
+        self._ingester, self._holder, self._run = ingester, ingester.holder, run
 
     async def run(self) -> None:
         while True:
@@ -84,7 +90,7 @@ class RealtimeHandOff(Component):
                 log.info(
                     "realtime segment removed, its copies have its rows: name=%s rows=%d", held.name, held.log.rows
                 )
-            case RealtimeStep.FORGET if not held.opened and self._ingester.now() - held.since > FORGET_S:
+            case RealtimeStep.FORGET if not held.opened and self._ingester.logs.now() - held.since > FORGET_S:
                 await self._ingester.discard(held)
 
     async def _publish(self, held: Held) -> None:
@@ -122,7 +128,7 @@ class RealtimeHandOff(Component):
         Raises NotFetched, BadSegment, JournalDamaged, OSError."""
         name, log_, shelf = held.name, held.log, self._holder.shelf
         values = await log_.values()
-        content = await asyncio.to_thread(parquet, log_.header.columns, values)
+        content = await self._run(partial(parquet, log_.header.columns, values))
         wanted = await shelf.verifier.of(content)
         if shelf.verifier.rows(wanted.digest) != log_.rows:
             raise BadSegment(f"the file of segment {name} has not its {log_.rows} rows; it was not stored")

@@ -208,7 +208,7 @@ class AnnouncingWorld:
         events = [
             VaultEvent(key, item.mod_revision, item) for key, item in now.items() if self._before.get(key) != item
         ]
-        events += [VaultEvent(key, revision, None) for key in self._before.keys() - now.keys()]
+        events += [VaultEvent(key, revision, None) for key in sorted(self._before.keys() - now.keys())]
         if events:
             self.log.append((revision, events))
         self._before = now

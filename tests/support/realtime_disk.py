@@ -6,7 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.support.realtime_world import IngestingNode, RealtimeWorld
+    from tests.support.realtime_nodes import IngestingNode
+    from tests.support.realtime_world import RealtimeWorld
 
 
 class LogDisk:
@@ -79,9 +80,15 @@ class LogFolder:
     async def names(self) -> list[str]:
         return sorted(self._disk.directories)
 
+    def _living(self) -> None:
+        if self._node.dead:
+            raise OSError("the process is dead")
+
     def files(self, name: str) -> LogFiles:
+        self._living()
         return LogFiles(self._world, self._node, self._disk.directories.setdefault(name, {}))
 
     async def remove(self, name: str) -> None:
+        self._living()
         self._disk.directories.pop(name, None)
         self._world.check_removal(self._node.name, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from palisade.base.errors import PalisadeError
@@ -18,143 +18,22 @@ from palisade.catalog.errors import CatalogError
 from palisade.catalog.realtime import grows
 from palisade.catalog.realtime_rows import columns_from
 from palisade.catalog.segment import ROOT, SegmentRecord
-from palisade.catalog.timeline import Interval
 from palisade.client.realtime_changes import give_up
 from palisade.client.segment_query import CountFailed, count_rows, lookup_all
-from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
-from palisade.metastore.results import RangeResult, TxnResult
-from palisade.segments.announcer import Announcer
+from palisade.metastore.requests import DeleteRange, Put, Txn, prefix_end
 from palisade.segments.assignment import last_assignment
-from palisade.segments.broker import ViewFeed
-from palisade.segments.broker_view import OnMissing
-from palisade.segments.holder import SegmentHolder
-from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import ASSIGNMENTS, Wanted, assignment_key
-from palisade.segments.realtime import RealtimeIngester
-from palisade.segments.realtime_handoff import FORGET_S, RealtimeHandOff
-from palisade.segments.segment_store import Shelf
-from palisade.segments.segment_views import answer_view, state_view
-from palisade.segments.settled_writes import SettledWrites
-from palisade.segments.sources import SourceFailed
-from palisade.wire.segment_errors import NoSuchDataSource, SegmentsUnavailable
+from palisade.segments.realtime_handoff import FORGET_S
+from palisade.wire.segment_errors import NoSuchSegment, SegmentsUnavailable
 from tests.support.announcing_world import (
     NODES,
-    TTL_MS,
     AnnouncingWorld,
-    DataNode,
-    OneListener,
-    Replica,
-    SlowDisk,
     Violation,
-    WorldStore,
 )
-from tests.support.realtime_disk import LogDisk, LogFiles, LogFolder
+from tests.support.realtime_nodes import DAY, BrokerClient, IngestingNode
 
 SOURCE = "sales"
-DAY = Interval(0, 86_400_000)
 COLUMNS = columns_from({"id": "int"})
-
-
-class PeerSource:
-    """The copy of another node."""
-
-    def __init__(self, world: RealtimeWorld, name: str) -> None:
-        self._world, self.name = world, name
-
-    async def get(self, name: str, wanted: Wanted) -> bytes:
-        await self._world.some_turns()
-        node = self._world.nodes[self.name]
-        if self.name in self._world.down:
-            raise SourceFailed("is down")
-        try:
-            return (await node.holder.read(name, wanted.digest))[0]
-        except PalisadeError as error:
-            raise SourceFailed(str(error)) from error
-
-
-class Peers:
-    def __init__(self, world: RealtimeWorld, node: str) -> None:
-        self._world, self._node = world, node
-
-    def sources(self, name: str, wanted: Wanted, vault: Any) -> Iterable[PeerSource]:
-        return [PeerSource(self._world, each) for each in NODES if each != self._node]
-
-
-class IngestingNode(DataNode):
-    """`replica`: what its vault had when it stopped."""
-
-    def __init__(self, world: RealtimeWorld, name: str, before: IngestingNode | None = None) -> None:
-        super().__init__(world, name)
-        self.dead = False
-        self.logs = LogDisk() if before is None else before.logs
-        if before is not None:
-            self.files, self.replica = before.files, before.replica
-        self.listeners = OneListener()
-        shelf = Shelf(SlowDisk(world, name, self.files))
-        store = WorldStore(world, name)
-        world.processes += 1
-        store._writes = SettledWrites(f"{name}-{world.processes}", store._send)
-        self.own = LeasedAnnouncements(name, store, TTL_MS / 1000, world.now)
-        self.holder = SegmentHolder(name, shelf, Peers(world, name), self.listeners, self.own)  # type: ignore[arg-type]
-        self.holder.on(self.replica)  # type: ignore[arg-type]
-        folder = LogFolder(world, self, self.logs)
-        self.ingester = RealtimeIngester(self.holder, self.own, folder, self.listeners, world.now)  # type: ignore[arg-type]
-        self.announcer = Announcer(self.holder, self.own, self.listeners, self.ingester.growing)  # type: ignore[arg-type]
-        self.hand_off = RealtimeHandOff(self.ingester)
-
-    async def start(self) -> None:
-        await self.holder.start()
-        await self.ingester.start()
-        await self.announcer.start()
-
-    async def work(self, kind: str) -> None:
-        if kind == "hand off":
-            await self.hand_off.work()
-        else:
-            await super().work(kind)
-
-    def rows(self, name: str) -> int:
-        """As `GET /v1/segments/<segment>/rows`. Raises NodeFailed."""
-        if (log := self.ingester.served(name)) is not None:
-            return log.rows
-        record = self.holder.record(name)
-        rows = None if record is None else self.holder.shelf.verifier.rows(record.digest)
-        if record is None or rows is None or not self.holder.shelf.has(name, record.digest):
-            raise CountFailed(f"{self.name} does not have {name}")
-        return rows
-
-
-class BrokerClient:
-    """The part of `palisade.Client` that a count uses, over one broker's rows. Also a `PublishingStore`."""
-
-    def __init__(self, world: RealtimeWorld, broker: Replica) -> None:
-        self._world, self._broker = world, broker
-
-    def _view(self) -> Any:
-        feed = ViewFeed()
-        for _ in feed.rows(self._broker.items.values(), max(1, self._broker.revision)):
-            pass
-        return feed.view
-
-    async def segments_list(self, data_source: str) -> dict[str, Any]:
-        found = [state_view(each) for each in self._view().states(data_source)]
-        return {"count": len(found), "segments": found}
-
-    async def segments_lookup(self, data_source: str, start: str, end: str, *, on_missing: str) -> dict[str, Any]:
-        await self._world.some_turns()
-        try:
-            found = self._view().lookup(data_source, DAY, OnMissing.ALLOW)
-        except NoSuchDataSource:
-            return {"segments": [], "missing": [], "unserved": [], "revision": 0}
-        return answer_view(data_source, found, OnMissing.ALLOW)
-
-    async def range(self, key: bytes, *, prefix: bool = False, revision: int = 0) -> RangeResult:
-        return self._world.cluster.store.range(Range(key, prefix_end(key) if prefix else b"", revision=revision))
-
-    async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult:
-        result, revision = self._world.write(Txn(tuple(compare), tuple(success)))
-        await self._world.released(revision)
-        return result
 
 
 class RealtimeWorld(AnnouncingWorld):
@@ -172,12 +51,23 @@ class RealtimeWorld(AnnouncingWorld):
         """How often a node died or lost its lease."""
         self.sent: dict[str, int] = {}
         self.acknowledged: dict[str, int] = {}
+        self.counted = False
+        """Whether the last count was answered."""
         self.counts = self.unavailable = self.handed_off = self.given_up = 0
         self.nodes = {name: IngestingNode(self, name) for name in NODES}
         self.write(Txn((), (Put(*last_assignment(self.rng.sample(NODES, 2), None, "")),)))
 
     def now(self) -> float:
         return self.cluster.clock_ms / 1000
+
+    async def pause(self, seconds: float) -> None:
+        for _ in range(12):
+            await self.some_turns()
+
+    async def in_thread(self, work: Callable[[], bytes]) -> bytes:
+        """In place of a thread, whose time would be that of the machine."""
+        await self.pause(0)
+        return work()
 
     # Checks.
 
@@ -213,24 +103,22 @@ class RealtimeWorld(AnnouncingWorld):
                 raise CountFailed(f"{node} is down")
             return self.nodes[node].rows(segment)
 
-        async def pause(seconds: float) -> None:
-            for _ in range(12):
-                await self.some_turns()
-
         try:
             found = await count_rows(
                 lambda: lookup_all(client, SOURCE, "1970-01-01", "1970-01-02"),
                 ask,
                 attempts=6,
                 rng=self.rng,
-                pause=pause,
+                pause=self.pause,
             )
         except SegmentsUnavailable as error:
             self.unavailable += 1
+            self.counted = False
             if not self.troubles:
                 raise Violation(f"UNAVAILABLE although every node is up: {error}") from error
             return
         self.counts += 1
+        self.counted = True
         least, most = sum(before[name] for name in before if name in self.acknowledged), sum(self.sent.values())
         if not least <= found.rows <= most:
             raise Violation(f"{found.rows} rows counted at {found.revision}, of {least} to {most}: {found}")
@@ -252,9 +140,6 @@ class RealtimeWorld(AnnouncingWorld):
         self.sent[name] = max(self.sent[name], position + rows)
         batch = [[position + number] for number in range(rows)]
         done = await node.ingester.append(name, batch, position)
-        record = self.stored(name)
-        if record is not None and not record.replicas:
-            raise Violation(f"{node.name} acknowledges rows of {name}, which was given up")
         if name in self.acknowledged:
             self.acknowledged[name] = max(self.acknowledged[name], done)
 
@@ -263,10 +148,10 @@ class RealtimeWorld(AnnouncingWorld):
             await node.ingester.close_segment(name)
 
     async def lose(self) -> None:
-        """An operator gives up a segment of a node that is down."""
+        """An operator gives up a segment whose node is down, or has lost its lease and will return."""
         for name in sorted(self.sent):
             record = self.stored(name)
-            if record is not None and grows(record) and record.ingester in self.down:
+            if record is not None and grows(record) and not self._is_announced(record):
                 client = BrokerClient(self, self.brokers["x"])
                 rows = self.acknowledged.pop(name)
                 try:
@@ -276,6 +161,9 @@ class RealtimeWorld(AnnouncingWorld):
                     raise
                 self.given_up += 1
                 return
+
+    def _is_announced(self, record: SegmentRecord) -> bool:
+        return record.segment.announcement_key(record.ingester) in self._before
 
     def _one_of(self, node: IngestingNode) -> str | None:
         names = sorted(name for name, held in node.ingester.held.items() if not held.log.closed)
@@ -330,6 +218,11 @@ class RealtimeWorld(AnnouncingWorld):
                 await self.some_turns()
                 for key in [key for key, task in tasks.items() if task.done()]:
                     finished(tasks.pop(key))
+            for task in tasks.values():
+                while not task.done():
+                    self.deliver_all()
+                    await asyncio.sleep(0)
+                finished(task)
         finally:
             for task in tasks.values():
                 task.cancel()
@@ -347,6 +240,8 @@ class RealtimeWorld(AnnouncingWorld):
             self.begin(tasks, f"count {self.rng.randrange(3)}", "", self.count())
         elif lot < 0.54:
             self.move()
+        elif lot < 0.55:
+            self.disconnect(tasks)
         elif lot > 0.985 and with_deaths:
             await self.trouble(name, tasks)
         elif name not in self.down:
@@ -354,6 +249,12 @@ class RealtimeWorld(AnnouncingWorld):
             kind = self.rng.choice(kinds)
             work = getattr(self, kind)(node) if kind in ("open", "append", "close") else node.work(kind)
             self.begin(tasks, name, kind, work)
+
+    def disconnect(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
+        """A client closes its connection before its request is answered."""
+        requests = [task for (_, what), task in tasks.items() if what in ("open", "append", "close")]
+        if requests:
+            self.rng.choice(requests).cancel()
 
     async def trouble(self, name: str, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
         if name in self.down:
@@ -367,6 +268,8 @@ class RealtimeWorld(AnnouncingWorld):
         else:
             self.troubles += 1
             self.expire(name)
+            if self.rng.random() < 0.3:
+                self.begin(tasks, "operator", "lose", self.lose())
 
     def begin(self, tasks: dict[tuple[str, str], asyncio.Task[None]], who: str, what: str, work: Any) -> None:
         if (who, what) in tasks:
@@ -378,20 +281,28 @@ class RealtimeWorld(AnnouncingWorld):
         return (node for name, node in self.nodes.items() if name not in self.down)
 
     async def heal(self) -> None:
-        """Every node returns, closes what it has, and everything is handed off."""
+        """Every node returns, closes what it has, and everything is handed off and counted."""
         for name in sorted(self.down):
             await self.restart(name)
-        for node in self.nodes.values():
-            for held in list(node.ingester.held.values()):
-                await self.finished(node.ingester.close_segment(held.name))
         self.cluster.wait(int(2_000 * FORGET_S))
         for _ in range(12):
             for node in self.nodes.values():
+                await self.close_all(node)
                 await self.finished(node.own.renew())
                 await self.finished(node.announcer.announce())
                 await self.finished(node.hand_off.work())
                 await self.finished(node.holder._settle())
             self.deliver_all()
+        await self.finished(self.count())
+        if not self.counted:
+            raise Violation("UNAVAILABLE although every node is up, and has its logs")
+
+    async def close_all(self, node: IngestingNode) -> None:
+        """Also those whose opening was completed after its client had disconnected."""
+        for name, held in list(node.ingester.held.items()):
+            if not held.log.closed:
+                with contextlib.suppress(NoSuchSegment):
+                    await self.finished(node.ingester.close_segment(name))
 
 
 def finished(task: asyncio.Task[None]) -> None:
@@ -400,4 +311,4 @@ def finished(task: asyncio.Task[None]) -> None:
         task.result()
 
 
-__all__ = ["IngestingNode", "LogFiles", "RealtimeWorld", "Violation"]
+__all__ = ["DAY", "IngestingNode", "RealtimeWorld", "Violation"]

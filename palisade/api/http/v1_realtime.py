@@ -15,8 +15,9 @@ from palisade.catalog.realtime_rows import columns_from, columns_shape
 from palisade.catalog.row_format import a_count, a_name, shown, text_up_to
 from palisade.catalog.segment_json import interval_of
 from palisade.segments.names import checked_name
-from palisade.segments.realtime import Held, RealtimeIngester
+from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import situation_of
+from palisade.segments.realtime_held import Held
 from palisade.segments.realtime_step import RealtimeState, state_of
 from palisade.wire.error_codes import BadRequest
 from palisade.wire.segment_errors import NoSuchSegment
@@ -41,7 +42,7 @@ class RealtimeRoutes:
     async def all(self, request: web.Request) -> web.Response:
         query_of(request, {})
         held = [] if self._found is None else self._found.held.values()
-        damaged = {} if self._found is None else self._found.damaged
+        damaged = {} if self._found is None else self._found.logs.damaged
         return answer(
             {
                 "node": self._node,
