@@ -202,8 +202,10 @@ def test_readme_operations_and_loss_of_a_majority_can_be_typed(
     run, terminal = started(up, tmp_path, base_port)
     terminal.shell(f"palisade put /catalog/airlines/UA '{AIRLINE}'")
     readme = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("### Python")[0]
-    (tmp_path / "local_read.py").write_text(blocks_of(readme, "python")[0].replace("began + 10", "began + 2"))
+    program = blocks_of(readme, "python")[0]
+    (tmp_path / "local_read.py").write_text(program.replace("began + 10", "began + 2"))
     terminal.type_all(readme)
+    (tmp_path / "local_read.py").write_text(program.replace("began + 10", 'began + 60 and shown != b"slower"'))
     terminal.reads_while_a_strict_write_waits()
     terminal.type_all((ROOT / "docs" / "operations.md").read_text())
     assert run.stop() == 0
