@@ -23,7 +23,6 @@ from palisade.metastore.requests import Command, Compare, RequestId, Txn
 from palisade.metastore.results import RangeResult, TxnResult
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import Credentials
-from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
@@ -66,12 +65,12 @@ class SegmentsApi(ABC):
         return found
 
     async def _asked(self, name: str, *arguments: Any) -> Any:
-        """A lookup. While the node is fenced, starts, or waits for the release of a change, it is asked again."""
+        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again."""
         until = asyncio.get_running_loop().time() + WAIT_S
         while True:
             try:
                 return await self._call(name, *arguments)
-            except (VaultError, BrokerNotSynced, ReadPending):
+            except (VaultError, BrokerNotSynced):
                 if asyncio.get_running_loop().time() >= until:
                     raise
                 await asyncio.sleep(PAUSE_S)

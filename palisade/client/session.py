@@ -27,7 +27,7 @@ from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, Unavailable
 from palisade.wire.auth_errors import PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Credentials
 from palisade.wire.error_codes import WrongPort, error_of
-from palisade.wire.fencing_errors import ReleasePending
+from palisade.wire.fencing_errors import ReadPending, ReleasePending
 from palisade.wire.stream_frames import FrameKind
 
 PENDING_MAX = 2048
@@ -206,7 +206,7 @@ class StreamSession:
         operation = self._pending.get(number)
         if operation is None:
             return
-        nothing_done = isinstance(error, Unavailable | PermissionsUnknown)
+        nothing_done = isinstance(error, Unavailable | PermissionsUnknown | ReadPending)
         if isinstance(error, NodeFailed) and operation.repeatable:
             self.leave_failed_node(error)
         elif nothing_done and operation.deadline - self._loop.time() < LAST_TRY * self._timeout_s:

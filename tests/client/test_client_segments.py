@@ -11,8 +11,8 @@ from palisade.client import Client
 from palisade.metastore.requests import Put
 from palisade.service.callers import THIS_NODE
 from palisade.service.key_values import KeyValues
-from palisade.wire.fencing_errors import ReadPending
-from palisade.wire.segment_errors import NoSuchDataSource, NoSuchSegment, SegmentsUnavailable
+from palisade.vault.errors import Fenced, Pending
+from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, NoSuchSegment, SegmentsUnavailable
 from tests.api.test_http_segments import DAY, NEXT, loaded
 from tests.support.segment_names import name, segment
 
@@ -94,17 +94,18 @@ async def test_unclear_choice_of_segments_is_refused(client: Client) -> None:
         await client.segments_mark_unused("flights")
 
 
-async def test_lookup_is_repeated_while_a_change_waits_for_its_release(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [BrokerNotSynced("starting"), Pending("not released yet"), Fenced("cut off")])
+async def test_lookup_is_repeated_while_its_node_may_not_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     await client.segments_publish("flights", [DAY])
-    call, pending = client._call, [ReadPending("not released yet"), ReadPending("not released yet")]
+    call, refusals = client._call, [error, error]
 
-    async def pending_twice(name: str, *arguments: Any) -> Any:
-        if pending:
-            raise pending.pop()
+    async def refused_twice(name: str, *arguments: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
         return await call(name, *arguments)
 
-    monkeypatch.setattr(client, "_call", pending_twice)
+    monkeypatch.setattr(client, "_call", refused_twice)
     assert (await client.segments_list())["data_sources"] == ["flights"]
-    assert not pending
+    assert not refusals
