@@ -88,10 +88,15 @@ async def count_rows(
             rows = sum(known[each["segment"]] for each in found["segments"])
             growing = {each["segment"]: known[each["segment"]] for each in found["segments"] if each.get("realtime")}
             return Counted(rows, found["revision"], len(found["segments"]), tuple(found["unserved"]), attempt, growing)
-        known = {segment: rows for segment, rows in known.items() if found["rows"].get(segment) == rows}
+        known = unchanging(known, found["rows"])
         if attempt < attempts:
             await pause(PAUSE_S * attempt)
     raise SegmentsUnavailable(open_segments)
+
+
+def unchanging(known: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
+    """Of the counted segments those that are published: the others may get rows until the next attempt."""
+    return {segment: rows for segment, rows in known.items() if recorded.get(segment) == rows}
 
 
 def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:

@@ -131,6 +131,13 @@ class RealtimeIngester(Component):
         record = self.holder.record(name)
         return record if record is not None and record.ingester == self.holder.node else None
 
+    def is_taken(self, name: str) -> bool:
+        """Whether another node has opened a segment of this name first, so that an opening by this one has failed.
+
+        Raises DamagedRow."""
+        record = self.holder.record(name)
+        return record is not None and record.ingester != self.holder.node
+
     # Opening.
 
     async def open(
@@ -272,7 +279,7 @@ class RealtimeIngester(Component):
     def served(self, name: str) -> RealtimeLog | None:
         """The log of a segment that grows, or whose copy is not stored yet; None of any other. Raises DamagedRow."""
         held = self.held.get(name)
-        if held is None:
+        if held is None or self.is_taken(name):
             return None
         record = self.record(name)
         if record is None:

@@ -90,8 +90,12 @@ class RealtimeHandOff(Component):
                 log.info(
                     "realtime segment removed, its copies have its rows: name=%s rows=%d", held.name, held.log.rows
                 )
-            case RealtimeStep.FORGET if not held.opened and self._ingester.logs.now() - held.since > FORGET_S:
+            case RealtimeStep.FORGET if not held.opened and self._has_failed(held):
                 await self._ingester.discard(held)
+
+    def _has_failed(self, held: Held) -> bool:
+        """The opening of it, whose outcome was unknown."""
+        return self._ingester.is_taken(held.name) or self._ingester.logs.now() - held.since > FORGET_S
 
     async def _publish(self, held: Held) -> None:
         wanted = await self._store(held)

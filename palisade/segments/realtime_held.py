@@ -100,11 +100,12 @@ class HeldSegments:
             raise
 
     async def remove(self, held: Held) -> None:
-        """Raises OSError; then the next start removes it."""
+        """Once, also if the hand-off and an opening that failed both do so. Raises OSError; then the next start
+        removes it."""
         async with held.lock:
-            self.held.pop(held.name, None)
-            held.log.release()
-            await self._remove(file_of(held.name))
+            if self.held.pop(held.name, None) is not None:
+                held.log.release()
+                await self._remove(file_of(held.name))
 
     async def _remove(self, directory: str) -> None:
         try:

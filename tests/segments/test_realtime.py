@@ -18,6 +18,7 @@ from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import Wanted
 from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.realtime_held import Held, HeldSegments
+from palisade.segments.realtime_log import LogHeader
 from palisade.segments.realtime_step import RealtimeState, RealtimeStep, Situation, next_step, state_of
 from palisade.segments.segment_store import file_of
 from palisade.wire.segment_errors import NotIngesting, RealtimeRefused
@@ -183,6 +184,20 @@ async def test_segment_whose_lease_is_lost_while_it_is_opened_is_opened_again_at
     await world.finished(node.own.renew())
     await world.finished(node.own.renew())
     assert (await opened(world, node, "w1")).opened
+
+
+async def test_log_of_an_opening_that_another_node_won_is_not_served_and_soon_removed() -> None:
+    """The outcome was unknown: the node answered with no rows for the other's segment (simulator, segments 3)."""
+    world, node = await started()
+    held = await opened(world, node)
+    await node.ingester.append(held.name, [[1], [2]], 0)
+    other = world.nodes["b"]
+    lost = await other.ingester.logs.create(LogHeader(held.log.header.segment, COLUMNS))
+    lost.opening = True
+    assert other.ingester.served(held.name) is None
+    await world.finished(other.hand_off.work())
+    assert not other.ingester.held
+    assert node.rows(held.name) == 2
 
 
 async def test_restart_resumes_with_the_acknowledged_rows_before_any_renewal() -> None:
