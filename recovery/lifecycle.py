@@ -88,6 +88,8 @@ class Lifecycle:
         try:
             for name in self.order:
                 await self._start(name)
+        except GeneratorExit:  # its event loop is gone: nothing can be awaited
+            raise
         except BaseException:
             await asyncio.shield(self._stop_all(reraise=False))
             raise

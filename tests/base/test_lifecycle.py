@@ -62,6 +62,21 @@ async def test_components_start_in_order_and_stop_in_reverse() -> None:
     assert world.notes == [f"start {each}" for each in "abcd"] + [f"stop {each}" for each in "dcba"]
 
 
+async def test_start_that_is_abandoned_by_its_event_loop_stops_nothing() -> None:
+    """The coroutine of a start is closed when its loop is gone, as that of a process that was killed in the simulator.
+    No loop runs its components any more; the stop was scheduled on whichever loop ran then, or never awaited."""
+    world = World()
+    world.parts["c"].hangs = True
+    starting = world.life.start()
+    starting.send(None)
+    before, tasks = list(world.notes), asyncio.all_tasks()
+    starting.close()
+    assert world.notes == before
+    assert asyncio.all_tasks() == tasks
+    for each in tasks - {asyncio.current_task()}:
+        each.cancel()
+
+
 async def test_failing_start_stops_started_components_and_names_the_cause() -> None:
     world = World()
     world.parts["c"].fails.add("start")
