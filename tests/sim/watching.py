@@ -12,7 +12,7 @@ from typing import Any
 
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import WatchRequest
-from palisade.raftgroup.errors import MemberRemoved
+from palisade.raftgroup.errors import NodeFailed
 from palisade.service.watches import ProgressReport, Watching
 from tests.sim.clients import Client
 from tests.sim.node import Host
@@ -97,7 +97,7 @@ class Watcher:
             ending, minimal = await self._listen(number, queue)
         except Compacted as error:
             ending, minimal = Ending.COMPACTED, error.minimal_revision
-        except (ConnectionError, MemberRemoved):
+        except (ConnectionError, NodeFailed):
             pass
         if ending is Ending.COMPACTED:
             self._from, self._before = minimal, 0
