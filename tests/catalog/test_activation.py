@@ -110,6 +110,20 @@ def test_seed_scenario_3_a_lucky_active_copy_raises_its_sequence_and_the_backup_
     assert isinstance(decide(record, backup, configured_primary=False, epoch=EPOCH), Follow)
 
 
+def test_owner_of_the_record_with_an_older_copy_does_not_start() -> None:
+    """Seed 004, the ABA problem: a, then b alone, then a alone. The last owner is a; so is the owner of a copy of a's
+    directory from the first time, and the identity of the last owner would let it start."""
+    record: ActivationRecord | None = None
+    copies = []
+    for owner in ("a", "b", "a"):
+        record = committed(claimed(record, "broker", owner, EPOCH))
+        copies.append(at(record.sequence))
+    assert record is not None
+    assert record.owner == "a"
+    found = [decide(record, copy, configured_primary=True, epoch=EPOCH) for copy in copies]
+    assert [type(each) for each in found] == [Follow, Follow, ClaimNext]
+
+
 @pytest.mark.parametrize(
     ("record", "local", "primary", "expected"),
     [

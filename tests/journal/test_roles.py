@@ -144,6 +144,36 @@ def test_primary_is_active_again_in_bounded_time_with_failback() -> None:
     world.close()
 
 
+def test_every_breaking_event_advances_the_sequence() -> None:
+    """Seed 004: activation, loss of the replica, failback. The return of a replica is none."""
+    world = JournalWorld(allow_failback=True)
+
+    def agreed() -> tuple[int, str]:
+        active = world.until_active().active
+        assert active is not None
+        record = active.agreed.record
+        assert record is not None
+        return record.sequence, record.owner
+
+    pair_in_sync(world)
+    assert agreed() == (1, "a"), "activation"
+    world.network.cuts.add(frozenset("ab"))
+    world.append(b"a alone")
+    assert agreed() == (2, "a"), "loss of the replica"
+    world.network.heal()
+    world.until_in_sync()
+    assert agreed() == (2, "a"), "its return"
+    world.kill("a")
+    world.append(b"b alone")
+    assert agreed() == (3, "b"), "activation of the replica"
+    world.start("a")
+    world.until_active("a", within_s=10)
+    assert agreed() == (4, "a"), "failback"
+    world.until_in_sync()
+    assert world.violations == []
+    world.close()
+
+
 def test_backup_keeps_the_role_without_failback(world: JournalWorld) -> None:
     pair_in_sync(world)
     world.kill("a")

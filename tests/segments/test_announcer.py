@@ -151,6 +151,34 @@ async def test_segment_is_moved_once_the_other_node_announces_it() -> None:
     assert not world.is_whole("a", str(segment(1)))
 
 
+async def test_copy_stays_if_the_other_node_drops_its_own_before_the_withdrawal() -> None:
+    """Seed 003: a drop on B between its load acknowledgement and A's drop. A has not received B's drop yet."""
+    world = await settled()
+    a, b, name = world.nodes["a"], world.nodes["b"], str(segment(1))
+    world.assign(1, {"b"})
+    world.deliver_all()
+    await world.finished(b.holder._settle())
+    await world.finished(b.announcer.announce())
+    world.deliver_all()
+    assert announcing(world) == {"a", "b"}
+    world.write(Txn((), (DeleteRange(segment(1).announcement_key("b")),)))
+    moving = asyncio.ensure_future(a.holder._settle())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    world.deliver_all()
+    assert announcing(world) == {"a"}
+    assert world.is_whole("a", name)
+    await world.finished(moving)
+    await world.calm()
+    assert announcing(world) == {"b"}, "B announces its copy again, then A removes its own"
+
+
+async def test_planted_withdrawal_without_a_compare_loses_the_last_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeasedAnnouncements, "_guard", lambda self, name, vault: ())
+    with pytest.raises(AssertionError):
+        await test_copy_stays_if_the_other_node_drops_its_own_before_the_withdrawal()
+
+
 async def test_file_stays_while_a_query_reads_it() -> None:
     world = await settled()
     node, name = world.nodes["a"], str(segment(1))

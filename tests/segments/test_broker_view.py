@@ -117,6 +117,32 @@ def test_view_is_the_same_for_every_order_of_callbacks(name: str) -> None:
         assert outcome(view) == expected, [revision for revision, _ in order]
 
 
+@pytest.mark.parametrize("sync_first", [False, True], ids=["callbacks before the sync", "the sync before callbacks"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_view_is_the_same_whether_a_full_sync_or_the_callbacks_come_first(name: str, sync_first: bool) -> None:
+    """A sync as of each revision. The callbacks are those of all changes: the sync has some of them, and is older than
+    the others."""
+    changes, expected = HISTORIES[name]
+    changes = [*changes, manifest()] if name != NEVER_PUBLISHED else changes
+    everything = list(enumerate(changes, 1))
+    for synced in range(len(changes) + 1):
+        view = BrokerView()
+
+        def sync(to: int = synced, view: BrokerView = view) -> None:
+            for revision, change in everything[:to]:
+                change(view, revision)
+            view.settle(to)
+
+        if sync_first:
+            sync()
+        for revision, change in everything:
+            change(view, revision)
+        if not sync_first:
+            sync()
+        view.settle(len(changes))
+        assert outcome(view) == expected, synced
+
+
 def test_segment_is_queryable_after_both_callbacks_only() -> None:
     """A late announcement: the record says loaded, at a revision up to which not everything has arrived."""
     view = view_after(record(LOADED), settled=0)
