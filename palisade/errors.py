@@ -105,6 +105,7 @@ from palisade.wire.segment_errors import (
     NotIngesting,
     PublicationOvertaken,
     RealtimeFull,
+    RealtimeNotStored,
     RealtimeRefused,
     SegmentsUnavailable,
 )
@@ -179,6 +180,7 @@ __all__ = [
     "ReadPending",
     "ReadRefused",
     "RealtimeFull",
+    "RealtimeNotStored",
     "RealtimeRefused",
     "ReleaseError",
     "ReleasePending",

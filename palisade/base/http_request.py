@@ -22,15 +22,16 @@ TIMEOUT_S = 5.0
 
 class NoAnswer(PalisadeError):
     """No usable HTTP response from a node. `reason`: the cause, without the address. `unreachable`: no connection, or
-    no response in time."""
+    no response in time. `unsent`: no connection, so the request was not executed."""
 
     code = "no-answer"
     retry = True
 
-    def __init__(self, address: str, reason: str, *, unreachable: bool = False) -> None:
+    def __init__(self, address: str, reason: str, *, unreachable: bool = False, unsent: bool = False) -> None:
         super().__init__(f"no node answers at {address}: {reason}")
         self.reason = reason
         self.unreachable = unreachable
+        self.unsent = unsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class HttpRequests:
                 yield response
         except (aiohttp.ClientError, OSError) as error:
             unreachable = isinstance(error, TimeoutError | aiohttp.ClientConnectionError)
-            raise NoAnswer(address, error_text(error), unreachable=unreachable) from error
+            unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            raise NoAnswer(address, error_text(error), unreachable=unreachable, unsent=unsent) from error
 
     def _opened(self) -> aiohttp.ClientSession:
         import aiohttp

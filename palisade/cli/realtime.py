@@ -105,7 +105,7 @@ async def report_of(requests: HttpRequests, address: str) -> list[dict[str, Any]
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, metavar="TIME", help="The first moment that is not included.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME=TYPE", help="Once for each column.")
-@click.option("--node", default="", help="The data node that receives the rows.  [default: the first that answers]")
+@click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
 @click.option("--writer", default="", help="Continue the segment of this name at --node.")
 @click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the published segment.")
 @click.option("--close", "closes", is_flag=True, help="Close the segment afterwards.")

@@ -11,6 +11,7 @@ its writer continues the segment; `rows` is the number of its stored rows.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,18 +23,21 @@ from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.credentials import Credentials, header_of
 from palisade.wire.error_codes import error_of
-from palisade.wire.segment_errors import NoSuchSegment, RealtimeFull
+from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFull, RealtimeNotStored
 
+OPEN = "/v1/segments/realtime"
 PAUSE_S = 0.1
-REQUEST_S = 5.0
-AGAIN = {429, 503, 504}
+REQUEST_S, CONNECT_S = 5.0, 2.0
+OUTCOME_UNKNOWN = 504
+AGAIN = {429, 503, OUTCOME_UNKNOWN}
+NAME_BYTES = 12
 Topology = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class RealtimeTarget:
-    """`node`: the data node; without one, the first that answers. `writer`: the name under which the segment is
-    continued. `replicas`: of the published segment."""
+    """`node`: the data node; without one, the first that opens the segment. `writer`: the name under which another
+    program continues the segment. `replicas`: of the published segment."""
 
     data_source: str
     start: str
@@ -50,7 +54,7 @@ class RealtimeTarget:
 
     def body(self) -> dict[str, Any]:
         wanted = {"data_source": self.data_source, "from": self.start, "to": self.end, "columns": dict(self.columns)}
-        return {**wanted, "writer": self.writer, "replicas": self.replicas}
+        return {**wanted, "replicas": self.replicas}
 
 
 class RealtimeWriter:
@@ -64,7 +68,9 @@ class RealtimeWriter:
     ) -> None:
         self.segment, self.rows, self.node = "", 0, target.node
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
-        self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S)
+        self._name = target.writer or secrets.token_hex(NAME_BYTES)
+        """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
+        self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S, connect_s=CONNECT_S)
 
     async def __aenter__(self) -> RealtimeWriter:
         try:
@@ -83,10 +89,40 @@ class RealtimeWriter:
         await self._requests.close()
 
     async def open(self) -> str:
-        """Returns the name of the segment. Raises the errors of the node, OutcomeUnknown at the deadline."""
-        found = await self._ask("/v1/segments/realtime", self._target.body())
+        """Returns the name of the segment. Each call of a writer continues its open segment, so a repetition opens no
+        second one.
+
+        Raises the errors of the node; NotIngesting at the deadline if no data node has opened it, OutcomeUnknown if
+        one may have: repeat it.
+        """
+        body = {**self._target.body(), "writer": self._name}
+        found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
         return self.segment
+
+    async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """At the first node that does not refuse it.
+
+        A node that may have opened it stays that of the writer, also if the caller is cancelled: at another node a
+        second segment would grow, which stays empty, and without which no query is complete.
+        """
+        until = self._now() + self._timeout_s
+        while True:
+            refusals = []
+            for name in addresses_in(await self._topology()):
+                self.node = name
+                try:
+                    return await self._ask_once(OPEN, body)
+                except NotAnsweredYet as error:
+                    if not error.nothing_done:
+                        return await self._ask(OPEN, body, until)
+                    refusals.append(str(error))
+                except (NoSuchSegment, RealtimeNotStored) as error:
+                    refusals.append(f"{name}: {error}")
+            self.node = ""
+            if self._now() >= until:
+                raise NotIngesting(f"no data node has opened a realtime segment: {'; '.join(refusals)}")
+            await asyncio.sleep(PAUSE_S)
 
     async def append(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> int:
         """Returns the number of rows of the segment. They are stored on the disk of the node, and counted from now on.
@@ -113,39 +149,38 @@ class RealtimeWriter:
         found = await self._ask(f"/v1/segments/{self.segment}/close", {})
         return int(found["rows"])
 
-    async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        until = asyncio.get_running_loop().time() + self._timeout_s
+    async def _ask(self, path: str, body: Mapping[str, Any], until: float = 0.0) -> dict[str, Any]:
+        """At the node of this writer. Raises its errors, OutcomeUnknown at the deadline."""
+        until = until or self._now() + self._timeout_s
         while True:
             try:
                 return await self._ask_once(path, body)
             except NotAnsweredYet as error:
-                if asyncio.get_running_loop().time() >= until:
+                if self._now() >= until:
                     raise OutcomeUnknown(f"{error}; it may have been done: repeat it") from None
                 await asyncio.sleep(PAUSE_S)
 
     async def _ask_once(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Raises NotAnsweredYet, and the errors of the node."""
-        failures = []
-        for name, address in (await self._addresses()).items():
-            try:
-                answer = await self._requests.json(address, path, "POST", body)
-            except NoAnswer as error:
-                failures.append(f"{name}: {error}")
-                continue
-            if answer.status < 400:
-                found: dict[str, Any] = answer.content
-                return found
-            content = answer.content if isinstance(answer.content, dict) else {}
-            refusal = error_of(str(content.get("code", "")), str(content.get("detail", answer.detail)))
-            if answer.status not in AGAIN and not (self.node == "" and isinstance(refusal, NoSuchSegment)):
-                raise refusal
-            failures.append(f"{name}: {refusal}")
-        raise NotAnsweredYet("; ".join(failures) or f"node {self.node or '?'} is not in the topology")
+        node = self.node
+        address = addresses_in(await self._topology()).get(node)
+        if address is None:
+            raise NotAnsweredYet(f"node {node} is not in the topology", nothing_done=True)
+        try:
+            answer = await self._requests.json(address, path, "POST", body)
+        except NoAnswer as error:
+            raise NotAnsweredYet(f"{node}: {error}", nothing_done=error.unsent) from error
+        if answer.status < 400:
+            found: dict[str, Any] = answer.content
+            return found
+        content = answer.content if isinstance(answer.content, dict) else {}
+        refusal = error_of(str(content.get("code", "")), str(content.get("detail", answer.detail)))
+        if answer.status in AGAIN:
+            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=answer.status != OUTCOME_UNKNOWN)
+        raise refusal
 
-    async def _addresses(self) -> dict[str, str]:
-        """Of the data node; of all nodes before it is chosen."""
-        found = addresses_in(await self._topology())
-        return found if not self.node else {name: each for name, each in found.items() if name == self.node}
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 def plain_row(row: Sequence[Any] | Mapping[str, Any]) -> Any:
@@ -162,7 +197,11 @@ def plain(value: Any) -> Any:
 
 
 class NotAnsweredYet(PalisadeError):
-    """The node did not answer, or may not answer now."""
+    """The node did not answer, or may not answer now. `nothing_done`: a request that opens a segment opened none."""
 
     code = "no-answer"
     retry = True
+
+    def __init__(self, message: str, *, nothing_done: bool) -> None:
+        super().__init__(message)
+        self.nothing_done = nothing_done

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from palisade.catalog.errors import DamagedRow
@@ -27,6 +28,7 @@ from palisade.catalog.segment import RECORDS, SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
 from palisade.client.publishing import unchanged
+from palisade.journal.errors import DirectoryInUse
 from palisade.metastore.requests import Compare, DeleteRange, Put, prefix_end
 from palisade.metastore.results import TxnResult
 from palisade.recovery.lifecycle import Component
@@ -39,6 +41,7 @@ from palisade.wire.segment_errors import (
     NotIngesting,
     PublicationOvertaken,
     RealtimeFull,
+    RealtimeNotStored,
     RealtimeRefused,
 )
 
@@ -145,11 +148,12 @@ class RealtimeIngester(Component):
     ) -> Held:
         """`writer`: the same open segment is returned again for it. It is opened even if the caller is cancelled.
 
-        Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused, OSError, and the store's
-        errors.
+        Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused, RealtimeNotStored, and the
+        store's errors.
         """
         self._require_started()
-        return await completed(self._open(data_source, interval, columns, replicas, writer))
+        with storing(f"node {self.holder.node} cannot open a segment of {data_source}"):
+            return await completed(self._open(data_source, interval, columns, replicas, writer))
 
     async def _open(self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str) -> Held:
         async with self._opening:
@@ -220,11 +224,12 @@ class RealtimeIngester(Component):
         """Returns how many rows the segment has now, all of them synced. `position`: how many it had before, for a
         batch that may have been stored already.
 
-        Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, OSError.
+        Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, RealtimeNotStored.
         """
         held = self._one(name)
         batch, size_bytes = encoded(held.log.header.columns, rows)
-        return await completed(self._append(held, batch, size_bytes, position))
+        with storing(f"node {self.holder.node} cannot store rows of segment {name}"):
+            return await completed(self._append(held, batch, size_bytes, position))
 
     async def _append(self, held: Held, batch: list[bytes], size_bytes: int, position: int | None) -> int:
         async with held.lock:
@@ -263,9 +268,10 @@ class RealtimeIngester(Component):
             )
 
     async def close_segment(self, name: str) -> Held:
-        """It accepts no more rows, and is handed off. Raises NoSuchSegment, OSError."""
+        """It accepts no more rows, and is handed off. Raises NoSuchSegment, NotIngesting, RealtimeNotStored."""
         held = self._one(name)
-        await completed(self._close(held))
+        with storing(f"node {self.holder.node} cannot close segment {name}"):
+            await completed(self._close(held))
         return held
 
     async def _close(self, held: Held) -> None:
@@ -293,6 +299,15 @@ class RealtimeIngester(Component):
         if (held := self.held.get(name)) is None:
             raise NoSuchSegment(f"this node receives no rows of segment {name}; its record names the node that does")
         return held
+
+
+@contextmanager
+def storing(refused: str) -> Iterator[None]:
+    """Raises RealtimeNotStored with this text if the disk fails."""
+    try:
+        yield
+    except (OSError, DirectoryInUse) as error:
+        raise RealtimeNotStored(f"{refused}: {error}; make room or mend its disk, and start the node again") from error
 
 
 async def completed(work: Coroutine[Any, Any, T]) -> T:

@@ -15,7 +15,7 @@ from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import NotAllowed
 from palisade.segments.realtime_log import LogHeader, RealtimeFolder, RealtimeLog
 from palisade.segments.segment_store import file_of
-from palisade.wire.segment_errors import NotIngesting
+from palisade.wire.segment_errors import NotIngesting, RealtimeNotStored
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +72,15 @@ class HeldSegments:
         log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
 
     async def create(self, header: LogHeader) -> Held:
-        """One call at a time. If it fails, nothing is left of it. Raises NotIngesting, NotAllowed, OSError."""
+        """One call at a time. If it fails, nothing is left of it. Raises NotIngesting, RealtimeNotStored,
+        PalisadeError, OSError."""
         name, directory = str(header.segment), file_of(str(header.segment))
         if name in self.held:
             raise NotIngesting(f"segment {name} is being opened here: repeat")
         if directory not in self.damaged and directory in await self._folder.names():
             self.damaged[directory] = "this process did not make it"
         if directory in self.damaged:
-            raise NotAllowed(
+            raise RealtimeNotStored(
                 f"segment {name} cannot be opened here, its directory exists and is not used: "
                 f"{self.damaged[directory]}; start the node again to read it, or open a segment at another node"
             )

@@ -106,6 +106,13 @@ class RealtimeFull(SegmentError):
     code = "realtime-full"
 
 
+class RealtimeNotStored(SegmentError):
+    """The disk of the ingester has failed or is full, or was read without success. Rows that were sent may be stored:
+    when its node has started again, repeat them with their position."""
+
+    code = "realtime-not-stored"
+
+
 class NotIngesting(SegmentError):
     """The ingester may not acknowledge rows now. What was sent may have been stored: repeat it with its position."""
 

@@ -62,7 +62,7 @@ async def test_failed_request_is_no_answer_with_a_reason(
     async with HttpRequests(timeout_s=0.3) as requests:
         with pytest.raises(NoAnswer, match=f"no node answers at {address}: .*{reason}") as failed:
             await requests.json(address, path)
-    assert failed.value.unreachable is unreachable
+    assert (failed.value.unreachable, failed.value.unsent) == (unreachable, False)
 
 
 async def test_refused_connection_is_no_answer() -> None:
@@ -73,6 +73,7 @@ async def test_refused_connection_is_no_answer() -> None:
         with pytest.raises(NoAnswer, match=str(port)) as failed:
             await requests.json(f"127.0.0.1:{port}", "/")
     assert failed.value.unreachable
+    assert failed.value.unsent
 
 
 async def test_caller_error_passes_through(address: str) -> None:

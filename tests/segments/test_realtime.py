@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from palisade.catalog.errors import NotAllowed
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import given_up, opening, published
 from palisade.metastore.requests import Put, Txn
@@ -21,7 +20,7 @@ from palisade.segments.realtime_held import Held, HeldSegments
 from palisade.segments.realtime_log import LogHeader
 from palisade.segments.realtime_step import RealtimeState, RealtimeStep, Situation, next_step, state_of
 from palisade.segments.segment_store import file_of
-from palisade.wire.segment_errors import NotIngesting, RealtimeRefused
+from palisade.wire.segment_errors import NotIngesting, RealtimeNotStored, RealtimeRefused
 from tests.support.realtime_disk import LogFiles, LogFolder
 from tests.support.realtime_world import COLUMNS, DAY, SOURCE, IngestingNode, RealtimeWorld, Violation
 
@@ -135,7 +134,7 @@ async def test_opening_that_fails_on_the_disk_leaves_nothing_behind(monkeypatch:
     world, node = await started()
     with monkeypatch.context() as patch:
         patch.setattr(node.ingester.logs, "_folder", FullDisk(world, node, node.logs))
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(RealtimeNotStored, match="no space"):
             await world.finished(node.ingester.open(SOURCE, DAY, COLUMNS, 1))
         assert not node.logs.directories
     assert await node.ingester.append((await opened(world, node)).name, [[1]], 0) == 1
@@ -149,9 +148,9 @@ async def test_directory_that_could_not_be_removed_is_not_used_before_the_next_s
     disk.keeps = True
     with monkeypatch.context() as patch:
         patch.setattr(node.ingester.logs, "_folder", disk)
-        with pytest.raises(OSError, match="read-only"):
+        with pytest.raises(RealtimeNotStored, match="read-only"):
             await world.finished(node.ingester.open(SOURCE, DAY, COLUMNS, 1))
-    with pytest.raises(NotAllowed, match="start the node again"):
+    with pytest.raises(RealtimeNotStored, match="start the node again"):
         await world.finished(node.ingester.open(SOURCE, DAY, COLUMNS, 1))
     world.kill("a", {})
     await world.restart("a")
@@ -167,7 +166,7 @@ async def test_log_is_never_written_into_a_directory_that_another_process_made()
     held = await opened(world, node)
     await node.ingester.append(held.name, [[1]], 0)
     logs = HeldSegments(LogFolder(world, node, node.logs), world.now)
-    with pytest.raises(NotAllowed, match="did not make it"):
+    with pytest.raises(RealtimeNotStored, match="did not make it"):
         await logs.create(held.log.header)
     assert await held.log.values() == [[1]]
 

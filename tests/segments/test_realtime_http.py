@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from palisade.api.http.v1_realtime import RealtimeRoutes
 from palisade.api.http.v1_segment_copies import SegmentCopyRoutes
 from palisade.segments.local_segments import LocalSegments
 from tests.segments.test_http import Served
+from tests.support.realtime_disk import LogFiles
 from tests.support.realtime_world import IngestingNode, RealtimeWorld
 
 SCHEMAS = json.loads((Path(__file__).parents[2] / "palisade/api/openapi.json").read_text(encoding="utf-8"))
@@ -139,3 +141,19 @@ async def test_node_without_a_lease_acknowledges_nothing(api: Api) -> None:
     api.world.expire("a")
     status, found = await api.ask(f"{opened['segment']}/rows", {"rows": [[1, None]], "position": 0})
     assert (status, found["code"], found["retry"]) == (503, "realtime-not-announced", True)
+
+
+async def test_node_whose_disk_is_full_refuses_openings_and_rows(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(self: LogFiles, name: str, content: bytes = b"") -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    _, opened = await api.ask("realtime", OPEN)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogFiles, "sync", full)
+        patch.setattr(LogFiles, "create", full)
+        for path, body in ((f"{opened['segment']}/rows", {"rows": [[1, None]], "position": 0}), ("realtime", OPEN)):
+            status, found = await api.ask(path, body)
+            assert (status, found["code"], "no space left" in found["detail"]) == (507, "realtime-not-stored", True)
+    status, found = await api.ask(f"{opened['segment']}/rows", {"rows": [[1, None]], "position": 0})
+    assert (status, "until the node starts again" in found["detail"]) == (507, True), found
+    assert (await api.ask(f"{opened['segment']}/rows"))[1]["rows"] == 0

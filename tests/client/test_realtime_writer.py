@@ -1,0 +1,143 @@
+"""A writer opens one realtime segment, whatever happens to its requests (issue 17)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from palisade.base.http_request import Answer, NoAnswer
+from palisade.client.realtime import RealtimeTarget, RealtimeWriter
+from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.wire.segment_errors import NotIngesting, RealtimeNotStored
+
+TIMEOUT = NoAnswer("n", "timed out", unreachable=True)
+REFUSED = NoAnswer("n", "connection refused", unreachable=True, unsent=True)
+SEGMENT = "sales/2013-03-01T00:00:00.000Z/2013-03-02T00:00:00.000Z/0000000000000001/0000"
+PROBLEMS = {
+    503: "realtime-not-announced",
+    504: "outcome-unknown",
+    507: "realtime-not-stored",
+    404: "no-such-segment",
+    409: "catalog-not-allowed",
+}
+
+
+class DataNodes:
+    """n1 to n3, which open segments. `outcomes`: of the next requests by node: an error that the client sees after the
+    node has opened the segment, unless it was not sent; or the status of a refusal."""
+
+    def __init__(self, **outcomes: list[Any]) -> None:
+        self.outcomes = outcomes
+        self.opened: dict[tuple[str, str], str] = {}
+        """By node and writer."""
+        self.asked: list[str] = []
+        self.frozen = ""
+
+    async def topology(self) -> dict[str, Any]:
+        return {"logical": [{"id": name, "addresses": {"http": name}} for name in ("n1", "n2", "n3")]}
+
+    async def json(self, address: str, path: str, method: str, body: Mapping[str, Any]) -> Answer:
+        self.asked.append(address)
+        waiting = self.outcomes.get(address, [])
+        outcome = waiting.pop(0) if len(waiting) > 1 else (waiting or [200])[0]
+        if outcome is REFUSED:
+            raise outcome
+        if isinstance(outcome, int) and outcome != 200:
+            return Answer(outcome, {"code": PROBLEMS[outcome], "detail": f"status {outcome}"}, {})
+        name = self.opened.setdefault((address, body["writer"]), f"{SEGMENT}{len(self.opened)}")
+        if address == self.frozen:
+            await asyncio.Event().wait()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return Answer(200, {"node": address, "segment": name, "rows": 0}, {})
+
+    def writer(self, timeout_s: float = 5.0, **target: str) -> RealtimeWriter:
+        found = RealtimeWriter(
+            self.topology, RealtimeTarget("sales", "2013-03-01", "2013-03-02", {"id": "int"}, **target), timeout_s, None
+        )
+        found._requests.json = self.json  # type: ignore[assignment,method-assign]
+        return found
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palisade.client.realtime.PAUSE_S", 0.0)
+
+
+@pytest.mark.parametrize("lost", [TIMEOUT, NoAnswer("n", "connection reset"), 504])
+async def test_opening_whose_answer_is_lost_is_repeated_at_the_same_node(lost: Any) -> None:
+    """The next node opened a second segment, which stayed empty."""
+    nodes = DataNodes(n1=[lost, TIMEOUT, 503, 200])
+    writer = nodes.writer()
+    await writer.open()
+    assert nodes.asked == ["n1"] * 4
+    assert list(nodes.opened.values()) == [writer.segment]
+    assert writer.node == "n1"
+
+
+@pytest.mark.parametrize("refusal", [REFUSED, 503, 507, 404])
+async def test_node_that_certainly_opened_nothing_is_left(refusal: Any) -> None:
+    nodes = DataNodes(n1=[refusal], n2=[refusal])
+    writer = nodes.writer()
+    await writer.open()
+    assert (nodes.asked, writer.node) == (["n1", "n2", "n3"], "n3")
+    assert len(nodes.opened) == 1
+
+
+async def test_node_that_may_have_opened_the_segment_is_not_left_before_the_deadline_nor_after_it() -> None:
+    nodes = DataNodes(n1=[TIMEOUT, REFUSED])
+    writer = nodes.writer(timeout_s=0.05)
+    with pytest.raises(OutcomeUnknown):
+        await writer.open()
+    nodes.outcomes["n1"] = [200]
+    assert await writer.open() == next(iter(nodes.opened.values()))
+    assert set(nodes.asked) == {"n1"}
+
+
+async def test_writer_whose_call_is_cancelled_continues_at_the_same_node() -> None:
+    nodes = DataNodes(n1=[503, 200])
+    nodes.frozen = "n2"
+    writer = nodes.writer()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(writer.open(), 0.05)
+    nodes.frozen = ""
+    await writer.open()
+    assert nodes.asked == ["n1", "n2", "n2"]
+    assert len(nodes.opened) == 1
+
+
+async def test_writer_without_a_name_repeats_its_opening_at_the_named_node_under_one_name() -> None:
+    nodes = DataNodes(n2=[TIMEOUT, 200])
+    await nodes.writer(node="n2").open()
+    assert nodes.asked == ["n2", "n2"]
+    assert len(nodes.opened) == 1
+    await nodes.writer(node="n2").open()
+    assert len(nodes.opened) == 2, "another program has another segment"
+
+
+async def test_writers_of_one_name_share_a_segment() -> None:
+    nodes = DataNodes()
+    names = {await nodes.writer(node="n2", writer="w1").open() for _ in range(3)}
+    assert len(names) == 1
+
+
+async def test_refusals_of_every_node_are_named_at_the_deadline() -> None:
+    nodes = DataNodes(n1=[404], n2=[REFUSED], n3=[507])
+    with pytest.raises(NotIngesting, match=r"n1: status 404; n2: no node answers.*refused; n3: status 507"):
+        await nodes.writer(timeout_s=0.02).open()
+    assert not nodes.opened
+
+
+async def test_refusal_that_holds_at_every_node_ends_the_opening() -> None:
+    nodes = DataNodes(n1=[409])
+    with pytest.raises(Exception, match="status 409"):
+        await nodes.writer().open()
+    assert nodes.asked == ["n1"]
+
+
+async def test_named_node_that_cannot_store_is_not_left() -> None:
+    with pytest.raises(RealtimeNotStored):
+        await DataNodes(n2=[507]).writer(node="n2").open()
