@@ -24,40 +24,45 @@ ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class VaultSlice:
-    """The bodies (`change.py`) of a range as of `revision`, in key order. `until`: where the next slice begins; None at
-    the end of the range."""
+    """The keys of a range and their bodies (`change.py`) as of `revision`, in key order. `until`: where the next slice
+    begins; None at the end of the range."""
 
     revision: int
     lineage: VaultLineage | None
+    keys: list[bytes]
     bodies: list[bytes]
     until: bytes | None
 
 
 def slice_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None, bytes_max: int = BYTES_PER_SLICE) -> VaultSlice:
     """Raises VaultDamaged."""
-    found, size = list[bytes](), 0
+    found_keys, found, size = list[bytes](), list[bytes](), 0
     until = None
-    for first, bodies in _in_key_order(snapshot, start, end):
+    for keys, bodies in _in_key_order(snapshot, start, end):
         if size >= bytes_max:
-            until = first
+            until = keys[0]
             break
+        found_keys += keys
         found += bodies
         size += sum(map(len, bodies))
     position = unpack_position(snapshot.get(VaultTable.META, POSITION))
-    return VaultSlice(position.revision, unpack_lineage(snapshot.get(VaultTable.META, LINEAGE)), found, until)
+    lineage = unpack_lineage(snapshot.get(VaultTable.META, LINEAGE))
+    return VaultSlice(position.revision, lineage, found_keys, found, until)
 
 
-def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, Sequence[bytes]]]:
-    """The first key and the bodies of some rows at a time; from the first long key on, of one row at a time."""
+def _in_key_order(
+    snapshot: VaultSnapshot, start: bytes, end: bytes | None
+) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+    """Keys and bodies of some rows at a time; from the first long key on, of one row at a time."""
     at = start
     for keys, bodies in snapshot.chunks(VaultTable.ENTRY, start, ROWS_AT_ONCE) if len(start) <= PREFIX_BYTES else ():
         if LONG_BYTES in map(len, keys):
             break
         if end is not None and keys[-1] >= end:
             if count := bisect_left(keys, end):
-                yield keys[0], bodies[:count]
+                yield keys[:count], bodies[:count]
             return
-        yield keys[0], bodies
+        yield keys, bodies
         at = keys[-1] + b"\0"
     stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
-    yield from ((key, [body]) for key, body in in_order(stored, at, end, opened=with_key))
+    yield from (([key], [body]) for key, body in in_order(stored, at, end, opened=with_key))

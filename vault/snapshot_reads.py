@@ -113,7 +113,7 @@ class VaultSnapshot:
                     return
                 yield key, CHECKSUMS.unseal(table, key, sealed)
 
-    def chunks(self, table: VaultTable, start: bytes, rows: int) -> Iterator[tuple[Sequence[bytes], list[bytes]]]:
+    def chunks(self, table: VaultTable, start: bytes, rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """As `scan` to the end of the table; keys and values of so many rows at a time: faster for many."""
         handle = self._tables[table]
         if handle is None:
@@ -121,8 +121,8 @@ class VaultSnapshot:
         with self._transaction.cursor(handle) as cursor:
             every = cursor.iternext() if cursor.set_range(start) else iter(())
             while found := list(islice(every, rows)):
-                keys, sealed = zip(*found, strict=True)
-                yield keys, CHECKSUMS.unseal_column(table, keys, sealed)
+                keys = [key for key, _ in found]
+                yield keys, CHECKSUMS.unseal_column(table, keys, [sealed for _, sealed in found])
 
     @property
     def lv(self) -> int:

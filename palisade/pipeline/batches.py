@@ -35,9 +35,9 @@ class Columns:
     value_type: str
     failfast: bool
 
-    def of_rows(self, page: bytes) -> pa.RecordBatch:
+    def of_rows(self, page: bytes | RowColumns) -> pa.RecordBatch:
         """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON. Raises BadPage."""
-        rows = row_columns(page)
+        rows = row_columns(page) if isinstance(page, bytes) else page
         return self._batch(len(rows), self._of(rows))
 
     def of_changes(self, page: bytes) -> pa.RecordBatch:

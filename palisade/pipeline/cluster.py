@@ -26,6 +26,7 @@ from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import ClusterAccess, ReadOptions
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.read_columns import needs_values
+from palisade.pipeline.vault_rows import VaultRows
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.batch_records import KeySpan
 from palisade.wire.credentials import Credentials, Password, StoredToken
@@ -170,8 +171,9 @@ class PinRenewal:
             self._due = float("inf")
 
 
-def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes]:
-    """The pages of a part, in order: from a vault of this machine if that is wanted and possible, else by the network.
+def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes | VaultRows]:
+    """The rows of a part, in order: slices of a vault of this machine if that is wanted and possible, else pages of
+    the network.
 
     Raises RevisionGone, VaultNotRead, and the errors of the client if no node answers.
     """
@@ -186,8 +188,9 @@ def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[byte
             _explained(SOONER),
         ):
             renew = PinRenewal(client, options, pinned, time.monotonic)
-            for page, until in vault_pages(reader, client, part, pinned.lineage, renew):
-                yield page
+            values = needs_values(options.columns)
+            for rows, until in vault_pages(reader, client, part, pinned.lineage, renew, values=values):
+                yield rows
                 at = until
     except VaultNotRead as error:
         if options.vault_only or at is None:

@@ -21,6 +21,7 @@ from palisade.metastore.mvcc import end_of
 from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.undo import Undo
+from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault.errors import VaultError
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
@@ -60,10 +61,16 @@ def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
 
 
 def vault_pages(
-    reader: VaultReader, client: SyncClient, part: ReadPart, lineage: Lineage, renew: Callable[[], None]
-) -> Iterator[tuple[bytes, bytes | None]]:
-    """The pages of a part of a state, each with the key at which the next one begins. Raises VaultNotRead, and the
-    errors of `scan_changes`."""
+    reader: VaultReader,
+    client: SyncClient,
+    part: ReadPart,
+    lineage: Lineage,
+    renew: Callable[[], None],
+    *,
+    values: bool = True,
+) -> Iterator[tuple[VaultRows, bytes | None]]:
+    """The rows of a part of a state, slice by slice, each with the key at which the next one begins. `values` False:
+    values are not needed, and may be empty. Raises VaultNotRead, and the errors of `scan_changes`."""
     undo, known, end = Undo(), part.last, end_of(part.range_end)
     at: bytes | None = part.key
     while at is not None:
@@ -72,11 +79,13 @@ def vault_pages(
         if found.revision > known:
             position: ChangePosition | None = ChangePosition(known + 1)
             while position is not None:
-                page, position = client.scan_changes(at, part.range_end, position, found.revision, lineage)
+                page, position = client.scan_changes(
+                    at, part.range_end, position, found.revision, lineage, values=values
+                )
                 undo.add(changes_of(page))
             known = found.revision
         at = found.until
-        yield b"".join(undo.rows(found.bodies, at)), at
+        yield VaultRows(*undo.rows(found.keys, found.bodies, at)), at
 
 
 def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:

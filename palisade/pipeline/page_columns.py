@@ -7,6 +7,7 @@ column of keys or values is every n-th element of it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct, error
@@ -20,7 +21,7 @@ from palisade.wire.scan_pages import CHANGE, BadPage
 
 Numbers = Any
 """A numpy array of numbers."""
-_HEADER = np.dtype(
+HEADERS = np.dtype(
     [
         ("mod", ">u8"),
         ("create", ">u8"),
@@ -39,42 +40,63 @@ ROW_PARTS, CHANGE_PARTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RowColumns:
+class RowColumns(ABC):
     """Of n rows. A column is made when it is accessed: `keys` and `values` are arrays of bytes, the others numbers of
-    64 bits. `names`: of the parts of one row. The value is null where `live` is False."""
+    64 bits."""
 
-    head: Any
-    parts: pa.Array
-    names: Sequence[str]
-    live: Numbers | None = None
-
-    def __len__(self) -> int:
-        return len(self.head)
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @property
-    def keys(self) -> pa.Array:
-        return _every(self.parts, self.names, "key")
+    @abstractmethod
+    def keys(self) -> pa.Array: ...
 
     @property
-    def values(self) -> pa.Array:
-        return _every(self.parts, self.names, "value", self.live)
+    @abstractmethod
+    def values(self) -> pa.Array: ...
+
+    @property
+    @abstractmethod
+    def headers(self) -> Numbers:
+        """Records of `HEADERS`."""
 
     @property
     def mod_revisions(self) -> Numbers:
-        return self.head["mod"].astype(np.int64)
+        return self.headers["mod"].astype(np.int64)
 
     @property
     def create_revisions(self) -> Numbers:
-        return self.head["create"].astype(np.int64)
+        return self.headers["create"].astype(np.int64)
 
     @property
     def versions(self) -> Numbers:
-        return self.head["version"].astype(np.int64)
+        return self.headers["version"].astype(np.int64)
 
     @property
     def leases(self) -> Numbers:
-        return self.head["lease"].astype(np.int64)
+        return self.headers["lease"].astype(np.int64)
+
+
+class PageRows(RowColumns):
+    """The rows of a page. `names`: of the parts of one row. The value is null where `live` is False."""
+
+    def __init__(self, headers: Numbers, parts: pa.Array, names: Sequence[str], live: Numbers | None = None) -> None:
+        self._headers, self.parts, self._names, self._live = headers, parts, names, live
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    @property
+    def headers(self) -> Numbers:
+        return self._headers
+
+    @property
+    def keys(self) -> pa.Array:
+        return every(self.parts, self._names, "key")
+
+    @property
+    def values(self) -> pa.Array:
+        return every(self.parts, self._names, "value", self._live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +104,7 @@ class ChangeColumns:
     """Of n changes: the value of a delete is null, and so is `previous` where `replaced` is False: there was no live
     version."""
 
-    rows: RowColumns
+    rows: PageRows
     change: Any
     replaced: Numbers
 
@@ -96,15 +118,15 @@ class ChangeColumns:
 
     @property
     def previous(self) -> pa.Array:
-        return _every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
+        return every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
 
 
-def row_columns(page: bytes) -> RowColumns:
+def row_columns(page: bytes) -> PageRows:
     """Raises BadPage."""
     starts = np.array(_starts_of_rows(page), np.int64)
-    head = _records(page, starts, _HEADER)
+    head = _records(page, starts, HEADERS)
     keys_at = starts + HEADER.size
-    return RowColumns(head, _parts(page, [starts, keys_at, keys_at + head["key_bytes"]]), ROW_PARTS)
+    return PageRows(head, parts_of(page, [starts, keys_at, keys_at + head["key_bytes"]]), ROW_PARTS)
 
 
 def change_columns(page: bytes) -> ChangeColumns:
@@ -112,20 +134,20 @@ def change_columns(page: bytes) -> ChangeColumns:
     found, olds = _starts_of_changes(page)
     starts, old_starts = np.array(found, np.int64), np.array(olds, np.int64)
     change = _records(page, starts, _CHANGE)
-    head = _records(page, starts + CHANGE.size, _HEADER)
+    head = _records(page, starts + CHANGE.size, HEADERS)
     replaces = change["replaces"]
-    old_head = np.zeros(len(starts), _HEADER)
-    old_head[replaces] = _records(page, old_starts[replaces], _HEADER)
+    old_head = np.zeros(len(starts), HEADERS)
+    old_head[replaces] = _records(page, old_starts[replaces], HEADERS)
     keys_at = starts + CHANGE.size + HEADER.size
     old_keys_at = old_starts + np.where(replaces, HEADER.size, 0)
-    parts = _parts(
+    parts = parts_of(
         page,
         [
             starts, starts + CHANGE.size, keys_at, keys_at + head["key_bytes"],
             old_starts, old_keys_at, old_keys_at + old_head["key_bytes"],
         ],
     )  # fmt: skip
-    rows = RowColumns(head, parts, CHANGE_PARTS, head["version"] != 0)
+    rows = PageRows(head, parts, CHANGE_PARTS, head["version"] != 0)
     return ChangeColumns(rows, change, old_head["version"] != 0)
 
 
@@ -172,12 +194,20 @@ def _torn(page: bytes, at: int) -> BadPage:
 
 def _records(page: bytes, starts: Numbers, kind: np.dtype[Any]) -> Any:
     """The fixed parts that begin at `starts`."""
-    every = np.frombuffer(page, np.uint8)
-    return every[starts[:, None] + np.arange(kind.itemsize)].view(kind).reshape(-1)
+    if not len(starts):
+        return np.empty(0, kind)
+    bounds = np.empty(2 * len(starts), np.int32)
+    bounds[::2], bounds[1::2] = starts, starts + kind.itemsize
+    if bounds[-1] > len(page):
+        raise _torn(page, int(starts[-1]))
+    between = pa.BinaryArray.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(page)]
+    )
+    return np.frombuffer(every(between, ("record", "rest"), "record").buffers()[2], kind, len(starts))
 
 
-def _parts(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
-    """Every part of every row, in the order of the page, without a copy."""
+def parts_of(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
+    """Every part of every row, in the order of the page, without a copy. `starts`: of each part of a row."""
     bounds = np.empty(len(starts) * len(starts[0]) + 1, np.int32)
     for number, each in enumerate(starts):
         bounds[number : -1 : len(starts)] = each
@@ -185,7 +215,7 @@ def _parts(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(page)])
 
 
-def _every(parts: pa.Array, names: Sequence[str], name: str, valid: Numbers | None = None) -> pa.Array:
+def every(parts: pa.Array, names: Sequence[str], name: str, valid: Numbers | None = None) -> pa.Array:
     """One column; null where `valid` is False."""
     chosen = np.arange(names.index(name), len(parts), len(names), dtype=np.int64)
     return parts.take(pa.array(chosen, mask=None if valid is None else ~valid))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ def batches_of(options: ReadOptions, partition: Any, schema: pa.Schema) -> Itera
     if isinstance(partition, ResetOfSnapshot):
         yield columns.of_reset(partition.revision)
         return
-    convert = columns.of_changes if partition.part.first else columns.of_rows
+    convert: Callable[[Any], pa.RecordBatch] = columns.of_changes if partition.part.first else columns.of_rows
     if partition.snapshot:
         convert = columns.of_snapshot
     yield from (convert(page) for page in pages(options, partition.pinned, partition.part) if page)

@@ -1,15 +1,17 @@
 """The state at revision R from a later state and the changes in between. Pure.
 
 The first change of a key after R names the version that it replaced: the version at R. Keys are undone in order, slice
-by slice; later slices may be of later revisions, so their changes are added in between.
+by slice; later slices may be of later revisions, so their changes are added in between. The cost of a slice grows with
+its changed keys, not with its rows.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from palisade.vault.change import HEADER, key_of
+from palisade.vault.change import HEADER
 from palisade.wire.scan_pages import ScannedChange, ScannedRow
 
 
@@ -27,16 +29,25 @@ class Undo:
                 self._before[key] = body_of(change.previous) if change.previous else b""
                 heappush(self._keys, key)
 
-    def rows(self, bodies: Sequence[bytes], until: bytes | None) -> Sequence[bytes]:
+    def rows(
+        self, keys: Sequence[bytes], bodies: Sequence[bytes], until: bytes | None
+    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """The rows at R of the keys before `until` (None: of all that are left), from the later ones in key order."""
-        changed = dict[bytes, bytes]()
+        if not self._keys or (until is not None and self._keys[0] >= until):
+            return keys, bodies
+        found_keys, found, at = list[bytes](), list[bytes](), 0
         while self._keys and (until is None or self._keys[0] < until):
             key = heappop(self._keys)
-            changed[key] = self._before.pop(key)
-        if not changed:
-            return bodies
-        rows = {key_of(body): body for body in bodies} | changed
-        return [rows[key] for key in sorted(rows) if rows[key]]
+            here = bisect_left(keys, key, at)
+            found_keys += keys[at:here]
+            found += bodies[at:here]
+            if before := self._before.pop(key):
+                found_keys.append(key)
+                found.append(before)
+            at = here + (here < len(keys) and keys[here] == key)
+        found_keys += keys[at:]
+        found += bodies[at:]
+        return found_keys, found
 
 
 def body_of(row: ScannedRow) -> bytes:

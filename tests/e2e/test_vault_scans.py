@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -45,19 +46,19 @@ async def test_read_continues_over_the_network_when_the_node_of_its_vault_dies(c
         options = read_options({"endpoints": ",".join(cluster.endpoints), "vaults": str(node.data_dir / "vault")})
         pinned, part = await asyncio.to_thread(chosen, cluster.endpoints, options)
         reading = pages(options, pinned, part)
-        found = [await asyncio.to_thread(next, reading)]
+        found: list[Any] = [await asyncio.to_thread(next, reading)]
         node.kill()
         await client.put("s/after", "x")
         found += await asyncio.to_thread(list, reading)
         wanted = await asyncio.to_thread(list, network_pages(options, pinned, part))
-        assert b"".join(found) == b"".join(wanted)
+        assert b"".join(map(bytes, found)) == b"".join(wanted)
 
 
 def same_rows(cluster: Cluster, node: NodeProcess) -> bool:
     vault = str(node.data_dir / "vault")
     options = read_options({"endpoints": ",".join(cluster.endpoints), "vaults": vault, "vaultOnly": "true"})
     pinned, part = chosen(cluster.endpoints, options)
-    found = b"".join(pages(options, pinned, part))
+    found = b"".join(map(bytes, pages(options, pinned, part)))
     return len(found) > KEYS and found == b"".join(network_pages(options, pinned, part))
 
 

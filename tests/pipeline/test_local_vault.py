@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, SupportsBytes
 
+import pyarrow as pa
 import pytest
 
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline import cluster, local_vault
+from palisade.pipeline.batches import Columns
 from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
 from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.options import ReadOptions
 from palisade.pipeline.partitions import ReadPart
+from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
 from palisade.wire.scan_pages import ScannedRow, rows_of
@@ -50,8 +54,8 @@ def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, ReadPart]:
     return pinned, ReadPart(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
 
 
-def rows(found: Iterator[bytes]) -> list[ScannedRow]:
-    return list(rows_of(b"".join(found)))
+def rows(found: Iterable[SupportsBytes]) -> list[ScannedRow]:
+    return list(rows_of(b"".join(map(bytes, found))))
 
 
 @pytest.mark.usefixtures("small_slices")
@@ -65,7 +69,7 @@ def test_rows_are_the_state_at_the_revision_while_writes_go_on(
     wanted = rows(network_pages(options, pinned, part))
     found: list[ScannedRow] = []
     for page in pages(options, pinned, part):
-        found += rows_of(page)
+        found += rows([page])
         ground.write(blocking, 3)
         ground.follow()
     assert found == wanted
@@ -81,7 +85,7 @@ def test_read_whose_vault_loses_its_lease_continues_over_the_network_or_fails(
     pinned, part = fixed(blocking, options)
     wanted = rows(network_pages(options, pinned, part))
     reading = pages(options, pinned, part)
-    found = list(rows_of(next(reading)))
+    found = rows([next(reading)])
     assert 0 < len(found) < len(wanted)
     ground.serve(0)
     ground.write(blocking, 20)
@@ -104,6 +108,38 @@ def test_vault_is_read_without_the_network(
     monkeypatch.setattr(cluster, "network_pages", None)
     monkeypatch.setattr(SyncClient, "scan_changes", None)
     assert rows(pages(options, pinned, part)) == wanted
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("columns", ["key", "key,revision,version", "lease,create_revision"])
+def test_read_without_values_decodes_and_requests_none(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Issue 18: neither from the vault, nor with the changes that are undone."""
+    monkeypatch.setattr(VaultRows, "values", property(lambda _: pytest.fail("values are decoded")))
+    asked: list[bool] = []
+    scan_changes = SyncClient.scan_changes
+
+    def without_values(*where: Any, values: bool = True) -> Any:
+        asked.append(values)
+        return scan_changes(*where, values=values)
+
+    monkeypatch.setattr(SyncClient, "scan_changes", without_values)
+    options = ground.options(vaultOnly="true", columns=columns)
+    pinned, part = fixed(blocking, options)
+    schema = pa.schema([(name, pa.string() if name == "key" else pa.int64()) for name in columns.split(",")])
+    wanted = batches(network_pages(options, pinned, part), schema)
+    ground.write(blocking, 30)
+    ground.follow()
+    assert batches(pages(options, pinned, part), schema) == wanted
+    assert len(wanted) > 10
+    assert asked
+    assert not any(asked)
+
+
+def batches(found: Iterator[Any], schema: pa.Schema) -> list[Any]:
+    columns = Columns(schema, "binary", failfast=False)
+    return [row for page in found for row in columns.of_rows(page).to_pylist()]
 
 
 def test_vault_behind_the_revision_is_waited_for(ground: VaultGround, blocking: SyncClient) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
-from palisade.vault.change import HEADER
+from palisade.pipeline.vault_rows import VaultRows
+from palisade.vault.change import HEADER, key_of
 from palisade.wire.scan_pages import BadPage, ScannedRow, changes_of, pack_change, pack_rows, rows_of
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -45,6 +46,14 @@ def without_value_if_deleted(row: ScannedRow) -> tuple[Any, ...]:
 def test_columns_of_rows_equal_the_rows_one_by_one(rows: list[bytes]) -> None:
     page = pack_rows(rows)
     assert unpacked(row_columns(page)) == list(map(tuple, rows_of(page)))
+
+
+@PAGES
+@given(st.lists(ROWS, max_size=8))
+def test_columns_of_rows_of_a_vault_equal_the_rows_one_by_one(rows: list[bytes]) -> None:
+    found = VaultRows(list(map(key_of, rows)), rows)
+    assert unpacked(found) == unpacked(row_columns(pack_rows(rows)))
+    assert bytes(found) == pack_rows(rows)
 
 
 @PAGES

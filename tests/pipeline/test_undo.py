@@ -47,12 +47,18 @@ def test_slices_of_later_states_with_their_changes_undone_are_the_state(
             if change is not None and key >= at:
                 undo.add([change])
         part = [key for key in sorted(state) if at <= key and (until is None or key < until)]
-        found += rows_of(b"".join(undo.rows([body_of(state[key]) for key in part], until)))
+        keys, bodies = undo.rows(part, [body_of(state[key]) for key in part], until)
+        assert [key_of(body) for body in bodies] == keys
+        found += rows_of(b"".join(bodies))
         at = until or b""
     assert found == wanted
 
 
 def test_state_without_changes_is_passed_on_as_it_is() -> None:
     bodies = [body_of(ScannedRow(b"a", b"1", 2, 2, 1, 0)), body_of(ScannedRow(b"b", b"2", 3, 3, 1, 0))]
-    assert Undo().rows(bodies, None) is bodies
-    assert [key_of(body) for body in bodies] == [b"a", b"b"]
+    undo, keys = Undo(), [b"a", b"b"]
+    assert undo.rows(keys, bodies, None) == (keys, bodies)
+    undo.add([ScannedChange(ScannedRow(b"c", b"1", 4, 4, 1, 0), 0, 0, None)])
+    found = undo.rows(keys, bodies, b"c")
+    assert found[0] is keys
+    assert found[1] is bodies

@@ -38,7 +38,7 @@ class _Changes:
         self._store = store
 
     def scan_changes(
-        self, key: bytes, range_end: bytes, first: ChangePosition, last: int, lineage: Lineage
+        self, key: bytes, range_end: bytes, first: ChangePosition, last: int, lineage: Lineage, *, values: bool
     ) -> tuple[bytes, None]:
         found = self._store.feed.dated_changes(first.revision, first.sub, last)
         page = [pack_change(wall, sub, row, old) for wall, _, sub, name, row, old in found if key <= name < range_end]
@@ -52,4 +52,4 @@ def slice_at(node: Any, span: KeySpan, revision: int, seen: Callable[[int], None
     sources: tuple[Any, Any] = _OneLook(reader), _Changes(store)
     seen(reader.applied())
     pages = vault_pages(*sources, part, store.lineage, lambda: None)
-    return {row.key: row.value for page, _ in pages for row in rows_of(page)}
+    return {row.key: row.value for rows, _ in pages for row in rows_of(bytes(rows))}

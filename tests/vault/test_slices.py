@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from palisade.vault.change import item_of
+from palisade.vault.change import item_of, key_of
 from palisade.vault.fence_page import FENCE_BYTES, FencePage
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.opening import open_vault
@@ -53,6 +53,7 @@ def test_slices_together_are_the_range_with_long_keys_in_order(
         part = sliced(reader, at, end, bytes_max)
         assert part.revision == driver.store.revision
         found += [tuple(item_of(body)) for body in part.bodies]
+        assert part.keys == [key_of(body) for body in part.bodies]
         if part.until is None:
             break
         assert part.until > at
