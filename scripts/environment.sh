@@ -4,8 +4,7 @@
 #     prepare_environment demo        # or: test
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
-
-say() { echo "$(basename "$0"): $*" >&2; }
+. scripts/packages.sh
 
 find_python() {
     local candidate
@@ -22,16 +21,11 @@ find_python() {
 install_venv_module() {
     local python=$1 package
     package="python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        say "Python cannot make virtual environments yet: installing $package"
-        apt-get update -q </dev/null >&2 || say "not every package list could be brought up to date; going on"
-        DEBIAN_FRONTEND=noninteractive apt-get install -qy "$package" </dev/null >&2
-    else
-        say "Python cannot make virtual environments here: its module for that is missing."
-        say "On Debian and its kin, type this as root (or after 'sudo'), then start again:"
-        say "    apt-get install $package"
-        return 1
-    fi
+    say "Python cannot make virtual environments here: its module for that is missing."
+    install_packages "$package" && return
+    say "On Debian and its kin, type this as root (or after 'sudo'), then start again:"
+    say "    apt-get install $package"
+    return 1
 }
 
 make_venv() {

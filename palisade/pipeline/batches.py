@@ -37,7 +37,7 @@ class Columns:
 
     def of_rows(self, page: bytes | RowColumns) -> pa.RecordBatch:
         """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON. Raises BadPage."""
-        rows = row_columns(page) if isinstance(page, bytes) else page
+        rows = _rows_of(page)
         return self._batch(len(rows), self._of(rows))
 
     def of_changes(self, page: bytes) -> pa.RecordBatch:
@@ -53,9 +53,9 @@ class Columns:
         }
         return self._batch(len(rows), found)
 
-    def of_snapshot(self, page: bytes) -> pa.RecordBatch:
+    def of_snapshot(self, page: bytes | RowColumns) -> pa.RecordBatch:
         """As `of_changes`, of rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
-        rows = row_columns(page)
+        rows = _rows_of(page)
         return self._batch(len(rows), self._of(rows) | {"op": lambda: pa.array([SNAPSHOT] * len(rows), pa.string())})
 
     def of_reset(self, revision: int) -> pa.RecordBatch:
@@ -121,6 +121,10 @@ class Columns:
                 f"the {name} of {rows.keys[number].as_py()!r} is not UTF-8: read with {option}=binary"
             ) from None
         return text
+
+
+def _rows_of(page: bytes | RowColumns) -> RowColumns:
+    return row_columns(page) if isinstance(page, bytes) else page
 
 
 def _object(value: bytes) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from palisade.catalog.errors import BadField
 from palisade.catalog.segment import moment_ms
@@ -16,46 +15,12 @@ from palisade.client.endpoints import read_endpoints
 from palisade.client.operations import interval
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.offsets import Since
+from palisade.pipeline.option_names import NamedOptions, OptionUse
 from palisade.pipeline.segment_interval import interval_of
 
-NUMBER_MAX = (1 << 63) - 1
-KNOWN = {
-    "endpoints": "addresses of the nodes' streams, host:port, separated by commas",
-    "tokenFile": "file with a token, as `palisade login` writes it",
-    "user": "user of passwordFile",
-    "passwordFile": "file with the password of `user`",
-    "timeoutMs": "deadline of one request",
-    "prefix": "prefix of the keys",
-    "keyFrom": "first key; an alternative to prefix",
-    "keyTo": "end of the keys, exclusive",
-    "revision": "read the state at this revision",
-    "history": "true: read changes instead of a state",
-    "fromRevision": "first revision of the history",
-    "toRevision": "last revision of the history",
-    "keyType": "string or binary",
-    "valueType": "binary, string or json",
-    "valueSchema": "Spark schema of JSON values, for example 'origin STRING, delay INT'",
-    "mode": "permissive: a value that does not match is null, and its bytes are in `rejected`; failfast: it fails",
-    "numPartitions": "number of partitions",
-    "partitionRows": "rows per partition, if numPartitions is not given",
-    "pinMs": "how long the revision is kept from being compacted after the last renewal",
-    "table": "read the segments of this data source, instead of keys",
-    "interval": "of a table: start/end, such as 2013-03/2013-04, in UTC; the end is excluded",
-    "columns": "of a read: the columns to read, separated by commas",
-    "vaults": "of a state: folders of vaults, separated by commas; a task reads the first one on its machine",
-    "vaultOnly": "true: a task fails if it cannot read a vault, instead of reading over the network",
-    "startingRevision": "of a stream: earliest, latest, a revision, or a time such as 2026-03-01T06:00Z",
-    "maxRowsPerBatch": "of a stream: about how many changes a micro-batch has",
-    "maxBytesPerBatch": "of a stream: how many bytes of changes a micro-batch has",
-    "onCompacted": "of a stream: fail, or snapshot: continue with the state if changes were compacted",
-    "rejectsPrefix": "of a write: prefix under which rejected rows are stored with the reason",
-    "recordPrefix": "of a streaming write: prefix of the records of queries",
-    "stageMs": "of a write above one transaction: staged rows are removed so long after their task's last renewal",
-}
-OF_SPARK = ("checkpointlocation", "path", "queryname")
-"""Options that Spark passes on, in lower case."""
 STAGE_MS, STAGE_MS_MIN = 600_000, 1_000
-CREDENTIALS = ("password", "token", "credentials")
+STREAM = "startingRevision"
+"""The option that every streaming read has, and no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +66,8 @@ class ReadOptions:
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Raises BadOption."""
-    known = _Named(options)
+    """Of a read of keys. Raises BadOption, also for options of writes and of other reads."""
+    known = NamedOptions(options)
     history = known.choice("history", "false", ("true", "false")) == "true"
     revision = known.number("revision", 0)
     if history and "revision" in known:
@@ -112,6 +77,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     first, last = known.number("fromRevision", 0), known.number("toRevision", 0)
     if 0 < last < first:
         raise BadOption(f"fromRevision={first} is after toRevision={last}")
+    known.require(use_of_read(options))
     return ReadOptions(
         access_of(options),
         *_key_range(known),
@@ -122,17 +88,23 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         known.number("numPartitions", 0, most=100_000),
         known.number("partitionRows", 100_000, least=1),
         known.number("pinMs", 600_000, least=1_000),
-        *_vaults(known, history),
+        *_vaults(known),
         _columns(known),
         _snapshots(known),
     )
 
 
-def _vaults(known: _Named, history: bool) -> tuple[tuple[str, ...], bool]:
+def use_of_read(options: Mapping[str, str]) -> OptionUse:
+    """Of a read of keys. Raises BadOption."""
+    known = NamedOptions(options)
+    if STREAM in known:
+        return OptionUse.STREAM
+    return OptionUse.HISTORY if known.choice("history", "false", ("true", "false")) == "true" else OptionUse.STATE
+
+
+def _vaults(known: NamedOptions) -> tuple[tuple[str, ...], bool]:
     folders = tuple(folder.strip() for folder in known.text("vaults").split(",") if folder.strip())
     only = known.choice("vaultOnly", "false", ("true", "false")) == "true"
-    if history and folders:
-        raise BadOption("a vault has no history: omit option vaults, or read a state")
     if only and not folders:
         raise BadOption("option vaultOnly needs option vaults")
     return folders, only
@@ -140,7 +112,7 @@ def _vaults(known: _Named, history: bool) -> tuple[tuple[str, ...], bool]:
 
 def access_of(options: Mapping[str, str]) -> ClusterAccess:
     """Raises BadOption, also for unknown options and for credentials among the options."""
-    known = _Named(options)
+    known = NamedOptions(options)
     if not known.text("endpoints"):
         raise BadOption("option endpoints is missing: give host:port of the stream of one or more nodes")
     try:
@@ -157,7 +129,7 @@ def access_of(options: Mapping[str, str]) -> ClusterAccess:
 
 def value_format(options: Mapping[str, str]) -> ValueFormat:
     """Raises BadOption."""
-    known = _Named(options)
+    known = NamedOptions(options)
     schema = known.text("valueSchema")
     value_type = known.choice("valueType", "json" if schema else "binary", ("binary", "string", "json"))
     if (value_type == "json") != bool(schema):
@@ -182,7 +154,7 @@ class StreamOptions:
 
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
     """Raises BadOption."""
-    known = _Named(options)
+    known = NamedOptions(options)
     return StreamOptions(
         _start(known),
         known.number("maxRowsPerBatch", 100_000, least=1),
@@ -191,11 +163,11 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     )
 
 
-def _snapshots(known: _Named) -> bool:
+def _snapshots(known: NamedOptions) -> bool:
     return bool(known.choice("onCompacted", "fail", ("fail", "snapshot")) == "snapshot")
 
 
-def _start(known: _Named) -> str | int | Since:
+def _start(known: NamedOptions) -> str | int | Since:
     start = known.text("startingRevision") or "latest"
     if start in ("earliest", "latest"):
         return start
@@ -221,23 +193,21 @@ class TableOptions:
 
 
 OF_TABLES = ("table", "interval")
-OF_ACCESS = ("endpoints", "tokenFile", "user", "passwordFile", "timeoutMs")
 
 
 def table_options(options: Mapping[str, str]) -> TableOptions | None:
     """None: a read of keys. Raises BadOption."""
-    known = _Named(options)
+    known = NamedOptions(options)
     if not known.text("table"):
         if given := [name for name in OF_TABLES if name in known]:
             raise BadOption(f"option {given[0]} is for tables: give option table")
         return None
-    if others := [name for name in KNOWN if name in known and name not in (*OF_TABLES, "columns", *OF_ACCESS)]:
-        raise BadOption(f"option {others[0]} is for keys, and option table reads segments: omit one of them")
+    known.require(OptionUse.TABLE)
     interval_ = interval_of(known.text("interval"))
     return TableOptions(access_of(options), known.text("table"), interval_, _columns(known))
 
 
-def _columns(known: _Named) -> tuple[str, ...]:
+def _columns(known: NamedOptions) -> tuple[str, ...]:
     names = tuple(name.strip() for name in known.text("columns").split(",") if name.strip())
     if twice := [name for number, name in enumerate(names) if name in names[:number]]:
         raise BadOption(f"option columns has {twice[0]!r} twice: give each column once")
@@ -256,9 +226,10 @@ class WriteTarget:
     stage_ms: int = STAGE_MS
 
 
-def target_of(options: Mapping[str, str], overwrite: bool) -> WriteTarget:
-    """Raises BadOption."""
-    known = _Named(options)
+def target_of(options: Mapping[str, str], overwrite: bool, *, stream: bool = False) -> WriteTarget:
+    """Raises BadOption, also for options of reads."""
+    known = NamedOptions(options)
+    known.require(OptionUse.STREAM_WRITE if stream else OptionUse.WRITE)
     prefix = known.text("prefix")
     if overwrite and not prefix:
         raise BadOption("mode overwrite replaces a prefix: give option prefix")
@@ -267,7 +238,7 @@ def target_of(options: Mapping[str, str], overwrite: bool) -> WriteTarget:
     return WriteTarget(prefix.encode(), overwrite, known.text("rejectsPrefix"), records, stage_ms)
 
 
-def _key_range(known: _Named) -> tuple[bytes, bytes]:
+def _key_range(known: NamedOptions) -> tuple[bytes, bytes]:
     bounds = known.text("keyFrom"), known.text("keyTo")
     if "prefix" in known:
         if any(bounds):
@@ -277,39 +248,3 @@ def _key_range(known: _Named) -> tuple[bytes, bytes]:
     if bounds[1] and bounds[1] <= bounds[0]:
         raise BadOption(f"keyTo={bounds[1]!r} is not after keyFrom={bounds[0]!r}")
     return bounds[0].encode() or b"\0", bounds[1].encode() or b"\0"
-
-
-class _Named:
-    """Options by name, in any case. Raises BadOption for unknown names."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        names = {name.lower(): name for name in KNOWN}
-        self._values: dict[str, str] = {}
-        for name, value in options.items():
-            if name.lower() in OF_SPARK:
-                continue
-            if name.lower() in CREDENTIALS:
-                raise BadOption(
-                    f"option {name}: options are visible in logs; put it in a file and give tokenFile or passwordFile"
-                )
-            if name.lower() not in names:
-                raise BadOption(f"option {name} is unknown; known are {', '.join(KNOWN)}")
-            self._values[names[name.lower()]] = value
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def text(self, name: str) -> str:
-        return self._values.get(name, "")
-
-    def number(self, name: str, default: int, *, least: int = 0, most: int = NUMBER_MAX) -> int:
-        text = self._values.get(name, str(default))
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise BadOption(f"option {name}={text!r} is not a number from {least} to {most}")
-        return int(text)
-
-    def choice(self, name: str, default: str, known: tuple[str, ...]) -> Any:
-        text = self._values.get(name, default).lower()
-        if text not in known:
-            raise BadOption(f"option {name}={text!r} is not one of {', '.join(known)}")
-        return text

@@ -43,9 +43,9 @@ class Sink:
     """Made in the driver and pickled for the tasks, so these have the same token. The commit of a stream has a sink of
     its own."""
 
-    def __init__(self, options: Mapping[str, str], overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], overwrite: bool, *, stream: bool) -> None:
         self._access: ClusterAccess = access_of(options)
-        self._target: WriteTarget = target_of(options, overwrite)
+        self._target: WriteTarget = target_of(options, overwrite, stream=stream)
         self._token = secrets.token_hex(8)
 
     def collect(self, iterator: Iterator[Any], *, streaming: bool) -> TaskMessage:

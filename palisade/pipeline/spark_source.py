@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from palisade.pipeline.cluster import Pinned, connect, count, fix
 from palisade.pipeline.errors import BadOption
-from palisade.pipeline.options import ReadOptions, read_options, table_options
+from palisade.pipeline.options import STREAM, ReadOptions, read_options, table_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
 from palisade.pipeline.read_columns import schema_of
 from palisade.pipeline.sink_rows import check_columns
@@ -28,9 +28,6 @@ from palisade.pipeline.spark_parts import PartOfRead, batches_of
 from palisade.pipeline.spark_segments import TableRead, TableReader, find_table
 from palisade.pipeline.spark_sink import BatchSink, Sink, StreamSink
 from palisade.pipeline.spark_stream import ChangeStream
-
-STREAM = "startingRevision"
-"""The option that a stream has and no other read."""
 
 
 class PalisadeSource(DataSource):
@@ -66,11 +63,11 @@ class PalisadeSource(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> BatchSink:
         check_columns(schema.fieldNames())
-        return BatchSink(Sink(self.options, overwrite))
+        return BatchSink(Sink(self.options, overwrite, stream=False))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
         check_columns(schema.fieldNames())
-        return StreamSink(Sink(self.options, overwrite))
+        return StreamSink(Sink(self.options, overwrite, stream=True))
 
     def streamReader(self, schema: Any) -> ChangeStream:  # noqa: N802 - the name is Spark's
         if STREAM not in self.options:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from palisade.pipeline.batches import Columns
 from palisade.pipeline.errors import BadValue
+from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault.change import HEADER
 from palisade.wire.scan_pages import pack_change, pack_rows
 
@@ -96,6 +97,15 @@ def test_column_that_is_not_read_is_not_decoded() -> None:
 
 def test_empty_page_is_an_empty_batch() -> None:
     assert columns(STRUCT, "json").of_rows(b"").num_rows == 0
+
+
+def test_rows_of_a_vault_make_the_same_batches_as_a_page() -> None:
+    bodies = [row(b'{"delay": 1}', b"a"), row(b"bad", b"b")]
+    rows = VaultRows([b"a", b"b"], bodies)
+    found = columns(STRUCT, "json")
+    assert found.of_rows(rows).equals(found.of_rows(pack_rows(bodies)))
+    changes = Columns(CHANGES, "json", False)
+    assert changes.of_snapshot(rows).equals(changes.of_snapshot(pack_rows(bodies)))
 
 
 def test_snapshot_of_a_stream_has_rows_of_the_state_and_one_that_announces_them() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.offsets import Since
-from palisade.pipeline.options import StreamOptions, read_options, stream_options
+from palisade.pipeline.option_names import KNOWN, OPTIONS, OptionUse
+from palisade.pipeline.options import StreamOptions, read_options, stream_options, target_of
 
 NODE = {"endpoints": "127.0.0.1:7601"}
 
@@ -59,13 +60,39 @@ def test_vaults_are_folders_separated_by_commas() -> None:
         ({"user": "alice"}, "user and passwordFile"),
         ({"tokenFile": "t", "user": "alice", "passwordFile": "p"}, "give tokenFile, or"),
         ({"vaultOnly": "true"}, "needs option vaults"),
-        ({"vaults": "/n1/vault", "history": "true"}, "a vault has no history"),
+        ({"vaults": "/n1/vault", "history": "true"}, "vaults has no effect on reads of the history"),
         ({"partitionRows": "0"}, "is not a number from 1"),
+        ({"stageMs": "5000"}, "stageMs has no effect on reads of a state: omit it. It is for writes"),
+        ({"rejectsPrefix": "bad/"}, "rejectsPrefix has no effect on reads of a state"),
+        ({"history": "true", "recordPrefix": "q/"}, "recordPrefix has no effect on reads of the history"),
+        ({"maxRowsPerBatch": "9"}, "It is for streaming reads, which have startingRevision"),
+        ({"startingRevision": "latest", "history": "true"}, "history has no effect on streaming reads"),
+        ({"startingRevision": "latest", "revision": "4"}, "revision has no effect on streaming reads"),
     ],
 )
 def test_bad_options_are_refused_with_the_reason(options: dict[str, str], reason: str) -> None:
     with pytest.raises(BadOption, match=reason):
         read_options(NODE | options)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OPTIONS[OptionUse.STREAM_WRITE])))
+def test_option_of_reads_is_refused_by_writes(name: str, stream: bool) -> None:
+    """Issue 18: each was accepted, and had no effect."""
+    with pytest.raises(BadOption, match=f"option {name} has no effect on (streaming )?writes: omit it"):
+        target_of(NODE | {name: "1"}, False, stream=stream)
+
+
+def test_write_accepts_its_own_options_and_those_of_spark() -> None:
+    own = {"prefix": "p/", "rejectsPrefix": "bad/", "stageMs": "5000"}
+    of_spark = {"path": "/x", "checkpointLocation": "/c", "queryName": "q"}
+    found = target_of(NODE | own | of_spark, False)
+    assert (found.prefix, found.rejects, found.stage_ms) == (b"p/", "bad/", 5_000)
+    assert target_of(NODE | {"recordPrefix": "q/"}, False, stream=True).records == "q/"
+    with pytest.raises(BadOption, match=r"recordPrefix has no effect on writes: omit it\. It is for streaming writes"):
+        target_of(NODE | {"recordPrefix": "q/"}, False)
+    with pytest.raises(BadOption, match="option prefx is unknown"):
+        target_of(NODE | {"prefx": "p/"}, False)
 
 
 def test_error_of_a_credential_option_does_not_repeat_it() -> None:

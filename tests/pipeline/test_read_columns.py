@@ -61,8 +61,9 @@ def test_bad_columns_are_refused_with_the_valid_ones(options: dict[str, str], re
 
 
 def test_stream_that_may_have_a_state_needs_the_column_that_marks_it() -> None:
-    snapshots = {"onCompacted": "snapshot"}
-    assert schema({"columns": "key"}, stream=True) == "key STRING"
+    start = {"startingRevision": "latest"}
+    snapshots = start | {"onCompacted": "snapshot"}
+    assert schema(start | {"columns": "key"}, stream=True) == "key STRING"
     assert schema(snapshots | {"columns": "op,key"}, stream=True) == "op STRING, key STRING"
     with pytest.raises(BadOption, match="add op"):
         schema(snapshots | {"columns": "key"}, stream=True)

@@ -62,7 +62,7 @@ def test_options_of_a_table_are_not_mixed_with_those_of_keys() -> None:
     assert (options.table, options.columns) == ("sales", ("id", "name"))
     assert table_options(NODE | {"prefix": "a"}) is None
     for bad, reason in (
-        (TABLE | {"prefix": "a"}, "prefix is for keys"),
+        (TABLE | {"prefix": "a"}, "prefix has no effect on reads of a table: omit it"),
         (NODE | {"interval": "2013/2014"}, "interval is for tables"),
         (NODE | {"table": "sales"}, "option interval="),
         (TABLE | {"columns": "id,name,id"}, "'id' twice"),

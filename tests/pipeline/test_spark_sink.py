@@ -75,6 +75,24 @@ def test_schema_may_change_between_batches_but_not_lose_its_columns(
     assert contents(blocking)[b"p/000000"] == b'{"text":"v0"}'
 
 
+def test_options_without_effect_are_refused_before_anything_is_written(
+    spark: Any, save: Save, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+) -> None:
+    """Issue 18: a write took each option of reads, and ignored it."""
+    with pytest.raises(Exception, match="option valueSchema has no effect on writes: omit it"):
+        save(rows(spark, 10), valueSchema="a INT")
+    with pytest.raises(Exception, match="option prefx is unknown"):
+        save(rows(spark, 10), prefx="p/")
+    with pytest.raises(Exception, match="option stageMs has no effect on reads of a state: omit it"):
+        spark.read.format("palisade").options(endpoints=threaded.address, stageMs="5000").load()
+    source = spark.readStream.format("palisade").options(endpoints=threaded.address, startingRevision="earliest")
+    query = source.load().selectExpr("'p/1' AS key", "value").writeStream.format("palisade")
+    query.options(endpoints=threaded.address, columns="key", checkpointLocation=str(tmp_path))
+    with pytest.raises(Exception, match="option columns has no effect on streaming writes: omit it"):
+        query.start().awaitTermination()
+    assert contents(blocking) == {}
+
+
 def test_batch_without_partitions_writes_nothing(spark: Any, save: Save, blocking: SyncClient) -> None:
     save(spark.createDataFrame([], "key STRING, value STRING"))
     assert contents(blocking) == {}
