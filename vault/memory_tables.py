@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.tables import Changes, Pause, VaultTable
@@ -110,5 +111,6 @@ class MemoryCursor:
         self._at = bisect_left(self._rows, (key, b""))
         return self._at < len(self._rows)
 
-    def iternext(self) -> Iterator[tuple[bytes, bytes]]:
-        return iter(self._rows[self._at :])
+    def iternext(self, *, values: bool = True) -> Iterator[Any]:
+        rows = self._rows[self._at :]
+        return iter(rows) if values else (key for key, _ in rows)

@@ -124,6 +124,15 @@ class VaultSnapshot:
                 keys = [key for key, _ in found]
                 yield keys, CHECKSUMS.unseal_column(table, keys, [sealed for _, sealed in found])
 
+    def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
+        """One of so many keys from `start` on, the first one included. No value is read, so nothing is verified."""
+        handle = self._tables[table]
+        if handle is None:
+            return
+        with self._transaction.cursor(handle) as cursor:
+            if cursor.set_range(start):
+                yield from islice(cursor.iternext(values=False), 0, None, stride)
+
     @property
     def lv(self) -> int:
         return unpack_position(self.get(VaultTable.META, POSITION)).revision

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from palisade.pipeline.errors import BadValue
 from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
+from palisade.pipeline.read_columns import needs_values
+from palisade.pipeline.vault_rows import VaultRows
 
 OPS = "put", "delete"
 SNAPSHOT, RESET = "snapshot", "reset"
@@ -35,9 +37,9 @@ class Columns:
     value_type: str
     failfast: bool
 
-    def of_rows(self, page: bytes | RowColumns) -> pa.RecordBatch:
+    def of_rows(self, page: bytes | VaultRows) -> pa.RecordBatch:
         """Columns key, value, revision, create_revision, version, lease; `rejected` with JSON. Raises BadPage."""
-        rows = _rows_of(page)
+        rows = self._rows(page)
         return self._batch(len(rows), self._of(rows))
 
     def of_changes(self, page: bytes) -> pa.RecordBatch:
@@ -53,15 +55,20 @@ class Columns:
         }
         return self._batch(len(rows), found)
 
-    def of_snapshot(self, page: bytes | RowColumns) -> pa.RecordBatch:
+    def of_snapshot(self, page: bytes | VaultRows) -> pa.RecordBatch:
         """As `of_changes`, of rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
-        rows = _rows_of(page)
+        rows = self._rows(page)
         return self._batch(len(rows), self._of(rows) | {"op": lambda: pa.array([SNAPSHOT] * len(rows), pa.string())})
 
     def of_reset(self, revision: int) -> pa.RecordBatch:
         """The row that announces the state at `revision`. All other columns are null."""
         found = {"revision": lambda: pa.array([revision], pa.int64()), "op": lambda: pa.array([RESET])}
         return self._batch(1, found)
+
+    def _rows(self, page: bytes | VaultRows) -> RowColumns:
+        if isinstance(page, bytes):
+            return row_columns(page)
+        return page.columns(values=needs_values(self.schema.names))
 
     def _of(self, rows: RowColumns) -> dict[str, Column]:
         values = cache(lambda: self._values("value", rows.values, rows))
@@ -121,10 +128,6 @@ class Columns:
                 f"the {name} of {rows.keys[number].as_py()!r} is not UTF-8: read with {option}=binary"
             ) from None
         return text
-
-
-def _rows_of(page: bytes | RowColumns) -> RowColumns:
-    return row_columns(page) if isinstance(page, bytes) else page
 
 
 def _object(value: bytes) -> Any:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from palisade.base.long_keys import is_long
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest
 from palisade.metastore.lineage import Lineage
@@ -21,17 +22,18 @@ from palisade.pipeline.batch_run import run_steps
 from palisade.pipeline.batch_steps import finish_overlapping
 from palisade.pipeline.cuts import BatchOpen, cut_after, cut_before, require_cut
 from palisade.pipeline.errors import BadOption, RevisionGone, VaultNotRead
-from palisade.pipeline.local_vault import open_local, vault_pages
+from palisade.pipeline.local_vault import local_samples, open_local, vault_pages
 from palisade.pipeline.offsets import Here
 from palisade.pipeline.options import ClusterAccess, ReadOptions
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.read_columns import needs_values
 from palisade.pipeline.vault_rows import VaultRows
+from palisade.vault.slices import STRIDE
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.batch_records import KeySpan
 from palisade.wire.credentials import Credentials, Password, StoredToken
 from palisade.wire.fencing_errors import ReadPending
-from palisade.wire.scan_pages import ChangePosition, KeyCounts
+from palisade.wire.scan_pages import ChangePosition
 
 log = logging.getLogger(__name__)
 
@@ -147,9 +149,17 @@ def first_of(here: Here) -> int:
     return (cut_after(here.minimal_revision - 1, here.windows) or here.minimal_revision - 1) + 1
 
 
-def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> KeyCounts:
+def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> tuple[int, list[bytes]]:
+    """How many keys the state has, and samples by which it can be divided. With a vault on this machine about so many,
+    by its keys, so that no node counts. Raises RevisionGone."""
+    bounds = options.key, options.range_end
+    samples = local_samples(options.vaults, *bounds)
     with _explained("load the DataFrame again"):
-        return client.scan_counts(options.key, options.range_end, pinned.revision)
+        if samples is None:
+            counts = client.scan_counts(*bounds, pinned.revision)
+            return counts.keys, counts.samples
+        client.scan_counts(options.key, options.key + b"\0", pinned.revision)
+    return len(samples) * STRIDE, [sample for sample in samples if not is_long(sample)]
 
 
 class PinRenewal:
@@ -171,6 +181,19 @@ class PinRenewal:
             self._due = float("inf")
 
 
+class Ahead:
+    """Calls a function in a pool without waiting for it; the next call waits, and raises its error."""
+
+    def __init__(self, pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
+        self._pool, self._function = pool, function
+        self._waiting: Future[None] | None = None
+
+    def __call__(self) -> None:
+        if self._waiting is not None:
+            self._waiting.result()
+        self._waiting = self._pool.submit(self._function)
+
+
 def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes | VaultRows]:
     """The rows of a part, in order: slices of a vault of this machine if that is wanted and possible, else pages of
     the network.
@@ -185,9 +208,10 @@ def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[byte
         with (
             closing(open_local(options.vaults, part.last, options.access.timeout_s)) as reader,
             connect(options.access, part.endpoints) as client,
+            ThreadPoolExecutor(1) as ahead,
             _explained(SOONER),
         ):
-            renew = PinRenewal(client, options, pinned, time.monotonic)
+            renew = Ahead(ahead, PinRenewal(client, options, pinned, time.monotonic))
             values = needs_values(options.columns)
             for rows, until in vault_pages(reader, client, part, pinned.lineage, renew, values=values):
                 yield rows

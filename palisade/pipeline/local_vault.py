@@ -13,8 +13,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
+from palisade.base.long_keys import stored_start
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.mvcc import end_of
@@ -22,10 +25,10 @@ from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.undo import Undo
 from palisade.pipeline.vault_rows import VaultRows
-from palisade.vault.errors import VaultError
+from palisade.vault.errors import Fenced, VaultError
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
-from palisade.vault.slices import VaultSlice, slice_of
+from palisade.vault.slices import VaultSlice, samples_of, slice_of
 from palisade.vault.snapshot_reads import VaultSnapshot
 from palisade.wire.scan_pages import ChangePosition, changes_of
 
@@ -58,6 +61,31 @@ def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
         reader.close()
         raise
     return reader
+
+
+def local_samples(folders: Sequence[str], key: bytes, range_end: bytes) -> list[bytes] | None:
+    """Keys `STRIDE` apart of [key, range_end), by which it can be divided, from the first of the vaults that can be
+    read now. None: there is none. They are of no certain revision: divided anywhere, a range has the same rows."""
+    for folder in folders:
+        try:
+            with closing(VaultReader(folder)) as reader:
+                return _samples(reader, key, end_of(range_end))
+        except VaultError:
+            continue
+    return None
+
+
+def _samples(reader: VaultReader, key: bytes, end: bytes | None) -> list[bytes]:
+    """Raises VaultError."""
+    found = list[bytes]()
+    at: bytes | None = stored_start(key)
+    while at is not None:
+        taken = reader.trusted(partial(samples_of, start=at, end=end))
+        if isinstance(taken, Unreachable):
+            raise Fenced(taken.reason)
+        samples, at = taken
+        found += samples
+    return found
 
 
 def vault_pages(

@@ -92,11 +92,11 @@ class PageRows(RowColumns):
 
     @property
     def keys(self) -> pa.Array:
-        return every(self.parts, self._names, "key")
+        return _every(self.parts, self._names, "key")
 
     @property
     def values(self) -> pa.Array:
-        return every(self.parts, self._names, "value", self._live)
+        return _every(self.parts, self._names, "value", self._live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,19 @@ class ChangeColumns:
 
     @property
     def previous(self) -> pa.Array:
-        return every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
+        return _every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
 
 
 def row_columns(page: bytes) -> PageRows:
     """Raises BadPage."""
-    starts = np.array(_starts_of_rows(page), np.int64)
-    head = _records(page, starts, HEADERS)
+    return rows_at(page, np.array(_starts_of_rows(page), np.int64))
+
+
+def rows_at(page: bytes, starts: Numbers) -> PageRows:
+    """`starts`: where each row of the page begins."""
+    headers = _records(page, starts, HEADERS)
     keys_at = starts + HEADER.size
-    return PageRows(head, parts_of(page, [starts, keys_at, keys_at + head["key_bytes"]]), ROW_PARTS)
+    return PageRows(headers, _parts(page, [starts, keys_at, keys_at + headers["key_bytes"]]), ROW_PARTS)
 
 
 def change_columns(page: bytes) -> ChangeColumns:
@@ -140,7 +144,7 @@ def change_columns(page: bytes) -> ChangeColumns:
     old_head[replaces] = _records(page, old_starts[replaces], HEADERS)
     keys_at = starts + CHANGE.size + HEADER.size
     old_keys_at = old_starts + np.where(replaces, HEADER.size, 0)
-    parts = parts_of(
+    parts = _parts(
         page,
         [
             starts, starts + CHANGE.size, keys_at, keys_at + head["key_bytes"],
@@ -203,11 +207,11 @@ def _records(page: bytes, starts: Numbers, kind: np.dtype[Any]) -> Any:
     between = pa.BinaryArray.from_buffers(
         pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(page)]
     )
-    return np.frombuffer(every(between, ("record", "rest"), "record").buffers()[2], kind, len(starts))
+    return np.frombuffer(_every(between, ("record", "rest"), "record").buffers()[2], kind, len(starts))
 
 
-def parts_of(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
-    """Every part of every row, in the order of the page, without a copy. `starts`: of each part of a row."""
+def _parts(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
+    """Every part of every row, in the order of the page, without a copy."""
     bounds = np.empty(len(starts) * len(starts[0]) + 1, np.int32)
     for number, each in enumerate(starts):
         bounds[number : -1 : len(starts)] = each
@@ -215,7 +219,7 @@ def parts_of(page: bytes, starts: Sequence[Numbers]) -> pa.Array:
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(page)])
 
 
-def every(parts: pa.Array, names: Sequence[str], name: str, valid: Numbers | None = None) -> pa.Array:
+def _every(parts: pa.Array, names: Sequence[str], name: str, valid: Numbers | None = None) -> pa.Array:
     """One column; null where `valid` is False."""
     chosen = np.arange(names.index(name), len(parts), len(names), dtype=np.int64)
     return parts.take(pa.array(chosen, mask=None if valid is None else ~valid))

@@ -87,9 +87,9 @@ class ScanReader(DataSourceReader):
             found = parts_of_history(bounds, pinned.oldest, pinned.revision, parts, endpoints)
         else:
             with connect(options.access) as client:
-                counts = count(client, options, pinned)
-            parts = count_of_parts(counts.keys, options.partitions, options.partition_rows)
-            found = parts_of_state(bounds, pinned.revision, counts.samples, parts, endpoints)
+                keys, samples = count(client, options, pinned)
+            parts = count_of_parts(keys, options.partitions, options.partition_rows)
+            found = parts_of_state(bounds, pinned.revision, samples, parts, endpoints)
         return [PartOfRead(part, pinned) for part in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -119,10 +119,10 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if not tries_left:
                     raise
                 revision = current(client, options).revision
-        counts = count(client, options, pinned)
-        parts = count_of_parts(counts.keys, options.partitions, options.partition_rows)
+        keys, samples = count(client, options, pinned)
+        parts = count_of_parts(keys, options.partitions, options.partition_rows)
         bounds = options.key, options.range_end
-        found = parts_of_state(bounds, revision, counts.samples, parts, options.access.endpoints)
+        found = parts_of_state(bounds, revision, samples, parts, options.access.endpoints)
         return [ResetOfSnapshot(revision), *(PartOfRead(part, pinned, snapshot=True) for part in found)]
 
     def _pin(self, pinned: Pinned, end: Offset) -> None:

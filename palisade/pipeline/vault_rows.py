@@ -1,35 +1,51 @@
 """The rows of a slice of a vault as columns, without a Python loop over them. Pure.
 
-The vault has each row by itself, so no page is parsed: the sizes of keys and bodies are where the parts of a row begin.
-Only what is accessed is made. Without values, the rows are never joined.
+The vault has each row by itself, so no page is parsed: rows begin where the sizes of those before them add up. Without
+values, the rows are not even joined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from palisade.pipeline.page_columns import HEADERS, ROW_PARTS, Numbers, RowColumns, every, parts_of
+from palisade.pipeline.page_columns import HEADERS, Numbers, RowColumns, rows_at
 from palisade.vault.change import HEADER_BYTES
 
 _HEADER = slice(HEADER_BYTES)
 
 
-class VaultRows(RowColumns):
-    """`keys` in order, and their bodies (`vault.change`)."""
+@dataclass(frozen=True, slots=True)
+class VaultRows:
+    """Keys in order, and their bodies (`vault.change`). As bytes: a page of `wire.scan_pages`."""
 
+    keys: Sequence[bytes]
+    bodies: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.bodies)
+
+    def columns(self, *, values: bool) -> RowColumns:
+        """`values` False: all values are null."""
+        if not values:
+            return RowsWithoutValues(self.keys, self.bodies)
+        sizes = np.fromiter(map(len, self.bodies), np.int64, len(self))
+        return rows_at(bytes(self), np.cumsum(sizes) - sizes)
+
+
+class RowsWithoutValues(RowColumns):
     def __init__(self, keys: Sequence[bytes], bodies: Sequence[bytes]) -> None:
         self._keys, self._bodies = keys, bodies
 
     def __len__(self) -> int:
         return len(self._keys)
-
-    def __bytes__(self) -> bytes:
-        """The rows as `wire.scan_pages` packs them."""
-        return b"".join(self._bodies)
 
     @property
     def keys(self) -> pa.Array:
@@ -37,11 +53,7 @@ class VaultRows(RowColumns):
 
     @property
     def values(self) -> pa.Array:
-        sizes = np.fromiter(map(len, self._bodies), np.int64, len(self))
-        starts = np.cumsum(sizes) - sizes
-        keys_at = starts + HEADER_BYTES
-        ends = keys_at + np.fromiter(map(len, self._keys), np.int64, len(self))
-        return every(parts_of(bytes(self), [starts, keys_at, ends]), ROW_PARTS, "value")
+        return pa.nulls(len(self), pa.binary())
 
     @cached_property
     def headers(self) -> Numbers:

@@ -7,8 +7,8 @@ Three nodes on loopback with fsync, and Spark with as many tasks as there are co
 run counts. Parts, all of them by default:
 
 scan    State and history of N rows with 100-byte values into Parquet and into `noop`, beside a data source that
-        generates the same rows in its tasks without a server; into `noop` with 1, 2 and 4 tasks, and from the vaults of
-        the nodes instead of the network.
+        generates the same rows in its tasks without a server; into `noop` with 1, 2 and 4 tasks. Then generated, over
+        the network, and from the vaults of the nodes, each with the same number of tasks: the median of three rounds.
 etcd    The same state read from etcd by a driver, page by page (10,000 keys, JSON), and made a DataFrame in `noop`.
 load    N rows written by `df.write`, until acknowledged.
 stream  Changes at a fixed rate for some seconds: from the commit at the leader until the batch is processed.
@@ -34,7 +34,7 @@ import numpy as np
 import uvloop
 
 from harness.etcd import Etcd
-from harness.figures import Line, Threshold, all_pass, alone, versus
+from harness.figures import Line, Threshold, all_pass, alone, medians, versus
 from harness.histories import write_histories
 from harness.palisade import Palisade
 from harness.process import ProcessEnded
@@ -99,11 +99,15 @@ class Ground:
         frame.write.mode("overwrite").parquet(str(self.folder / "parquet"))
 
 
-def second_run_s(work: Callable[[], object]) -> float:
-    work()
+def run_s(work: Callable[[], object]) -> float:
     began = time.monotonic()
     work()
     return time.monotonic() - began
+
+
+def second_run_s(work: Callable[[], object]) -> float:
+    work()
+    return run_s(work)
 
 
 async def fill(system: Palisade, rows: int) -> int:
@@ -136,16 +140,33 @@ def scans(ground: Ground, system: Palisade, first: int) -> list[Line]:
     for tasks in (1, 2, 4):
         took_s = second_run_s(lambda tasks=tasks: ground.to_noop(ground.read(system, numPartitions=tasks)))
         lines.append(alone(f"state into noop, {tasks} tasks", "rows/s", rows / took_s, Threshold()))
-    return lines + from_vaults(ground, system)
+    return lines + from_vaults(ground, system, parts)
 
 
-def from_vaults(ground: Ground, system: Palisade) -> list[Line]:
+def from_vaults(ground: Ground, system: Palisade, parts: int) -> list[Line]:
+    """All three with the same number of tasks, and in turns, so that none has the machine at a better time."""
     folders = ",".join(str(system.folder / process.name / "vault") for process in system.processes)
-    network_s = second_run_s(lambda: ground.to_noop(ground.read(system)))
-    vaults_s = second_run_s(lambda: ground.to_noop(ground.read(system, vaults=folders, vaultOnly="true")))
+    frames = {
+        "generated": lambda: ground.generated(parts),
+        "network": lambda: ground.read(system, numPartitions=parts),
+        "vaults": lambda: ground.read(system, numPartitions=parts, vaults=folders, vaultOnly="true"),
+    }
+    rounds = [
+        {name: run_s(lambda make=make: ground.to_noop(make())) for name, make in frames.items()} for _ in range(4)
+    ]
+    took_s = medians(rounds[1:])
+    rates = {name: ground.rows / seconds for name, seconds in took_s.items()}
+    lines = [
+        alone(f"state into noop, {parts} tasks: {name}", "rows/s", rate, Threshold()) for name, rate in rates.items()
+    ]
+    for name in ("network", "vaults"):
+        share = rates[name] / rates["generated"]
+        lines.append(
+            alone(f"state into noop, {parts} tasks: {name}, relative to generated", "ratio", share, Threshold())
+        )
     return [
-        alone("state from vaults into noop", "rows/s", ground.rows / vaults_s, Threshold()),
-        alone("state from vaults, relative to network", "ratio", network_s / vaults_s, OF_NETWORK),
+        *lines,
+        alone("state from vaults, relative to network", "ratio", rates["vaults"] / rates["network"], OF_NETWORK),
     ]
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from palisade.client.sync_client import SyncClient
-from palisade.pipeline import cluster, local_vault
+from palisade.pipeline import cluster, local_vault, vault_rows
 from palisade.pipeline.batches import Columns
-from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
-from palisade.pipeline.errors import VaultNotRead
+from palisade.pipeline.cluster import Pinned, count, fix, network_pages, pages
+from palisade.pipeline.errors import RevisionGone, VaultNotRead
 from palisade.pipeline.options import ReadOptions
-from palisade.pipeline.partitions import ReadPart
-from palisade.pipeline.vault_rows import VaultRows
+from palisade.pipeline.partitions import ReadPart, parts_of_state
+from palisade.vault import slices
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
 from palisade.wire.scan_pages import ScannedRow, rows_of
@@ -116,7 +116,7 @@ def test_read_without_values_decodes_and_requests_none(
     ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     """Issue 18: neither from the vault, nor with the changes that are undone."""
-    monkeypatch.setattr(VaultRows, "values", property(lambda _: pytest.fail("values are decoded")))
+    monkeypatch.setattr(vault_rows, "rows_at", None)
     asked: list[bool] = []
     scan_changes = SyncClient.scan_changes
 
@@ -135,6 +135,43 @@ def test_read_without_values_decodes_and_requests_none(
     assert len(wanted) > 10
     assert asked
     assert not any(asked)
+
+
+def test_range_is_divided_by_the_keys_of_the_vault_without_a_count_by_a_node(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node confirms only that the revision is retained. A vault that must not be read is not used."""
+    for module in (slices, cluster):
+        monkeypatch.setattr(module, "STRIDE", 4)
+    options = ground.options(vaultOnly="true")
+    pinned, part = fixed(blocking, options)
+    scan_counts, asked = SyncClient.scan_counts, list[bytes]()
+
+    def asks(client: SyncClient, key: bytes, range_end: bytes, revision: int = 0) -> Any:
+        asked.append(range_end)
+        return scan_counts(client, key, range_end, revision)
+
+    monkeypatch.setattr(SyncClient, "scan_counts", asks)
+    keys, samples = count(blocking, options, pinned)
+    assert asked == [options.key + b"\0"]
+    wanted = rows(network_pages(options, pinned, part))
+    assert len(wanted) <= keys < len(wanted) + 4
+    parts = parts_of_state((options.key, options.range_end), pinned.revision, samples, 5, part.endpoints)
+    assert len(parts) == 5
+    assert [row for each in parts for row in rows(pages(options, pinned, each))] == wanted
+    ground.serve(0)
+    assert count(blocking, options, pinned)[0] == len(wanted)
+    assert asked[1:] == [options.range_end]
+
+
+def test_division_by_a_vault_fails_if_the_revision_was_compacted(ground: VaultGround, blocking: SyncClient) -> None:
+    options = ground.options()
+    pinned, _ = fixed(blocking, options)
+    blocking.unpin(options.key, options.range_end, pinned.name)
+    ground.write(blocking, 5)
+    blocking.compact(blocking.put("last", "1").revision)
+    with pytest.raises(RevisionGone, match="load the DataFrame again"):
+        count(blocking, options, pinned)
 
 
 def batches(found: Iterator[Any], schema: pa.Schema) -> list[Any]:

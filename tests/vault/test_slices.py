@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from palisade.base.long_keys import stored_key
+from palisade.vault import slices
 from palisade.vault.change import item_of, key_of
 from palisade.vault.fence_page import FENCE_BYTES, FencePage
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.opening import open_vault
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
-from palisade.vault.slices import VaultSlice, slice_of
+from palisade.vault.slices import VaultSlice, samples_of, slice_of
 from palisade.vault.vault import Vault
 from tests.support.vault_feed import follow, full, state_of, write_some
 
@@ -59,6 +62,32 @@ def test_slices_together_are_the_range_with_long_keys_in_order(
         assert part.until > at
         at = part.until
     assert found == [row for row in state_of(driver) if row[0] >= start and (end is None or row[0] < end)]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("start", "end"), BOUNDS[:2])
+def test_samples_are_keys_that_lie_a_stride_apart(
+    vault: Vault, start: bytes, end: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slice by slice."""
+    monkeypatch.setattr(slices, "STRIDE", 5)
+    monkeypatch.setattr(slices, "SAMPLES_PER_SLICE", 3)
+    driver = full([])
+    write_some(driver, random.Random(1), 600)
+    follow(vault, driver)
+    assert vault.page is not None
+    vault.page.serve(10**12, 1)
+    reader = VaultReader.over(vault, clock_ns=lambda: 0)
+    found, sizes, at = list[bytes](), list[int](), start
+    while at is not None:
+        taken = reader.trusted(partial(samples_of, start=at, end=end))
+        assert isinstance(taken, tuple)
+        found += taken[0]
+        sizes.append(len(taken[0]))
+        at = taken[1]
+    keys = [stored_key(item.key) for item in vault.range(start, end)]
+    assert found == sorted(keys)[::5]
+    assert set(sizes[:-1]) == {3}
+    assert len(sizes) > 2
 
 
 def test_slice_is_refused_after_the_lease(vault: Vault) -> None:
