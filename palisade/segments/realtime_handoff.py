@@ -90,12 +90,18 @@ class RealtimeHandOff(Component):
                 log.info(
                     "realtime segment removed, its copies have its rows: name=%s rows=%d", held.name, held.log.rows
                 )
-            case RealtimeStep.FORGET if not held.opened and self._has_failed(held):
+            case RealtimeStep.FORGET if not held.opened and await self._has_failed(held):
                 await self._ingester.discard(held)
 
-    def _has_failed(self, held: Held) -> bool:
-        """The opening of it, whose outcome was unknown."""
-        return self._ingester.is_taken(held.name) or self._ingester.logs.now() - held.since > FORGET_S
+    async def _has_failed(self, held: Held) -> bool:
+        """The opening of it, whose outcome was unknown. The vault may be behind, so a transaction looks for the record;
+        it is sent after the outcome of the opening is known (`settled_writes.py`). Raises PalisadeError."""
+        if self._ingester.is_taken(held.name):
+            return True
+        if self._ingester.logs.now() - held.since <= FORGET_S:
+            return False
+        absent = Compare(held.log.header.segment.key, CompareTarget.CREATE, CompareResult.EQUAL, 0)
+        return (await self._ingester.writes.write([absent], [])).succeeded
 
     async def _publish(self, held: Held) -> None:
         wanted = await self._store(held)

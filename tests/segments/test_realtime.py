@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -13,9 +13,10 @@ import pytest
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import given_up, opening, published
 from palisade.metastore.requests import Put, Txn
+from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import Wanted
-from palisade.segments.realtime_handoff import RealtimeHandOff
+from palisade.segments.realtime_handoff import FORGET_S, RealtimeHandOff
 from palisade.segments.realtime_held import Held, HeldSegments
 from palisade.segments.realtime_log import LogHeader
 from palisade.segments.realtime_step import RealtimeState, RealtimeStep, Situation, next_step, state_of
@@ -197,6 +198,45 @@ async def test_log_of_an_opening_that_another_node_won_is_not_served_and_soon_re
     await world.finished(other.hand_off.work())
     assert not other.ingester.held
     assert node.rows(held.name) == 2
+
+
+async def test_log_of_an_opening_that_the_vault_does_not_have_yet_is_kept() -> None:
+    """The outcome was unknown, and the node was cut off for longer than `FORGET_S` (simulator, segments 7)."""
+    world, node = await started()
+    world.lost_next = 1
+    with pytest.raises(OutcomeUnknown):
+        await opening_of(world, node)
+    world.cluster.wait(int(2_000 * FORGET_S))
+    await released_to_brokers(world, node.hand_off.work())
+    (held,) = node.ingester.held.values()
+    world.deliver_all()
+    assert node.ingester.growing() == {held.name}
+
+
+async def test_log_of_an_opening_that_was_never_committed_is_removed() -> None:
+    world, node = await started()
+    await node.ingester.logs.create(LogHeader(GROWING.segment, COLUMNS))
+    await world.finished(node.hand_off.work())
+    assert node.ingester.held
+    world.cluster.wait(int(2_000 * FORGET_S))
+    await world.finished(node.hand_off.work())
+    assert not node.ingester.held
+
+
+async def opening_of(world: RealtimeWorld, node: IngestingNode) -> Held:
+    held: Held = await released_to_brokers(world, node.ingester.open(SOURCE, DAY, COLUMNS, 1))
+    return held
+
+
+async def released_to_brokers(world: RealtimeWorld, work: Coroutine[Any, Any, Any]) -> Any:
+    """The vaults of data nodes receive nothing."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        for broker in world.brokers.values():
+            for _ in world.log:
+                world.deliver(broker.apply, broker.revision)
+        await asyncio.sleep(0)
+    return task.result()
 
 
 async def test_restart_resumes_with_the_acknowledged_rows_before_any_renewal() -> None:
