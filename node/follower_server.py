@@ -13,6 +13,7 @@ from palisade.api.fencing_status_line import short_view
 from palisade.api.http.broker_families import broker_families
 from palisade.api.http.health import Health
 from palisade.api.http.openapi_document import DocumentKind
+from palisade.api.http.realtime_families import realtime_families
 from palisade.api.http.scenario_host import ScenarioHost
 from palisade.api.http.segment_families import segment_families
 from palisade.api.http.v1_fenced import FencedRoutes
@@ -75,8 +76,8 @@ class FollowerServer:
             return not_active(topology)
 
         def more() -> list[Metric]:
-            own = (*services.fencing_families(), *segment_families(segments.holder))
-            return [*own, *broker_families(services.broker)]
+            own = (*segment_families(segments.holder), *realtime_families(segments.realtime))
+            return [*services.fencing_families(), *own, *broker_families(services.broker)]
 
         metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
         self._server = VaultServer(

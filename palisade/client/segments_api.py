@@ -173,11 +173,12 @@ class SegmentsApi(ABC):
         replicas: int = 1,
         timeout_s: float = 30.0,
     ) -> RealtimeWriter:
-        """Appends rows that are counted at once; use it with `async with`. `columns`: {"id": "int", "at": "timestamp"}.
+        """Appends rows that are counted at once; use it with `async with`, or `with` in a blocking program.
 
-        `node`: the data node that receives them; without one, the first that opens the segment. `writer`: a name, under
-        which the segment is continued after a restart of the program; then `node` is needed. `replicas`: of the
-        published segment. `timeout_s`: of each call. Raises ValueError: a writer without a node.
+        `columns`: {"id": "int", "at": "timestamp"}. `node`: the data node that receives the rows; without one, the
+        first that opens the segment. `writer`: a name, under which the segment is continued after a restart of the
+        program; then `node` is needed. `replicas`: of the published segment. `timeout_s`: of each call. Raises
+        ValueError: a writer without a node.
         """
         target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
         return RealtimeWriter(self.topology, target, timeout_s, self._credentials)

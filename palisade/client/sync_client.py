@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -19,6 +19,7 @@ from palisade.client.client import Client
 from palisade.client.endpoints import EndpointsLike
 from palisade.client.loop_thread import ClientClosed, LoopThread
 from palisade.client.pair_feed import Pair, PairFeed
+from palisade.client.realtime import RealtimeWriter
 from palisade.client.recording_files import Recording
 from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
 from palisade.client.sync_realtime import SyncRealtimeWriter
@@ -52,6 +53,18 @@ def blocking(
         return self._running().run(method(self._client, *arguments, **named))
 
     return call
+
+
+def for_with(
+    method: Callable[Concatenate[Client, P], RealtimeWriter],
+) -> Callable[Concatenate[SyncClient, P], SyncRealtimeWriter]:
+    """The method of `Client` that makes a writer, with its parameters, docstring and errors, for `with`."""
+
+    @functools.wraps(method)
+    def make(self: SyncClient, /, *arguments: P.args, **named: P.kwargs) -> SyncRealtimeWriter:
+        return SyncRealtimeWriter(method(self._client, *arguments, **named), self._running())
+
+    return make
 
 
 class SyncClient:
@@ -253,24 +266,7 @@ class SyncClient:
 
     # Segments.
 
-    def realtime(
-        self,
-        data_source: str,
-        start: str,
-        end: str,
-        columns: Mapping[str, str],
-        *,
-        node: str = "",
-        writer: str = "",
-        replicas: int = 1,
-        timeout_s: float = 30.0,
-    ) -> SyncRealtimeWriter:
-        """As `Client.realtime`, for `with`."""
-        found = self._client.realtime(
-            data_source, start, end, columns, node=node, writer=writer, replicas=replicas, timeout_s=timeout_s
-        )
-        return SyncRealtimeWriter(found, self._running())
-
+    realtime = for_with(Client.realtime)
     segments_lookup = blocking(Client.segments_lookup)
     segments_list = blocking(Client.segments_list)
     segment = blocking(Client.segment)

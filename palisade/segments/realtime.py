@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from palisade.catalog.errors import DamagedRow
@@ -28,7 +27,6 @@ from palisade.catalog.segment import RECORDS, SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
 from palisade.client.publishing import unchanged
-from palisade.journal.errors import DirectoryInUse
 from palisade.metastore.requests import Compare, DeleteRange, Put, prefix_end
 from palisade.metastore.results import TxnResult
 from palisade.recovery.lifecycle import Component
@@ -36,12 +34,12 @@ from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.realtime_held import Held, HeldSegments
 from palisade.segments.realtime_log import LogHeader, RealtimeLog
+from palisade.segments.realtime_tally import RealtimeTally
 from palisade.wire.segment_errors import (
     NoSuchSegment,
     NotIngesting,
     PublicationOvertaken,
     RealtimeFull,
-    RealtimeNotStored,
     RealtimeRefused,
 )
 
@@ -84,6 +82,7 @@ class RealtimeIngester(Component):
         self.writes = writes
         self.logs = logs
         self.held = logs.held
+        self.tally = RealtimeTally()
         self.wakeup = asyncio.Event()
         self._listeners, self._pause = listeners, pause
         self._opening = asyncio.Lock()
@@ -151,8 +150,8 @@ class RealtimeIngester(Component):
         Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused, RealtimeNotStored, and the
         store's errors.
         """
-        self._require_started()
-        with storing(f"node {self.holder.node} cannot open a segment of {data_source}"):
+        with self.tally.request(f"node {self.holder.node} cannot open a segment of {data_source}"):
+            self._require_started()
             return await completed(self._open(data_source, interval, columns, replicas, writer))
 
     async def _open(self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str) -> Held:
@@ -226,9 +225,9 @@ class RealtimeIngester(Component):
 
         Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, RealtimeNotStored.
         """
-        held = self._one(name)
-        batch, size_bytes = encoded(held.log.header.columns, rows)
-        with storing(f"node {self.holder.node} cannot store rows of segment {name}"):
+        with self.tally.request(f"node {self.holder.node} cannot store rows of segment {name}"):
+            held = self._one(name)
+            batch, size_bytes = encoded(held.log.header.columns, rows)
             return await completed(self._append(held, batch, size_bytes, position))
 
     async def _append(self, held: Held, batch: list[bytes], size_bytes: int, position: int | None) -> int:
@@ -240,6 +239,7 @@ class RealtimeIngester(Component):
                 self._require_room(held, len(batch), size_bytes)
                 await held.log.append(batch, size_bytes)
                 self._require_announced(held)
+                self.tally.appended += len(batch)
             return held.log.rows
 
     async def _not_stored(self, held: Held, batch: list[bytes], position: int) -> list[bytes]:
@@ -269,15 +269,16 @@ class RealtimeIngester(Component):
 
     async def close_segment(self, name: str) -> Held:
         """It accepts no more rows, and is handed off. Raises NoSuchSegment, NotIngesting, RealtimeNotStored."""
-        held = self._one(name)
-        with storing(f"node {self.holder.node} cannot close segment {name}"):
+        with self.tally.request(f"node {self.holder.node} cannot close segment {name}"):
+            held = self._one(name)
             await completed(self._close(held))
-        return held
+            return held
 
     async def _close(self, held: Held) -> None:
         async with held.lock:
             if not held.log.closed:
                 await held.log.close()
+                held.closed_at = self.logs.now()
         self.wakeup.set()
 
     # Reading.
@@ -299,15 +300,6 @@ class RealtimeIngester(Component):
         if (held := self.held.get(name)) is None:
             raise NoSuchSegment(f"this node receives no rows of segment {name}; its record names the node that does")
         return held
-
-
-@contextmanager
-def storing(refused: str) -> Iterator[None]:
-    """Raises RealtimeNotStored with this text if the disk fails."""
-    try:
-        yield
-    except (OSError, DirectoryInUse) as error:
-        raise RealtimeNotStored(f"{refused}: {error}; make room or mend its disk, and start the node again") from error
 
 
 async def completed(work: Coroutine[Any, Any, T]) -> T:

@@ -29,7 +29,7 @@ from palisade.segments.leased_announcements import nodes_of
 from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted, assignment_key
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_held import Held
-from palisade.segments.realtime_step import RealtimeStep, Situation, next_step
+from palisade.segments.realtime_step import RealtimeState, RealtimeStep, Situation, next_step, state_of
 from palisade.wire.segment_errors import BadSegment, NotFetched
 
 log = logging.getLogger(__name__)
@@ -80,13 +80,15 @@ class RealtimeHandOff(Component):
 
     async def _step(self, held: Held) -> None:
         """Raises PalisadeError, OSError."""
-        match next_step(situation_of(self._ingester, held)):
+        now = situation_of(self._ingester, held)
+        match next_step(now):
             case RealtimeStep.PUBLISH if held.published <= self._holder.vault.revision:
                 await self._publish(held)
             case RealtimeStep.STORE:
                 await self._store(held)
             case RealtimeStep.DROP:
                 await self._ingester.discard(held)
+                self._ingester.tally.handed_off += now.record is not None and now.record.used
                 log.info(
                     "realtime segment removed, its copies have its rows: name=%s rows=%d", held.name, held.log.rows
                 )
@@ -148,6 +150,14 @@ class RealtimeHandOff(Component):
         if not shelf.has(name, wanted.digest):
             await self._holder.keep(name, wanted, content)
         return wanted
+
+
+def state_in(ingester: RealtimeIngester, held: Held) -> RealtimeState:
+    """That of its record; while the record is damaged, it is served as if it grew."""
+    try:
+        return state_of(situation_of(ingester, held))
+    except DamagedRow:
+        return RealtimeState.REALTIME
 
 
 def situation_of(ingester: RealtimeIngester, held: Held) -> Situation:

@@ -23,14 +23,15 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Held:
     """A segment whose log is here. `opening`: this process has sent the transaction that opens it. `opened`,
-    `published`: the revisions at which this process did so, or 0. `since`: when the log was made or read. `error`: why
-    the last step failed."""
+    `published`: the revisions at which this process did so, or 0. `since`: when the log was made or read. `closed_at`:
+    when it was closed, or read by a later process; None while it grows. `error`: why the last step failed."""
 
     log: RealtimeLog
     since: float
     opening: bool = False
     opened: int = 0
     published: int = 0
+    closed_at: float | None = None
     error: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -67,7 +68,8 @@ class HeldSegments:
                 )
             await self._folder.remove(directory)
             return
-        held = Held(found, self.now())
+        now = self.now()
+        held = Held(found, now, closed_at=now if found.closed else None)
         self.held[held.name] = held
         log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
 

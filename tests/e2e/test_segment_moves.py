@@ -132,6 +132,7 @@ async def test_metrics_of_real_nodes_show_brokers_and_copies(ground: SegmentGrou
             assert found['palisade_segments{state="missing"}'] == found['palisade_segments{state="extra"}'] == 0
             assert (found['palisade_segments_bytes{state="local"}'] > 0) == (node.id in ground.pair)
             copies += found['palisade_segments{state="local"}']
+            assert found['palisade_realtime_segments{state="realtime"}'] == found["palisade_realtime_rows"] == 0
     assert copies == 2 * DAYS
     assert lookups > 0
 

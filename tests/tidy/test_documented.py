@@ -18,6 +18,7 @@ GROUPS = ("segments", "query", "activation", "journal")
 SEGMENT = "{data_source}/{start}/{end}/{version}/{partition}"
 FAMILIES = (
     "palisade/api/http/broker_families.py",
+    "palisade/api/http/realtime_families.py",
     "palisade/api/http/segment_families.py",
     "palisade/journal/metrics.py",
 )

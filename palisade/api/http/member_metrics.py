@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from palisade.api.cluster_view import not_ready
 from palisade.api.http.broker_families import broker_families
+from palisade.api.http.realtime_families import realtime_families
 from palisade.api.http.segment_families import segment_families
 from palisade.api.http.vault_metrics import info, recovery_families, topology_families
 from palisade.api.services import NodeServices
@@ -16,13 +17,13 @@ from palisade.base.metric_families import counter, counters, gauge, gauges, hist
 from palisade.catalog.procedures import ENDED
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus
-from palisade.segments.holder import SegmentHolder
+from palisade.segments.local_segments import LocalSegments
 from palisade.service.procedure_runner import Runner
 
 
 class Exposition(Collector):
-    def __init__(self, services: NodeServices, segments: SegmentHolder | None = None) -> None:
-        self._services, self._segments = services, segments
+    def __init__(self, services: NodeServices, segments: LocalSegments | None = None) -> None:
+        self._services, self._segments = services, segments or LocalSegments()
         self._service = services.key_values
 
     def collect(self) -> Iterator[Metric]:
@@ -36,7 +37,8 @@ class Exposition(Collector):
             yield from topology_families(self._services.topology)
         yield from recovery_families(self._services.vault)
         yield from self._services.fencing_families()
-        yield from segment_families(self._segments)
+        yield from segment_families(self._segments.holder)
+        yield from realtime_families(self._segments.realtime)
         yield from broker_families(self._services.broker)
 
     def describe(self) -> Iterator[Metric]:

@@ -140,7 +140,7 @@ class HttpServer:
         app[HTTP_LIMITS] = self._limits
         app[STREAMS] = set()
         services, service = self._services, self._service
-        reasons, metrics = partial(not_ready, services), Exposition(services, self._segments.holder)
+        reasons, metrics = partial(not_ready, services), Exposition(services, self._segments)
         app.add_routes(Health(DocumentKind.MEMBER, reasons, metrics, etcd=EtcdHealth(service, reasons)).routes())
         app.add_routes(LoginRoutes(service, services.authorizer, cluster).routes())
         app.add_routes(Keys(service).routes())

@@ -10,15 +10,14 @@ from palisade.api.http.request_body import query_of
 from palisade.api.http.v1_catalog import body_of
 from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_segment_copies import SEGMENT, name_in
-from palisade.catalog.errors import BadField, DamagedRow
+from palisade.catalog.errors import BadField
 from palisade.catalog.realtime_rows import columns_from, columns_shape
 from palisade.catalog.row_format import a_count, a_name, shown, text_up_to
 from palisade.catalog.segment_json import interval_of
 from palisade.segments.names import checked_name
 from palisade.segments.realtime import RealtimeIngester
-from palisade.segments.realtime_handoff import situation_of
+from palisade.segments.realtime_handoff import state_in
 from palisade.segments.realtime_held import Held
-from palisade.segments.realtime_step import RealtimeState, state_of
 from palisade.wire.error_codes import BadRequest
 from palisade.wire.segment_errors import NoSuchSegment
 
@@ -73,16 +72,12 @@ class RealtimeRoutes:
 
     def _view(self, held: Held) -> dict[str, Any]:
         """Shape `RealtimeSegment`."""
-        try:
-            state = state_of(situation_of(self._ingester, held))
-        except DamagedRow:
-            state = RealtimeState.REALTIME
         header = held.log.header
         return {
             "node": self._node,
             "segment": held.name,
             "rows": held.log.rows,
-            "state": state.value,
+            "state": state_in(self._ingester, held).value,
             "columns": columns_shape(header.columns),
             "writer": header.writer,
             "error": held.error or None,
