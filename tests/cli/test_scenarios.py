@@ -15,6 +15,7 @@ from palisade.api.http.scenario_host import ScenarioRun
 from palisade.catalog.demo.entries import entry
 from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import FLIGHTS
+from palisade.cli.scenarios import members
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.edits import AIRPORTS, LATE_FLIGHT, corrected, late_flights
 from palisade.cli.scenarios.local_data import files_of
@@ -55,6 +56,41 @@ def test_check_that_was_never_made_does_not_hold() -> None:
     assert not outcome.held
     assert "DOES NOT HOLD" in end_text(outcome)
     assert "NOT COMPLETED" in end_text(replace(outcome, error="no member answers"))
+
+
+class Voter:
+    """A member whose leader is, look by look, one of these; it is ready while it has one."""
+
+    runs = True
+
+    def __init__(self, *leaders: str | None) -> None:
+        self._leaders = list(leaders)
+
+    async def status(self) -> dict[str, Any]:
+        leader = self._leaders.pop(0) if len(self._leaders) > 1 else self._leaders[0]
+        return {"member": "n1", "revision": 7, "leader": leader, "ready": leader is not None}
+
+
+@pytest.mark.parametrize(
+    ("voters", "held"),
+    [
+        ((Voter("n1"), Voter("n1")), True),
+        ((Voter(None, "n2"), Voter("n1", "n2")), True),
+        ((Voter("n1"), Voter(None)), False),
+        ((Voter("n1"), Voter("n2")), False),
+        ((), False),
+    ],
+    ids=["one leader", "an election ends", "no leader is known", "two leaders", "no member runs"],
+)
+async def test_members_are_undisturbed_once_all_follow_one_leader(
+    voters: tuple[Voter, ...], held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An election on a busy machine at the moment of the look failed the scenario."""
+    monkeypatch.setattr(members, "SETTLED_S", 0.2)
+    monkeypatch.setattr(members, "POLL_S", 0.01)
+    cluster = members.Members.__new__(members.Members)
+    cluster.actors = list(voters)  # type: ignore[arg-type]
+    assert (await cluster.undisturbed())[0] is held
 
 
 def test_every_scenario_has_a_unique_name_and_checks() -> None:

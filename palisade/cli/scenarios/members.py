@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -13,6 +14,9 @@ from palisade.client import Client
 
 QUICK = ["--heartbeat-ms", "50", "--election-min-ms", "500", "--election-max-ms", "750"]
 TIMEOUT_S = 15.0
+SETTLED_S = 10.0
+"""A busy machine may replace a leader at any time; no election takes so long."""
+POLL_S = 0.05
 
 
 class Ground(Protocol):
@@ -70,7 +74,16 @@ class Members:
         await asyncio.gather(*(actor.kill() for actor in self.actors))
 
     async def undisturbed(self) -> tuple[bool, str]:
-        """Whether every member is ready and one is the leader."""
+        """Whether every member is ready and one is the leader; waits for the end of an election under way."""
+        held, said = await self._looks_undisturbed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_S):
+                while not held:
+                    await asyncio.sleep(POLL_S)
+                    held, said = await self._looks_undisturbed()
+        return held, said
+
+    async def _looks_undisturbed(self) -> tuple[bool, str]:
         rows = [await actor.status() for actor in self.actors if actor.runs]
         good = [row for row in rows if row.get("ready")]
         leaders = {row.get("leader") for row in good}
