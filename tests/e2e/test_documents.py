@@ -144,9 +144,15 @@ class Terminal:
                     self.wait_until_restarted()
 
     def reads_while_a_strict_write_waits(self) -> None:
-        """The README's program ended with a traceback (`Pending`) if the write was typed while it ran (issue 16)."""
-        reads = "python local_read.py .palisade/n2/data/vault & sleep 1; kill -9 1"
-        got = self.shell(self.local(f"{reads}; palisade put /config/mode slower --timeout 20; wait")).splitlines()
+        """The README's program ended with a traceback (`Pending`) if the write was typed while it ran (issue 16).
+        Here it reads until it shows the write, however long the election takes."""
+        program = (self._folder / "local_read.py").read_text()
+        until_shown = re.sub(r"while now < .*:", 'while shown != b"slower":', program)
+        assert until_shown != program
+        (self._folder / "until_shown.py").write_text(until_shown)
+        reads = "python -u until_shown.py .palisade/n2/data/vault > shown & until [ -s shown ]; do sleep .1; done"
+        write = "kill -9 1; palisade put /config/mode slower --timeout 20; wait; cat shown"
+        got = self.shell(self.local(f"{reads}; {write}")).splitlines()
         shown = [line.split()[-1] for line in got if re.match(r" ?\d+\.\d\d s  ", line)]
         assert shown[-1] == "slower", "\n".join(got)
         assert len(shown) == 2, "\n".join(got)

@@ -12,6 +12,7 @@ from tests.faults.running import played, shown
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.alone
 async def test_removed_member_serves_nothing_stale_and_no_range_of_two_revisions(tmp_path: Path) -> None:
     report = await played("removed_member", "--folder", str(tmp_path))
     assert report["failed"] is None, shown(report)
