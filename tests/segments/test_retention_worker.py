@@ -10,8 +10,7 @@ from palisade.segments.retention import SETTLE_S
 from palisade.segments.segment_store import Shelf, file_of
 from palisade.segments.view import copies_view
 from palisade.vault.fence_page import FenceState
-from tests.support.fenced_world import Violation
-from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld
+from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld, Violation
 from tests.support.segment_world import SimulatedDisk
 from tests.support.vault_feed import follow
 
@@ -96,8 +95,7 @@ async def test_fenced_node_trashes_purges_and_restores_nothing(state: FenceState
     for rule in (GO, None):
         world = await trashed() if rule is None else await RetentionWorld(1).begin()
         before = dict(world.files.content)
-        world.page.refuse(state)
-        world.staged = 0
+        world.refuse(state)
         world.answered_without_the_node(rule)
         world.apply()
         world.later_s += TRASH_S

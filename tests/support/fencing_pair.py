@@ -83,10 +83,15 @@ class Pair:
             return None
         if deliver:
             taken = self.holders[name].on_stage(stage, self.now)
+            if isinstance(taken, Mark):
+                self.mark(name, taken)
             staged = self.holders[name].marked(taken, self.now) if isinstance(taken, Mark) else taken
             if acknowledge and isinstance(staged, StagedMessage):
                 self.leader.staged(self.holders[name].me, staged.upto, self.now)
         return stage
+
+    def mark(self, name: str, mark: Mark) -> None:
+        """The rows of a stage become pending in the vault of that holder, if there is one."""
 
     def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> GrantMessage | None:
         """Requests a lease; the grant is lost unless `deliver`."""
@@ -125,9 +130,12 @@ class Pair:
     def release(self, names: Iterable[str] = ()) -> int | None:
         released = self.leader.advance(self.now)
         for name in names or self.holders:
-            if self.leader.rr is not None:
-                self.holders[name].on_release(Release(self.leader.term, self.leader.rr), self.now)
+            self.deliver_release(name)
         return released
+
+    def deliver_release(self, name: str) -> None:
+        if self.leader.rr is not None:
+            self.holders[name].on_release(Release(self.leader.term, self.leader.rr), self.now)
 
     def replace(self, name: str, vault: str) -> Hello:
         """Another process starts under this name, with another vault."""

@@ -19,7 +19,7 @@ from palisade.segments.names import TRASH
 from palisade.segments.retention import Chosen, Rules
 from palisade.segments.retention_worker import Pace, RetentionWorker
 from palisade.segments.segment_store import Shelf, file_of
-from tests.support.fenced_world import LEASE_NS, Violation, World
+from tests.support.fenced_vault import LEASE_NS, FencedVault
 from tests.support.segment_names import name
 from tests.support.segment_world import Files, SimulatedDisk, Stock
 
@@ -28,6 +28,10 @@ WALL_S, UP_S = 1_700_000_000.0, 100_000.0
 GO, KEEP = TtlRule("demo.flights", 1), TtlRule("demo.flights", 10**15)
 KEY = GO.key
 TRASH_S = 100.0
+
+
+class Violation(AssertionError):
+    """An act that no linearizable read could justify."""
 
 
 class CheckedDisk(SimulatedDisk):
@@ -66,11 +70,12 @@ class PlainCache:
     def close(self) -> None: ...
 
 
-class RetentionWorld(World):
-    """`fault`: 'plain_cache', 'no_look_at_the_act', or one of a World's."""
+class RetentionWorld(FencedVault):
+    """`fault`: 'plain_cache', 'no_look_at_the_act', or one of a FencedVault's. `states`: of the rule, by revision."""
 
     def __init__(self, seed: int, fault: str = "") -> None:
         super().__init__(seed, fault)
+        self.states: list[dict[bytes, bytes]] = [{}, {}]
         self.files, self.stock = Files(), Stock()
         self.jumped_s = self.later_s = 0.0
         self.acts = 0
@@ -98,7 +103,7 @@ class RetentionWorld(World):
         await self.holder.on(self.vault)._settle()
 
     def clocks(self) -> tuple[float, float]:
-        passed_s = self.now / 1e9 + self.later_s
+        passed_s = self.pair.now / 1e9 + self.later_s
         return WALL_S + passed_s + self.jumped_s, UP_S + passed_s
 
     # State
@@ -114,17 +119,15 @@ class RetentionWorld(World):
     # Steps
 
     def write(self, rule: TtlRule | None) -> None:
-        """Committed; no node has learned it yet."""
         state = dict(self.states[-1])
-        if rule is None:
-            if KEY not in state:
-                return
-            self.driver.do(DeleteRange(KEY))
-            del state[KEY]
-        else:
+        if rule is not None:
             state[KEY] = rule.to_bytes()
-            self.driver.do(Put(KEY, state[KEY]))
-        self.committed(state)
+            self.committed(Put(KEY, state[KEY]))
+        elif state.pop(KEY, None) is not None:
+            self.committed(DeleteRange(KEY))
+        else:
+            return
+        self.states.append(state)
 
     def commit(self) -> None:
         self.write(self.rng.choice([GO, GO, KEEP, None]))
@@ -141,7 +144,7 @@ class RetentionWorld(World):
     def answered_without_the_node(self, rule: TtlRule | None) -> None:
         """The same while the node is paused: its lease is waited for."""
         self.write(rule)
-        self.now += LEASE_NS
+        self.pair.now += LEASE_NS
         self.proceed()
 
     async def pass_by(self) -> Chosen:
