@@ -6,9 +6,7 @@ one direction; nodes may pause (arriving datagrams wait in their socket), crash,
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +15,7 @@ from palisade.topology.swim.protocol import Change, Swim
 from palisade.topology.swim.record import Record, SwimState
 from palisade.topology.swim.timing import SwimTiming
 from palisade.topology.swim.wire import RUMOUR_BYTES_MAX, Stranger, Wire, record_bytes
+from tests.support.simulation import Simulation
 
 
 @dataclass
@@ -35,18 +34,20 @@ class SimNode:
 
 class SwimWorld:
     def __init__(self, seed: int, timing: SwimTiming | None = None) -> None:
-        self.chance = random.Random(seed)
+        self.simulation = Simulation(seed)
+        self.chance = self.simulation.random
         self.timing = timing or SwimTiming()
-        self.now = 0.0
         self.nodes: dict[str, SimNode] = {}
         """By address."""
         self.loss = 0.0
         self.repeats = 0.0
         self.latency_s = (0.001, 0.02)
         self.cut: set[tuple[str, str]] = set()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         self._instances = itertools.count(1)
+
+    @property
+    def now(self) -> float:
+        return self.simulation.now
 
     # Nodes.
 
@@ -73,7 +74,7 @@ class SwimWorld:
 
     def pause(self, node: SimNode, seconds: float) -> None:
         node.paused_until = self.now + seconds
-        self._at(node.paused_until, lambda: self._resume(node))
+        self.simulation.after(seconds, lambda: self._resume(node))
 
     def _resume(self, node: SimNode) -> None:
         """As in a real process: the timer and waiting datagrams are handled in any order."""
@@ -87,24 +88,13 @@ class SwimWorld:
     # Time.
 
     def run(self, seconds: float) -> None:
-        end = self.now + seconds
-        while self._events and self._events[0][0] <= end:
-            self.now, _, act = heapq.heappop(self._events)
-            act()
-        self.now = end
+        self.simulation.run_for(seconds)
 
     def run_until(self, holds: Callable[[], bool], within_s: float) -> float:
         """Returns the time that it took. Fails if it does not hold in time."""
         began = self.now
-        while not holds():
-            assert self._events, "nothing happens any more"
-            assert self.now - began <= within_s, f"not within {within_s} s"
-            self.now, _, act = heapq.heappop(self._events)
-            act()
+        self.simulation.run_until(holds, within_s=within_s)
         return self.now - began
-
-    def _at(self, when: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (when, next(self._order), act))
 
     def _tick(self, node: SimNode) -> None:
         if not node.running or self.now < node.paused_until:
@@ -113,7 +103,7 @@ class SwimWorld:
         turn = node.tick
         due = node.swim.tick(self.now)
         self._flush(node)
-        self._at(max(due, self.now + 1e-6), lambda: self._tick(node) if node.tick == turn else None)
+        self.simulation.after(max(due - self.now, 1e-6), lambda: self._tick(node) if node.tick == turn else None)
 
     # Network.
 
@@ -133,7 +123,7 @@ class SwimWorld:
             if (node.address, address) in self.cut or self.chance.random() < self.loss:
                 continue
             delay = self.chance.uniform(*self.latency_s)
-            self._at(self.now + delay, lambda: self._deliver(node.address, address, datagram))
+            self.simulation.after(delay, lambda: self._deliver(node.address, address, datagram))
 
     def _deliver(self, source: str, address: str, datagram: bytes) -> None:
         node = self.nodes.get(address)
