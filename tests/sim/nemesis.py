@@ -54,7 +54,8 @@ class Nemesis:
         self.going = True
         world.on_ended = self._ended
         world.tolerated = self._tolerated
-        self.disaster, self.links = Disaster(self), Links(self)
+        self.disaster = Disaster(self)
+        self.links = Links(self, world.network, world.hosts, world.callers, world.count)
         self.restorer, self.survivors = Restorer(self, self.disaster), Survivors(self, self.disaster)
         self._removed: dict[str, None] = {}
         """Members that an administrator has removed and not added again yet."""

@@ -30,18 +30,15 @@ UNSENT_BYTES_HIGH = 64 * 1024
 
 
 class Network(RaftNetwork):
-    """`hosts`: name by address. `slow`: seconds by direction."""
+    """`hosts`: name by address."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
         self.hosts: dict[str, str] = {}
-        self.slow: dict[tuple[str, str], float] = {}
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.sockets: dict[tuple[str, int], Any] = {}
         """Of datagrams."""
         self.window_bytes = WINDOW_BYTES
-        self.swallowing: dict[tuple[str, str], list[Callable[[], None]]] = {}
-        """Callbacks for the first message that a blocked direction drops."""
         self.lost = 0
         self.sent = 0
 
@@ -53,23 +50,9 @@ class Network(RaftNetwork):
         """How much the writer of a stream may buffer, beyond its window, before it is paused."""
         return min(UNSENT_BYTES_HIGH, self.window_bytes)
 
-    def heal(self) -> None:
-        super().heal()
-        self.slow.clear()
-        self.swallowing.clear()
-
-    def passes(self, sender: str, receiver: str) -> bool:
-        """Of a message that is sent now."""
-        if super().passes(sender, receiver):
-            return True
-        for hear in self.swallowing.pop((sender, receiver), ()):
-            hear()
-        return False
-
     def way(self, sender: str, receiver: str) -> float:
-        """The latency of one message, in seconds."""
         self.sent += 1
-        return self.delay() + self.slow.get((sender, receiver), 0.0)
+        return super().way(sender, receiver)
 
     def loses(self) -> bool:
         return self.weather.lose > 0 and self.lot() < self.weather.lose

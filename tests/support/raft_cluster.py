@@ -27,12 +27,14 @@ from tests.support.simulation import Process, Simulation
 
 @dataclass(slots=True)
 class Disk:
-    """What survives a crash. `fsync_s`: how long a sync takes; `failing`: it raises instead."""
+    """What survives a crash. `fsync_s`: how long a sync takes; `failing`: it raises instead. `removed`: the removal of
+    its member was requested."""
 
     journal: MemoryJournal
     machine: RegisterMachine
     fsync_s: float = 0.0005
     failing: bool = False
+    removed: bool = False
 
 
 @dataclass(slots=True)

@@ -1,13 +1,15 @@
-"""Clients that read and write continuously, and a nemesis that injects faults: both drawn from the seed."""
+"""Clients that read and write continuously, and a nemesis with a plan of faults: both drawn from the seed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from palisade.raftgroup.errors import RaftError
+from tests.sim.faults import CLIENTS, Fault, Kind, Scenario, plan_of
+from tests.sim.link_faults import Links
 from tests.support.raft_cluster import Cluster, Node
-from tests.support.raft_network import Weather
 
 KEYS = ("a", "b")
 
@@ -49,179 +51,125 @@ class Clients:
                 continue
 
 
+KINDS = (
+    Kind.CRASH, Kind.CRASH, Kind.POWER, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.CUT, Kind.CUT, Kind.SPLIT,
+    Kind.SLOW_LINK, Kind.STORM, Kind.SLOW_DISK, Kind.TRANSFER, Kind.TRANSFER, Kind.PAUSE, Kind.PAUSE, Kind.PAUSE,
+)  # fmt: skip
+OF_GROUP = Scenario("group", KINDS, every_s=0.8)
+OF_MEMBERS = Scenario("members of a group", (*KINDS, *(Kind.WIPE, Kind.REMOVE) * 4), every_s=0.8)
+ALONE, UNREAD_S, SILENT_S = 0.5, 0.05, 2.0
+"""In a pause of more than that, and for some seconds after it, no message arrives but those of its first 50 ms: only
+the member's own clock shows how long it was paused, and that the answers which it reads then are old."""
+FSYNC_S = 0.0005
+
+
 class Nemesis:
-    """Injects a random fault now and then, and removes it later. Never breaks more than it can restore."""
+    """Executes a plan of the simulator's faults (`sim/faults.py`) on a bare group. Never breaks more than it can
+    restore."""
 
-    def __init__(self, cluster: Cluster, *, every_s: float = 0.8, changes_members: bool = False) -> None:
-        self._cluster = cluster
-        self._every_s = every_s
-        self._busy = True
-        self.deeds: list[str] = []
-        self._choices: list[Callable[[], None]] = [
-            self._crash,
-            self._crash,
-            self._lose_all_power,
-            self._isolate,
-            self._isolate_leader,
-            self._block_one_way,
-            self._cut_link,
-            self._cut_link,
-            self._split,
-            self._pause,
-            self._pause_leader,
-            self._pause_leader_alone,
-            self._storm,
-            self._slow_disk,
-            self._transfer,
-            self._transfer,
-        ]
-        if changes_members:
-            self._choices += [self._replace_wiped, self._remove, self._add_back, self._add_back] * 2
-        self._next()
+    def __init__(self, cluster: Cluster, faults_s: float, *, changes_members: bool = False) -> None:
+        self._cluster, self._going = cluster, True
+        self._links = Links(self, cluster.network, cluster.nodes)
+        names, scenario = tuple(cluster.nodes), OF_MEMBERS if changes_members else OF_GROUP
+        plan = plan_of(cluster.simulation.seed, scenario, faults_s, names, names)
+        self.plan = tuple(fault for fault in plan if fault.other != CLIENTS)
+        self._acts: dict[Kind, Callable[[Fault, Node], None]] = {
+            Kind.CRASH: self._crash, Kind.POWER: self._crash, Kind.PAUSE: self._pause, Kind.SLOW_DISK: self._slow_disk,
+            Kind.ISOLATE: self._links.isolate, Kind.ONE_WAY: self._links.one_way, Kind.CUT: self._links.cut,
+            Kind.SPLIT: self._links.split, Kind.SLOW_LINK: self._links.slow_link, Kind.STORM: self._links.storm,
+            Kind.TRANSFER: self._transfer, Kind.WIPE: self._wipe, Kind.REMOVE: self._remove,
+        }  # fmt: skip
+        for fault in self.plan:
+            cluster.simulation.after(fault.at_s, lambda fault=fault: self._begin(fault))
 
-    def _next(self) -> None:
-        if not self._busy:
-            return
-        deed = self._choices[int(self._lot() * len(self._choices))]
-        self.deeds.append(f"{self._cluster.simulation.now:.2f} {deed.__name__}")
-        deed()
-        self._cluster.simulation.after(self._every_s * 2 * self._lot(), self._next)
+    def _begin(self, fault: Fault) -> None:
+        if self._going:
+            for node in self._targets(fault.target):
+                self._acts[fault.kind](fault, node)
+
+    def _targets(self, target: str) -> list[Node]:
+        if target == "leader":
+            return self._cluster.leaders()
+        nodes = self._cluster.nodes
+        return list(nodes.values()) if target == "all" else [nodes[target]]
+
+    def later(self, after_s: float, undo: Callable[[], None]) -> None:
+        self._cluster.simulation.after(after_s, lambda: undo() if self._going else None)
+
+    def struck(self, fault: Fault) -> None:
+        """The coverage of faults is counted in the simulator."""
 
     def stop(self) -> None:
         """Removes all faults: every node runs, everything is connected."""
-        self._busy = False
+        self._going = False
         self._cluster.network.heal()
         for node in self._cluster.nodes.values():
-            node.disk.fsync_s = 0.0005
-            if not node.runs:
-                self._cluster.start(node.id)
-            else:
-                node.process.resume()
-
-    def _lot(self) -> float:
-        return self._cluster.random.random()
-
-    def _later(self, longest_s: float, action: Callable[[], None]) -> None:
-        self._cluster.simulation.after(longest_s * self._lot(), lambda: action() if self._busy else None)
-
-    def _victim(self) -> Node:
-        nodes = list(self._cluster.nodes.values())
-        return nodes[int(self._lot() * len(nodes))]
+            node.disk.fsync_s = FSYNC_S
+            self._start(node)
+            node.process.resume()
 
     def _start(self, node: Node) -> None:
         if not node.runs:
             self._cluster.start(node.id)
 
-    def _crash(self) -> None:
-        node = self._victim()
-        self._cluster.crash(node.id, power=self._lot() < 0.5)
-        self._later(2.0, lambda: self._start(node))
+    def _crash(self, fault: Fault, node: Node) -> None:
+        self._cluster.crash(node.id, power=fault.kind is Kind.POWER or fault.amount < 0.5)
+        self.later(fault.for_s, lambda: self._start(node))
 
-    def _lose_all_power(self) -> None:
-        for node in self._cluster.nodes.values():
-            self._cluster.crash(node.id)
-            self._later(1.0, lambda node=node: self._start(node))
-
-    def _isolate(self) -> None:
-        self._cluster.network.isolate(self._victim().id)
-        self._later(4.0, self._cluster.network.blocked.clear)
-
-    def _isolate_leader(self) -> None:
-        for node in self._cluster.leaders():
-            self._cluster.network.isolate(node.id)
-        self._later(4.0, self._cluster.network.blocked.clear)
-
-    def _block_one_way(self) -> None:
-        one, other = self._victim(), self._victim()
-        if one is not other:
-            self._cluster.network.block(one.id, other.id)
-        self._later(3.0, self._cluster.network.blocked.clear)
-
-    def _cut_link(self) -> None:
-        """Two members are cut off from each other, and a third one remains connected to both."""
-        one, other = self._victim(), self._victim()
-        if one is not other:
-            self._cluster.network.block(one.id, other.id)
-            self._cluster.network.block(other.id, one.id)
-        self._later(4.0, self._cluster.network.blocked.clear)
-
-    def _split(self) -> None:
-        nodes = list(self._cluster.nodes)
-        minority = {node for node in nodes if self._lot() < 0.5}
-        for one in minority:
-            for other in set(nodes) - minority:
-                self._cluster.network.block(one, other)
-                self._cluster.network.block(other, one)
-        self._later(3.0, self._cluster.network.blocked.clear)
-
-    def _pause(self, node: Node | None = None) -> None:
-        node = node or self._victim()
+    def _pause(self, fault: Fault, node: Node) -> None:
         process = node.process
         if process is not None and not process.dead:
             process.pause()
-            self._later(3.0, process.resume)
+            if fault.amount > ALONE:
+                self.later(UNREAD_S, lambda: self._links.isolate(replace(fault, for_s=fault.for_s + SILENT_S), node))
+            self.later(fault.for_s, process.resume)
 
-    def _pause_leader(self) -> None:
-        for node in self._cluster.leaders():
-            self._pause(node)
-
-    def _pause_leader_alone(self) -> None:
-        """When it resumes it receives no message, so that only its own clock shows how long it was paused."""
-        for node in self._cluster.leaders():
-            self._cluster.network.isolate(node.id)
-            self._pause(node)
-        self._later(5.0, self._cluster.network.blocked.clear)
-
-    def _storm(self) -> None:
-        self._cluster.network.weather = Weather(
-            (0.0005, 0.001 + 0.1 * self._lot() ** 2), 0.2 * self._lot() ** 2, 0.2 * self._lot(), 0.3 * self._lot()
-        )
-        self._later(4.0, self._calm)
-
-    def _calm(self) -> None:
-        self._cluster.network.weather = Weather()
-
-    def _slow_disk(self) -> None:
-        disk = self._victim().disk
-        disk.fsync_s = 0.5 * self._lot() ** 2
+    def _slow_disk(self, fault: Fault, node: Node) -> None:
+        disk = node.disk
+        disk.fsync_s = 0.5 * fault.amount**2
 
         def fast() -> None:
-            disk.fsync_s = 0.0005
+            disk.fsync_s = FSYNC_S
 
-        self._later(3.0, fast)
+        self.later(fault.for_s, fast)
 
-    def _transfer(self) -> None:
-        for node in self._cluster.leaders():
-            node.process.start(_try(node.group.transfer(None)))
+    def _transfer(self, fault: Fault, node: Node) -> None:
+        for leader in self._cluster.leaders():
+            leader.process.start(_try(leader.group.transfer(None)))
 
     # Membership.
 
-    def _replace_wiped(self) -> None:
+    def _wipe(self, fault: Fault, node: Node) -> None:
         """A disk is lost; the node returns under its old id and is added again later."""
-        node = self._victim()
-        outsiders = [other for other in self._cluster.nodes.values() if not self._belongs(other)]
-        if not outsiders and not node.process.paused:
+        if self._is_whole() and not node.process.paused:
             self._cluster.wipe(node.id)
             self._cluster.start(node.id)
+            self._add_back(fault)
 
-    def _remove(self) -> None:
+    def _remove(self, fault: Fault, node: Node) -> None:
         """Not while a disk is lost: that, and a removal, would be two of three."""
-        for leader in self._cluster.leaders():
-            if all(_is_voter_for(leader, node) for node in self._cluster.nodes.values()):
-                leader.process.start(_try(leader.group.remove(self._victim().id)))
+        if self._is_whole():
+            node.disk.removed = True
+            for leader in self._cluster.leaders():
+                leader.process.start(_try(leader.group.remove(node.id)))
+            self._add_back(fault)
 
-    def _add_back(self) -> None:
-        add_outsiders(self._cluster)
+    def _add_back(self, fault: Fault) -> None:
+        self.later(fault.for_s, lambda: add_outsiders(self._cluster))
 
-    def _belongs(self, node: Node) -> bool:
-        return any(_is_voter_for(leader, node) for leader in self._cluster.leaders())
+    def _is_whole(self) -> bool:
+        """There is a leader, for which every node is a voter with its current disk."""
+        leaders, nodes = self._cluster.leaders(), self._cluster.nodes.values()
+        return bool(leaders) and all(_is_voter_for(leader, node) for leader in leaders for node in nodes)
 
 
 def add_outsiders(cluster: Cluster) -> None:
-    """The leader adds each node that is no voter with its current storage; a removed one gets a new storage first."""
+    """The leader adds each node that is no voter with its current storage; a removed one gets a new storage first,
+    whether it has learned of its removal or not."""
     for node in cluster.nodes.values():
         running = node.runs and node.group is not None and not node.process.paused
-        if running and node.group.removal.error is not None:
+        removed = node.disk.removed and any(not _is_voter_for(leader, node) for leader in cluster.leaders())
+        if running and (removed or node.group.removal.error is not None):
             cluster.wipe(node.id)
             cluster.start(node.id)
     for leader in cluster.leaders():

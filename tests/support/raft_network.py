@@ -54,6 +54,10 @@ class Network:
         self.simulation = simulation
         self.weather = Weather()
         self.blocked: set[tuple[str, str]] = set()
+        self.slow: dict[tuple[str, str], float] = {}
+        """Seconds that are added to the latency of a direction."""
+        self.swallowing: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        """Callbacks for the first message that a blocked direction drops."""
         self.intercept: Callable[[str, str, int, Any], bool] = lambda *_: True
         """(from, to, kind, body) -> whether to carry it: for tests that drop or hold one certain message."""
         self.overhear: Callable[[str, str, int, Any], None] = lambda *_: None
@@ -72,6 +76,8 @@ class Network:
 
     def heal(self) -> None:
         self.blocked.clear()
+        self.slow.clear()
+        self.swallowing.clear()
         self.weather = Weather()
 
     def endpoint(self, member: str) -> SimPeers | None:
@@ -82,11 +88,16 @@ class Network:
         self._endpoints[peers.member] = peers
 
     def passes(self, sender: str, receiver: str) -> bool:
-        return (sender, receiver) not in self.blocked
+        """Of a message that is sent now."""
+        if (sender, receiver) not in self.blocked:
+            return True
+        for hear in self.swallowing.pop((sender, receiver), ()):
+            hear()
+        return False
 
     def way(self, sender: str, receiver: str) -> float:
         """The latency of one message, in seconds."""
-        return self.delay()
+        return self.delay() + self.slow.get((sender, receiver), 0.0)
 
     def delay(self) -> float:
         shortest, longest = self.weather.delay_s
