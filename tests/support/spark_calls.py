@@ -134,7 +134,7 @@ class DyingSource(PalisadeSource):
         return "dying"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
-        return DyingSink(Sink(self.options, overwrite))
+        return DyingSink(Sink(self.options, overwrite, stream=True))
 
 
 class DyingSink(StreamSink):
