@@ -13,8 +13,9 @@ from tests.runner.longest import longest_first
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.support.served_node"]
-"""Fixtures of a node over a group of one in memory: `services`, `server`, `http`, `stream`, `client`."""
+pytest_plugins = ["tests.support.served_node", "tests.support.data_nodes"]
+"""Fixtures of a node over a group of one in memory: `services`, `server`, `http`, `stream`, `client`. `data_cluster` is
+one of real processes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,18 +24,13 @@ from palisade.client import Client
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
 from palisade.segments.segment_store import file_of
+from tests.support.data_nodes import DataNode
 from tests.support.processes import Cluster, NodeProcess, palisade, until
 from tests.support.segment_names import name
 
 pytestmark = pytest.mark.e2e
 
 DAYS = range(1, 21)
-
-
-class FollowerProcess(NodeProcess):
-    def command(self) -> list[str]:
-        given = [each for each in super().command() if not each.startswith(("--peer", "--stream"))]
-        return [*given, "--follow", "--segments"]
 
 
 def write_origin(folder: Path, rows: int) -> None:
@@ -64,11 +59,11 @@ async def write_catalog(cluster: Cluster, origin: Path) -> int:
 
 
 @pytest.fixture
-def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., FollowerProcess]]:
-    made: list[FollowerProcess] = []
+def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., DataNode]]:
+    made: list[DataNode] = []
 
-    def make(name: str, origin: Path) -> FollowerProcess:
-        made.append(FollowerProcess(tmp_path, name, join=cluster["n1"].http, segments_origin=str(origin)))
+    def make(name: str, origin: Path) -> DataNode:
+        made.append(DataNode(tmp_path, name, join=cluster["n1"].http, segments_origin=str(origin)))
         made[-1].start()
         return made[-1]
 
@@ -117,7 +112,7 @@ async def active(node: NodeProcess) -> bool:
 
 
 async def test_nodes_store_assigned_segments_and_fetch_them_from_each_other(
-    cluster: Cluster, follower: Callable[..., FollowerProcess], tmp_path: Path
+    cluster: Cluster, follower: Callable[..., DataNode], tmp_path: Path
 ) -> None:
     origin, nothing = tmp_path / "origin", tmp_path / "nothing"
     nothing.mkdir()

@@ -7,7 +7,7 @@ Each count returns every row, and no broker reports a missing segment, since one
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import aiohttp
 import pytest
@@ -25,17 +25,11 @@ QUERIES = 300
 PAUSE_S = 0.05
 
 
-@pytest.fixture(scope="module")
-def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SegmentGround]:
-    ground = SegmentGround(tmp_path_factory.mktemp("segments"))
-    yield ground
-    ground.kill()
-
-
 @pytest.fixture
-async def ground(shared_ground: SegmentGround) -> SegmentGround:
-    await shared_ground.ready()
-    return shared_ground
+async def ground(data_cluster: Callable[[type[SegmentGround]], SegmentGround]) -> SegmentGround:
+    found = data_cluster(SegmentGround)
+    await found.ready()
+    return found
 
 
 async def test_queries_count_every_row_while_copies_move(ground: SegmentGround) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,11 @@ from tests.support.segment_ground import END, START, SegmentGround
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SegmentGround]:
-    ground = SegmentGround(tmp_path_factory.mktemp("segments"))
-    yield ground
-    ground.kill()
-
-
 @pytest.fixture
-async def ground(shared_ground: SegmentGround) -> SegmentGround:
-    await shared_ground.ready()
-    return shared_ground
+async def ground(data_cluster: Callable[[type[SegmentGround]], SegmentGround]) -> SegmentGround:
+    found = data_cluster(SegmentGround)
+    await found.ready()
+    return found
 
 
 def table_block(document: str) -> str:

@@ -27,7 +27,7 @@ from tests.support.preloaded import PROGRAM, Preloaded
 LONGEST_WAIT_S = 30.0
 FORKED = (
     PROGRAM, "palisade.cli.scenarios.staged_node", "palisade.cli.scenarios.staged_copy",
-    "tests.support.planted_fence", "tests.support.slow_disk_node",
+    "tests.support.planted_fence", "tests.support.planted_ingester", "tests.support.slow_disk_node",
 )  # fmt: skip
 """Programs that work in a process that has imported the product already."""
 WORKERS = 8

@@ -16,46 +16,30 @@ from palisade.cli.scenarios.local_data import first_days, write_origin
 from palisade.client import Client
 from palisade.client.publishing import publish
 from palisade.segments.assigning import assign_segments
-from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
+from tests.support.data_nodes import DataCluster
+from tests.support.processes import until
 
 DAYS = 6
 START, END = "2013-01-01", "2013-01-07"
-DATA_NODES = ("f1", "f2", "f3")
 PAIRS = (("f1", "f2"), ("f2", "f3"), ("f1", "f3"))
 REPLICAS = 2
 
 
-class DataNode(FollowerProcess):
-    def command(self) -> list[str]:
-        return [*super().command(), "--segments"]
-
-
-class SegmentGround:
+class SegmentGround(DataCluster):
     def __init__(self, folder: Path) -> None:
-        self.cluster = Cluster(folder)
         origin = folder / "origin"
+        super().__init__(folder, segments_origin=str(origin))
         rows = first_days(DAYS)
         write_origin(origin, rows)
         self.records = records_of(FLIGHTS, rows)
         self.rows = len(rows)
-        at = self.cluster["n1"].http
-        self.data_nodes = [DataNode(folder, name, join=at, segments_origin=str(origin)) for name in DATA_NODES]
         self.pair = PAIRS[0]
         self.moves = 0
         self._published = False
 
-    def __getitem__(self, name: str) -> NodeProcess:
-        return next(node for node in (*self.cluster.nodes, *self.data_nodes) if node.id == name)
-
     async def ready(self) -> None:
         """Every process runs, and two data nodes announce each segment."""
-        self.cluster.start()
-        await self.cluster.ready()
-        for node in self.data_nodes:
-            if not node.running:
-                node.start()
-        for node in self.data_nodes:
-            await until(node.ready, f"{node.id} being ready")
+        await super().ready()
         async with self.client() as client:
             if not self._published:
                 await publish(client, FLIGHTS.name, self.records)
@@ -63,9 +47,6 @@ class SegmentGround:
             await self.assign(client, self.pair)
             await until(lambda: self.is_settled(client), f"{self.pair} announcing each segment, and no other node")
             await until(lambda: self.is_loaded(client), "the coordinator marking each segment as loaded")
-
-    def client(self) -> Client:
-        return Client(self.cluster.endpoints, timeout_s=15.0)
 
     def counts(self) -> QueryCounts:
         return QueryCounts(self.cluster.endpoints, FLIGHTS.name, START, END, self.rows)
@@ -96,8 +77,3 @@ class SegmentGround:
                     await until(lambda: self.is_settled(client), "the end of a move")
                 else:
                     await asyncio.sleep(rng.random() / 10)
-
-    def kill(self) -> None:
-        self.cluster.kill()
-        for node in self.data_nodes:
-            node.kill()

@@ -1,0 +1,92 @@
+"""`python -m tests.support.planted_ingester FAULT MODULE ...`: runs MODULE (a data node) with a fault planted in its
+realtime segments, or with `kills_itself` alone.
+
+`kills_itself`: with SIGKILL, at the step that its file names. So tests kill it between two steps that follow each other
+at once. The faults prove that the counts of `realtime_ground.py` find what they are for.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from palisade.segments.leased_announcements import LeasedAnnouncements
+from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.realtime_handoff import RealtimeHandOff
+from palisade.segments.realtime_log import RealtimeLog
+
+ROWS = 20
+
+
+def death_file(data_dir: str | Path) -> Path:
+    """Names the step at which the process ends: `publish` or `discard`. Removed by it."""
+    return Path(f"{data_dir}.dies")
+
+
+def kills_itself() -> None:
+    _before(RealtimeHandOff, "_publish", "publish")
+    _before(RealtimeIngester, "discard", "discard")
+
+
+def _before(owner: Any, method: str, step: str) -> None:
+    original = getattr(owner, method)
+    file = death_file(next(each for each in sys.argv if each.startswith("--data-dir=")).partition("=")[2])
+
+    async def mortal(self: Any, *arguments: Any) -> Any:
+        if file.exists() and file.read_text("utf-8") == step:
+            file.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await original(self, *arguments)
+
+    setattr(owner, method, mortal)
+
+
+def forgets_its_last_rows() -> None:
+    """Acknowledged rows are lost in a restart."""
+    _reads(-ROWS)
+
+
+def counts_its_last_rows_twice() -> None:
+    """After a restart, as if a batch that was sent again were stored again."""
+    _reads(ROWS)
+
+
+def _reads(more: int) -> None:
+    log: Any = RealtimeLog
+    original = log.open
+
+    async def opened(files: Any) -> Any:
+        found = await original(files)
+        found.rows += more
+        return found
+
+    log.open = staticmethod(opened)
+
+
+def withdraws_before_others_announce() -> None:
+    """Its copy is removed although no other node has one."""
+    announcements: Any = LeasedAnnouncements
+    announcements._guard = lambda self, name, vault: ()
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    each.__name__: each
+    for each in (
+        kills_itself,
+        forgets_its_last_rows,
+        counts_its_last_rows_twice,
+        withdraws_before_others_announce,
+    )
+}
+
+
+if __name__ == "__main__":
+    fault, module, *rest = sys.argv[1:]
+    FAULTS[fault]()
+    sys.argv = [module, *rest]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
