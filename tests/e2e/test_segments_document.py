@@ -88,15 +88,18 @@ async def programs_work(cluster: Cluster, endpoints: str) -> None:
     count = "query", "count", "clicks", "--from=2013-03-01", "--to=2013-03-02", "--endpoints", endpoints
     before = (await palisade_json(*count))["rows"]
     (appending,) = (block for block in blocks_of(DOCUMENT, "python") if "client.realtime(" in block)
-    await executed(appending.replace('"127.0.0.1:7601"', str(cluster.endpoints)))
-    assert (await palisade_json(*count))["rows"] == before + 1
+    assert "`with connect(...) as client:`, `with client.realtime(...) as writer:`" in DOCUMENT
+    blocking = appending.replace("async with Client(", "with connect(").replace("async ", "").replace("await ", "")
+    for number, program in enumerate((appending, blocking), 1):
+        await executed(program.replace('"127.0.0.1:7601"', str(cluster.endpoints)))
+        assert (await palisade_json(*count))["rows"] == before + number
 
 
 async def executed(program: str) -> Any:
     """What the body of a coroutine returns, executed in a thread with an event loop of its own."""
     body = textwrap.indent(program, "    ")
     named: dict[str, Any] = {}
-    exec(f"from palisade import Client, SyncClient\n\nasync def main():\n{body}\n", named)
+    exec(f"from palisade import Client, SyncClient, connect\n\nasync def main():\n{body}\n", named)
     return await asyncio.to_thread(lambda: asyncio.run(named["main"]()))
 
 
