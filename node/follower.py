@@ -65,7 +65,7 @@ class FollowerNode:
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
         self._registrar = machine.registrar(self._members)
         self._source = machine.source(self._members)
-        on_vault, self.segments = with_segments(config, physical.records, on_vault or OnVault())
+        on_vault, self.segments = with_segments(machine, physical.records, on_vault or OnVault())
         on_vault, self.broker = with_broker(on_vault, self._vault, self._reads, machine.clock.now)
         member = TopologyMember(
             lambda: self._registrar,

@@ -26,6 +26,14 @@ from palisade.raftgroup.ports import Clock, Journal, Peers, Random
 from palisade.raftgroup.tcp_transport import TcpPeers
 from palisade.recovery.remote_source import RemoteSource
 from palisade.recovery.vault_storage import VaultFolder, VaultHome
+from palisade.segments.dataset_source import DatasetSource
+from palisade.segments.disk import FolderDisk
+from palisade.segments.file_source import FileSource
+from palisade.segments.peers import SegmentPeers
+from palisade.segments.realtime_folder import DiskFolder
+from palisade.segments.realtime_log import RealtimeFolder
+from palisade.segments.segment_store import Disk
+from palisade.segments.sources import SegmentSource
 from palisade.topology.initialization import Participant
 from palisade.topology.join_request import join_cluster
 from palisade.topology.physical import PhysicalTopology
@@ -36,6 +44,12 @@ from palisade.topology.seed_discovery import ask_for_seeds
 class HostedServer(Protocol):
     async def start(self, host: str, port: int) -> None: ...
     async def close(self) -> None: ...
+
+
+class SegmentOrigin(SegmentSource, Protocol):
+    """Where segments come from that no node has."""
+
+    def close(self) -> None: ...
 
 
 Addresses = Callable[[], Sequence[str]]
@@ -80,6 +94,23 @@ class Host:
 
     def vault(self) -> VaultHome:
         return VaultFolder(self.config.data_dir / "vault")
+
+    # Segments, on a node that stores them
+
+    def segment_disk(self) -> Disk:
+        return FolderDisk(self.config.data_dir / "segments")
+
+    def realtime_folder(self) -> RealtimeFolder:
+        return DiskFolder(self.config.data_dir / "realtime")
+
+    def segment_peers(self) -> SegmentPeers:
+        return SegmentPeers(headers_of(self.config))
+
+    def segment_origin(self) -> SegmentOrigin:
+        return DatasetSource(self.config.segments_origin)
+
+    def segment_file(self, url: str) -> SegmentSource:
+        return FileSource(url)
 
     # Other nodes
 

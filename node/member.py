@@ -106,7 +106,7 @@ class Node:
         password = password_in(config.root_password_file) if config.root_password_file else None
         self._first_user = FirstUser(self.key_values, password)
         self.topology = self._make_topology()
-        on_vault, self.segments = with_segments(config, self.topology.physical.records, OnVault())
+        on_vault, self.segments = with_segments(self._machine, self.topology.physical.records, OnVault())
         on_vault, self.broker = with_broker(on_vault, self._vault, self._reads, self._clock.now)
         home = self._machine.vault()
         self.fencing: MemberFencing = MemberFencing(

@@ -6,30 +6,27 @@ import asyncio
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
-from palisade.base.clock import SystemClock
 from palisade.base.errors import ConfigError
-from palisade.node.authorization import headers_of, proof_of
-from palisade.node.config import NodeConfig
+from palisade.node.authorization import proof_of
+from palisade.node.host import Host, SegmentOrigin
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.announcement_client import AnnouncementClient
 from palisade.segments.announcer import Announcer
 from palisade.segments.broker import SegmentBroker
-from palisade.segments.dataset_source import DatasetSource
-from palisade.segments.disk import FolderDisk
 from palisade.segments.expiry import Expiry
 from palisade.segments.fenced_rules import FencedRules
-from palisade.segments.file_source import FileSource, url_of
+from palisade.segments.file_source import url_of
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.local_segments import LocalSegments
 from palisade.segments.peers import SegmentPeers
 from palisade.segments.realtime import RealtimeIngester
-from palisade.segments.realtime_folder import DiskFolder
 from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.realtime_held import HeldSegments
-from palisade.segments.retention_worker import Pace, RetentionWorker, system_clocks
+from palisade.segments.retention_worker import Pace, RetentionWorker
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import Everywhere
 from palisade.segments.verification import Verifier
@@ -45,7 +42,7 @@ class Segments:
 
     local: LocalSegments = field(default_factory=LocalSegments)
     peers: SegmentPeers | None = None
-    origin: DatasetSource | None = None
+    origin: SegmentOrigin | None = None
 
     async def close(self) -> None:
         if self.origin is not None:
@@ -55,9 +52,10 @@ class Segments:
 
 
 def with_segments(
-    config: NodeConfig, records: Callable[[], Iterable[Record]], on_vault: OnVault
+    machine: Host, records: Callable[[], Iterable[Record]], on_vault: OnVault
 ) -> tuple[OnVault, Segments]:
     """`records`: of the physical topology. Raises ConfigError if pyarrow is not installed."""
+    config, clock = machine.config, machine.clock
     if not config.segments:
         return on_vault, Segments()
     if importlib.util.find_spec("pyarrow") is None:
@@ -65,21 +63,22 @@ def with_segments(
             "segments: pyarrow is not installed, which reads Parquet files; run pip install 'palisade[segments]', or "
             "omit --segments"
         )
-    peers, origin = SegmentPeers(headers_of(config)), DatasetSource(config.segments_origin)
+    peers, origin = machine.segment_peers(), machine.segment_origin()
     listeners = on_vault.components.listeners
     store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))
-    own, expiry = LeasedAnnouncements(config.id, store), Expiry(system_clocks)
+    own = LeasedAnnouncements(config.id, store, now=clock.now)
+    expiry = Expiry(lambda: (clock.wall_ns() / 1e9, clock.now()))
     holder = SegmentHolder(
         config.id,
-        Shelf(FolderDisk(config.data_dir / "segments"), Verifier(asyncio.to_thread)),
-        Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, FileSource, url_of),
+        Shelf(machine.segment_disk(), Verifier(asyncio.to_thread)),
+        Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, machine.segment_file, url_of),
         listeners,
         own,
         expiry,
     )
     pace = Pace(config.segments_look_s, config.segments_trash_s)
-    retention = RetentionWorker(holder, listeners, expiry, FencedRules.over, pace)
-    held = HeldSegments(DiskFolder(config.data_dir / "realtime"), SystemClock().now)
+    retention = RetentionWorker(holder, listeners, expiry, partial(FencedRules.over, now=clock.now), pace)
+    held = HeldSegments(machine.realtime_folder(), clock.now)
     realtime = RealtimeIngester(holder, own, held, listeners)
     announcer = Announcer(holder, own, listeners, realtime.growing)
     found = (
@@ -87,7 +86,7 @@ def with_segments(
         .and_also(Part("retention", retention, ("segments",)), holder.on)
         .and_also(Part("realtime", realtime, ("segments",)), holder.on)
         .and_also(Part("announcer", announcer, ("segments", "realtime")), holder.on)
-        .and_also(Part("hand-off", RealtimeHandOff(realtime), ("announcer",)), holder.on)
+        .and_also(Part("hand-off", RealtimeHandOff(realtime, asyncio.to_thread), ("announcer",)), holder.on)
     )
     return found, Segments(LocalSegments(holder, realtime), peers, origin)
 

@@ -6,7 +6,7 @@ the reader raises, and this module raises RulesUnknown with that reason. The saf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from palisade.segments.retention import END, FIRST, Rules, RulesUnknown
@@ -34,9 +34,9 @@ class FencedRules:
         self._reader = reader
 
     @staticmethod
-    def over(vault: Vault) -> FencedRules:
-        """Close it before the vault. Raises VaultError."""
-        return FencedRules(VaultReader.over(vault))
+    def over(vault: Vault, now: Callable[[], float]) -> FencedRules:
+        """Close it before the vault. `now`: the clock of its fence, in seconds. Raises VaultError."""
+        return FencedRules(VaultReader.over(vault, clock_ns=lambda: int(now() * 1e9)))
 
     async def look(self) -> Rules:
         try:
