@@ -16,7 +16,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -24,9 +24,11 @@ from aiohttp import web_app
 
 from palisade.api.stream import server
 from palisade.base.metrics import Metrics
-from palisade.catalog import publication
+from palisade.catalog import parquet_rows, publication
+from palisade.catalog.rows_digest import ColumnType
 from palisade.client import session
 from palisade.metastore import snapshot
+from palisade.node import segments_wiring
 from palisade.node.fencing import fencing_component as part
 from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing import leader_connection as link
@@ -38,6 +40,8 @@ from palisade.recovery import flush_follower as beside
 from palisade.recovery import vault_component as vault_keeper
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
+from palisade.segments import holder, realtime_handoff
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.service import housekeeping as leader_duties
 from palisade.service import pending_write
 from palisade.service import procedure_runner as runner
@@ -54,6 +58,8 @@ SMALL_PIECES_EVERY = 3
 """Snapshots of many pieces, so that faults occur between two of them."""
 STAGED_EVERY = 2
 """Publications of segments in several transactions."""
+ANNOUNCED_S = 3.0
+"""The lease of a data node's announcements: some faults outlive it."""
 DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper case for a node that has missed few revisions, as it is for many."""
@@ -102,6 +108,7 @@ def ambient(
 ) -> Iterator[None]:
     """`now`: the simulated time in seconds. `wall`: the wall clock's offset of the process that has its turn.
     `small_windows`: of streams. `small_queues`: between members."""
+    _use_parquet()
     chance = Random(f"ambient {seed}")
     places: list[tuple[Any, str, Any]] = [
         (secrets, "token_hex", lambda count=16: chance.randbytes(count).hex()),
@@ -115,6 +122,9 @@ def ambient(
         (asyncio, "to_thread", _at_once),
         (hashlib, "scrypt", _stretched),
         (token, "scrypt", _stretched),
+        (segments_wiring, "LeasedAnnouncements", partial(LeasedAnnouncements, ttl_s=ANNOUNCED_S)),
+        (realtime_handoff, "FORGET_S", 5 * ANNOUNCED_S),
+        (holder, "RETRY_MAX_S", 4.0),
     ]
     if seed % DEAR_REPLAYS_EVERY == 0:
         places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))
@@ -140,6 +150,12 @@ def ambient(
         for owner, name, value in kept:
             setattr(owner, name, value)
         web_app._cached_build_middleware.cache_clear()  # it would keep the HTTP servers of each run, and so its world
+
+
+@cache
+def _use_parquet() -> None:
+    """The first use imports modules that draw random numbers: before a run, so that it is like any other."""
+    parquet_rows.inspect(parquet_rows.parquet_of(parquet_rows.table_of([("id", ColumnType.INT)], [[1]])))
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

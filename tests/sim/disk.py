@@ -25,6 +25,7 @@ from palisade.vault.position import VaultLineage, unpack_lineage
 from palisade.vault.tables import VaultTable as VaultTable
 from palisade.vault.vault import LINEAGE
 from tests.sim.incoming import Received, SimSnapshotWriter
+from tests.sim.segment_disk import SegmentDisk
 from tests.sim.vault_backend import SimBackend
 from tests.sim.vault_disk import Page, VaultDisk
 from tests.support.simulation import Simulation
@@ -60,6 +61,7 @@ class Disk(VaultDisk):
         self.replacing: Content | None = None
         self.on_replaced: Callable[[], None] = lambda: None
         """Called when a snapshot has become the store, before anything else."""
+        self.segments = SegmentDisk(self, simulation.random)
         self.damage: Any = None
         """A `tests.sim.damage.Damage` that was not read yet."""
         self._new_vault()
@@ -124,6 +126,7 @@ class Disk(VaultDisk):
 
     def lose_power(self) -> None:
         """Of unsynced data. Nothing runs."""
+        self.segments.lose_power()
         loss = self.backend.without_power(self.chance)
         if loss is not None:
             self.report(loss)

@@ -140,6 +140,10 @@ NETWORK = (
     Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.SLOW_LINK,
     Kind.TRANSFER, Kind.PAUSE_IN_READ,
 )  # fmt: skip
+SEGMENTS = (
+    *NETWORK, Kind.CRASH, Kind.CRASH, Kind.CRASH_IN_TURN, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.POWER, Kind.STOP,
+    Kind.PAUSE, Kind.PAUSE_IN_TURN, Kind.SLOW_DISK, Kind.COMPACT,
+)  # fmt: skip
 DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
     Kind.FULL_DISK, Kind.FAILING_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
@@ -192,7 +196,7 @@ SCENARIOS = {
         Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0),
         Scenario("restores", RESTORES, faults_s=80.0),
         Scenario("drift", CLOCKS, drift=0.25),
-        Scenario("segments", NETWORK, faults_s=30.0),
+        Scenario("segments", SEGMENTS, faults_s=30.0),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
     )
 }

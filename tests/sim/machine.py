@@ -13,13 +13,17 @@ from palisade.base.http_request import NoAnswer, error_text
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.requests import Range
 from palisade.node.config import NodeConfig
-from palisade.node.host import Addresses, Host, HostedServer
+from palisade.node.host import Addresses, Host, HostedServer, SegmentOrigin
 from palisade.raftgroup.errors import RaftError, Unavailable
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.ports import Clock, Journal, Peers
 from palisade.recovery.remote_source import RemoteSource
 from palisade.recovery.vault_storage import VaultHome
+from palisade.segments.peers import SegmentPeers
+from palisade.segments.realtime_log import RealtimeFolder
+from palisade.segments.segment_store import Disk as SegmentFiles
+from palisade.segments.sources import SegmentSource
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.feed_service import FeedAnswers
 from palisade.topology.admission_rules import JoinRequest
@@ -31,6 +35,8 @@ from palisade.topology.remote_registrar import RemoteRegistrar
 from palisade.wire.fencing_errors import ReleaseError
 from palisade.wire.json_results import range_shape
 from tests.sim.disk import Disk, SimStore
+from tests.sim.segment_disk import SimRealtimeFolder, SimSegmentFiles
+from tests.sim.segment_sources import SimOrigin, SimSegmentPeers
 from tests.sim.vault_home import SimVaultHome
 from tests.support.raft_network import SimPeers
 from tests.support.simulation import Process
@@ -82,6 +88,21 @@ class SimMachine(Host):
 
     def vault(self) -> VaultHome:
         return self.home
+
+    def segment_disk(self) -> SegmentFiles:
+        return SimSegmentFiles(self.disk.segments)
+
+    def realtime_folder(self) -> RealtimeFolder:
+        return SimRealtimeFolder(self.disk.segments)
+
+    def segment_peers(self) -> SegmentPeers:
+        return SimSegmentPeers(self)
+
+    def segment_origin(self) -> SegmentOrigin:
+        return SimOrigin(self.world)
+
+    def segment_file(self, url: str) -> SegmentSource:
+        raise AssertionError(f"no record has a file: {url}")
 
     def peers(self) -> Peers:
         return self.sim_peers

@@ -123,6 +123,7 @@ class Host:
             fencing=world.fences_at(self),
             join_token=world.settings.token,
             catch_up_difference=world.settings.catch_up_difference,
+            segments=self.id in world.data_nodes,
         )
         if self.follows:
             seeds = tuple(Address(host.address, PEER) for host in world.members)

@@ -1,7 +1,7 @@
-"""A client of segments: publishes, announces and drops copies, opens realtime segments and hands them off, changes
-records, and looks up at every node (issue 17).
+"""A user of segments: publishes, assigns, marks unused, sets replicas, resets, and looks up at every node (issue 17).
 
-The nodes' own coordinator marks as loaded what is announced. Only the scenario `segments` has this client.
+The data nodes are the product's own: they fetch, announce, move and remove the copies, and the leader's coordinator
+marks as loaded what is announced. Only the scenario `segments` has this client, and those of `ingesting.py`.
 """
 
 from __future__ import annotations
@@ -12,35 +12,42 @@ from typing import Any
 
 from palisade.api.segment_service import OwnSegmentStore
 from palisade.base.errors import PalisadeError
-from palisade.catalog.realtime import grows, opening, published
+from palisade.catalog.realtime_rows import columns_from
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
-from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
-from palisade.client.publishing import publish, read_data_source, replace_intervals, unchanged, unchanged_record
+from palisade.client.publishing import publish, replace_intervals
 from palisade.client.record_choice import named
 from palisade.client.segment_changes import mark_unused, reset_loaded, set_replicas
-from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Txn
+from palisade.metastore.requests import DeleteRange
+from palisade.segments.assigning import assign_segments
 from palisade.segments.broker_view import OnMissing, SegmentAnswer
+from palisade.segments.realtime_handoff import parquet
+from palisade.segments.verification import version_of
 from palisade.service.callers import THIS_NODE
-from palisade.service.key_values import KeyValues
 from palisade.wire.segment_errors import NoSuchDataSource
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
-from tests.support.segment_writer import ALWAYS, DAY_MS, DAYS, NODES, SOURCE
+from tests.sim.settling import SegmentSettler
+from tests.support.segment_writer import ALWAYS, DAY_MS, DAYS, SOURCE
 
 KNOWN_MAX = 6
-"""Older segments that are still announced and changed."""
+"""Older segments that stay beside a new publication."""
 LOOKUPS = 4
 """After each change."""
+PAUSE_S = 0.4
+"""The longest one between two requests."""
+COLUMNS = columns_from({"id": "int"})
+ROWS_MAX = 5
+REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
 class Segmenter:
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
         self._client, self._going = client, going
         self._world = client.world
-        self._digests = 0
+        self._files = 0
         self._known: list[Segment] = []
 
     async def run(self) -> None:
@@ -49,37 +56,40 @@ class Segmenter:
             for _ in range(LOOKUPS):
                 host = self._world.chance.choice([*self._world.hosts.values()])
                 await self._ask(host, lambda node, at=host: self._look_up(at, node))  # type: ignore[misc]
-                await asyncio.sleep(0.02 * self._world.chance.random())
+                await asyncio.sleep(PAUSE_S * self._world.chance.random() ** 3)
+        await SegmentSettler(self._client).run()
 
     async def _ask(self, host: Host, work: Callable[[Any], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._world.ask(self._client.process, self._client.name, host.http, work)
-        except (*EXPECTED, PalisadeError, ConnectionError, TimeoutError):
+        except REFUSED:
             self._world.count("segments: refused")
 
     async def _change(self, node: Any) -> None:
         chance, store = self._world.chance, OwnSegmentStore(node.key_values)
         lot = chance.random()
-        if lot < 0.05 and self._known:
-            await self._open(store, node.key_values)
-            return
         if lot < 0.15 or not self._known:
             await self._publish(store)
+            await self._assign(store)
             return
         chosen = chance.choice(self._known)
-        if chance.random() < 0.3 and await self._hand_off(store, chosen):
-            return
-        if lot < 0.8:
-            key = chosen.announcement_key(chance.choice(NODES))
-            request = Put(key) if chance.random() < 0.6 else DeleteRange(key)
-            await node.key_values.write(request, caller=THIS_NODE)
+        if lot < 0.7:
+            await self._assign(store)
+        elif lot < 0.78:
+            key = chosen.announcement_key(chance.choice(self._world.data_nodes))
+            await node.key_values.write(DeleteRange(key), caller=THIS_NODE)
         elif lot < 0.9:
-            await set_replicas(store, SOURCE, chance.randrange(2), named([chosen]))
+            await set_replicas(store, SOURCE, chance.randrange(3), named([chosen]))
         elif lot < 0.95:
             await mark_unused(store, SOURCE, named([chosen]))
         else:
             await reset_loaded(store, SOURCE)
+
+    async def _assign(self, store: OwnSegmentStore) -> None:
+        """To two of the data nodes, so copies move."""
+        nodes = self._world.chance.sample(self._world.data_nodes, 2)
+        await assign_segments(store, nodes, None, "", lambda done, total: None)
 
     async def _publish(self, store: OwnSegmentStore) -> None:
         """Replace what some adjacent days have, in one interval or one for each; or append a partition."""
@@ -87,51 +97,28 @@ class Segmenter:
         first = chance.randrange(DAYS)
         days = range(first, min(DAYS, first + chance.randrange(1, DAYS + 1)))
         intervals = [Interval(day * DAY_MS, (day + 1) * DAY_MS) for day in days]
-        if chance.random() < 0.3:
+        if chance.random() < 0.2:
             intervals = [Interval(intervals[0].start_ms, intervals[-1].end_ms)]
         core = chance.randrange(1, 3)
-        self._digests += 1
         records = [self._record(SegmentId(each, 1, number), core) for each in intervals for number in range(core)]
         published = await replace_intervals(store, SOURCE, records)
-        self._known = [each.segment for each in published] + self._known[:KNOWN_MAX]
+        old, self._known = self._known[KNOWN_MAX:], [each.segment for each in published] + self._known[:KNOWN_MAX]
+        if old:
+            await mark_unused(store, SOURCE, named(old))
         if chance.random() < 0.3:
             chunk = published[0].segment.id._replace(partition=core)
             await publish(store, SOURCE, [self._record(chunk, core)])
             self._known.append(Segment(SOURCE, chunk))
 
-    async def _open(self, store: OwnSegmentStore, members: KeyValues) -> None:
-        """A realtime segment, announced by its ingester in the same transaction."""
-        chance = self._world.chance
-        interval, node = chance.choice(self._known).id.interval, chance.choice(NODES)
-        manifest, revision, present = await read_data_source(store, SOURCE)
-        after, record = opening(manifest, present, interval, node, 1)
-        found = await store.range(chunk_prefix(record.segment), prefix=True)
-        compares = [unchanged(manifest, revision), unchanged_chunk(chunk_prefix(record.segment), found.revision)]
-        puts = [Put(record.segment.key, record.to_bytes()), Put(after.key, after.to_bytes())]
-        request = Txn(tuple(compares), (*puts, Put(record.segment.announcement_key(node))))
-        done = await members.write(request, caller=THIS_NODE)
-        if done.succeeded:
-            self._known = [record.segment, *self._known[:KNOWN_MAX]]
-            self._world.count("segments: opened as realtime")
-
-    async def _hand_off(self, store: OwnSegmentStore, chosen: Segment) -> bool:
-        """Publish it as its ingester does, while it is announced. Whether it grows."""
-        found = (await store.range(chosen.key)).kvs
-        record = SegmentRecord.from_bytes(chosen.key, found[0].value) if found else None
-        if record is None or not grows(record):
-            return False
-        self._digests += 1
-        after = published(record, 10, 100, f"sha256:{self._digests:064}")
-        announced = Compare(chosen.announcement_key(record.ingester), CompareTarget.CREATE, CompareResult.GREATER, 0)
-        done = await store.segments_txn(
-            [unchanged_record(record, found[0].mod_revision), announced], [Put(chosen.key, after.to_bytes())]
-        )
-        if done.succeeded:
-            self._world.count("segments: handed off")
-        return True
-
     def _record(self, which: SegmentId, core: int) -> SegmentRecord:
-        return SegmentRecord(Segment(SOURCE, which), core, 10, 100, f"sha256:{self._digests:064}", 1)
+        """Of a new file with other rows than any before."""
+        self._files += 1
+        rows = self._world.chance.randrange(1, ROWS_MAX + 1)
+        content = parquet(COLUMNS, [[1000 * self._files + number] for number in range(rows)])
+        wanted = version_of(content)
+        self._world.segment_files[wanted.digest] = content
+        replicas = self._world.chance.randrange(1, 3)
+        return SegmentRecord(Segment(SOURCE, which), core, rows, wanted.size_bytes, wanted.digest, replicas)
 
     async def _look_up(self, host: Host, node: Any) -> None:
         """Judged where the node answers, before the answer is sent."""

@@ -14,8 +14,11 @@ from tests.sim.backups import Base
 from tests.sim.batching import Batcher
 from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client
+from tests.sim.counting import Counter
+from tests.sim.giving_up import Operator
 from tests.sim.history import History
 from tests.sim.http_clients import HttpClient
+from tests.sim.ingesting import Appender
 from tests.sim.network import WINDOW_BYTES
 from tests.sim.readers import ReaderBeside
 from tests.sim.retrying import Retrier
@@ -93,8 +96,12 @@ class Workload:
         cataloguer = self._client("cataloguer")
         self.run(cataloguer.process, Cataloguer(cataloguer, lambda: self.going).run())
         if self.world.has_segments:
-            segmenter = self._client("segmenter")
+            segmenter, appender = self._client("segmenter"), self._client("appender")
+            counter, operator = self._client("counter"), self._client("operator")
             self.run(segmenter.process, Segmenter(segmenter, lambda: self.going).run())
+            self.run(appender.process, Appender(appender, lambda: self.going).run())
+            self.run(counter.process, Counter(counter, lambda: self.going).run())
+            self.run(operator.process, Operator(operator, lambda: self.going).run())
             batcher = self._client("batcher")
             self.run(batcher.process, Batcher(batcher, lambda: self.going).run())
         visitor = self._client("visitor")

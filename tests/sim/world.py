@@ -31,6 +31,7 @@ from tests.support.simulation import Process, Simulation
 
 T = TypeVar("T")
 LINES_MAX = 400
+DATA_NODES = 3
 STAYS_UP = "stays up"
 SMALL_WINDOW_BYTES = 128
 """In relation to responses of a hundred bytes to 2 KiB."""
@@ -140,6 +141,8 @@ class World:
         self.is_down = False
         """All members are lost, and none of the new cluster has started yet."""
         self.takes_backups = self.has_segments = False
+        self.segment_files: dict[str, bytes] = {}
+        """The content of published segments, by digest."""
         self.restored: Callable[[Base], None] = lambda base: None
         """Called when no old member is left: the recorded history is complete."""
         self.begins_again: Callable[[], None] = lambda: None
@@ -181,6 +184,14 @@ class World:
     def checkers(self, checkers: list[Onlooker]) -> None:
         self._checkers = checkers
         self._turned_hooks = [each.turned for each in checkers if type(each).turned is not Onlooker.turned]
+
+    @property
+    def data_nodes(self) -> tuple[str, ...]:
+        """The nodes that store segments. The others, if there are any, have brokers alone."""
+        names = sorted(self.hosts)
+        if not self.has_segments:
+            return ()
+        return tuple(sorted(Random(f"data nodes {self.seed}").sample(names, min(DATA_NODES, len(names)))))
 
     @property
     def members(self) -> list[Host]:

@@ -6,7 +6,8 @@
   count, since the replicated clock stands still then (`metastore/state.py`).
 - At once if revoked: after the acknowledgement no read returns an attached key.
 
-A delete by a client, even a possible one, is no end of a lease.
+A delete by a client, even a possible one, is no end of a lease. Announcements of data nodes are not judged: the nodes
+delete them, too, and no history records that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History
 from tests.sim.kv_spans import inside
 from tests.sim.seen import FENCED, Committed, Ended, Ok, Operation, Path, WatchDelivered
+from tests.sim.segment_states import ANNOUNCED
 from tests.sim.truth import Truth
 
 ROUNDING = 0.002
@@ -93,7 +95,8 @@ class _Leases:
         self._requests = by_request(history)
         committed = [event for event in history.events if isinstance(event, Committed)]
         self.at_s = {event.events.revision: event.at.at_s for event in committed}
-        self._keys = sorted({each.kv.key for event in committed for each in event.events.events if each.kv.lease})
+        attached = {each.kv.key for event in committed for each in event.events.events if each.kv.lease}
+        self._keys = sorted(key for key in attached if not key.startswith(ANNOUNCED))
         self._granted = self._renewals()
         self._revokes: dict[int, float] = {}
         for attempts in self._requests:

@@ -23,7 +23,10 @@ from tests.sim.checkers.recovery_decision import RecoveryDecision
 from tests.sim.checkers.recovery_inputs import RecoveryInputs
 from tests.sim.checkers.removed_members import RemovedMembers
 from tests.sim.checkers.restored import RestoredState
+from tests.sim.checkers.segment_copies import SegmentCopies
+from tests.sim.checkers.segment_counts import SegmentCounts
 from tests.sim.checkers.segment_lookups import SegmentLookups
+from tests.sim.checkers.segment_rows import SegmentRows
 from tests.sim.checkers.survivor import SurvivorsState
 from tests.sim.checkers.vaults import Vaults
 from tests.sim.checkers.waited_reads import WaitedReads
@@ -40,6 +43,9 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     CatalogAnswers,
     CatalogObjects,
     SegmentLookups,
+    SegmentCopies,
+    SegmentRows,
+    SegmentCounts,
     LargeBatches,
     Vaults,
     RestoredState,

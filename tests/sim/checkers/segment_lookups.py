@@ -15,12 +15,10 @@ from palisade.segments.broker_view import SegmentAnswer
 from tests.sim.backups import Base
 from tests.sim.checkers.catalog_answers import released_at
 from tests.sim.node import Host
+from tests.sim.segment_states import MANIFESTS, RECORDS, SegmentState, SegmentStates
 from tests.sim.world import Checker, World
 from tests.support.segment_oracle import Expected, as_answered, expected, grows, name_in, records_of, servers
 from tests.support.segment_writer import ALWAYS, SOURCE
-
-ROOT = b"palisade/segments/"
-RECORDS = ROOT + b"records/"
 
 
 class SegmentLookups(Checker):
@@ -28,46 +26,36 @@ class SegmentLookups(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._states: list[tuple[int, dict[bytes, bytes]]] = [(0, {})]
-        """The rows of segments from each revision on that has changed them."""
+        self.states = SegmentStates()
         self._computed: dict[int, Expected | None] = {}
-        """What is to be answered, by the number of the state."""
+        """What is to be answered, by the revision of the state."""
         self.released = 0
 
     def turned(self, host: Host) -> None:
         self.released = max(self.released, released_at(host))
 
     def committed(self, events: RevisionEvents) -> None:
-        changed = [event for event in events.events if event.kv.key.startswith(ROOT)]
-        if not changed:
-            return
-        rows = dict(self._states[-1][1])
-        for event in changed:
-            rows.pop(event.kv.key, None)
-            if not event.delete:
-                rows[event.kv.key] = event.kv.value
-        self._states.append((events.revision, rows))
-        for event in changed:
+        for event in self.states.commit(events):
             if event.kv.key.startswith(RECORDS) and not event.delete:
                 self._check_mark(events.revision, event)
                 self._check_generation(events.revision, event)
 
     def _check_mark(self, revision: int, event: Event) -> None:
         """A record becomes loaded only while a data node announces the segment."""
-        before = self._states[-2][1].get(event.kv.key)
+        before = self.states.before.rows.get(event.kv.key)
         if not json.loads(event.kv.value)["loaded"] or (before is not None and json.loads(before)["loaded"]):
             return
         name = name_in(event.kv.key, RECORDS.decode())
         assert name is not None
-        if not servers(self._states[-1][1], name):
+        if not servers(self.states.latest.rows, name):
             self.fail(f"segment {name} is marked as loaded at {revision}, and no node announces it")
         self.world.count("segments: marked as loaded")
 
     def _check_generation(self, revision: int, event: Event) -> None:
         """A record is added to a publication in the transaction that makes it visible, or before."""
-        before = self._states[-2][1]
+        before = self.states.before.rows
         name = name_in(event.kv.key, RECORDS.decode())
-        manifest = before.get(ROOT + f"manifests/{name.data_source}".encode()) if name else None
+        manifest = before.get(MANIFESTS + name.data_source.encode()) if name else None
         if event.kv.key in before or manifest is None:
             return
         generation, found = json.loads(event.kv.value)["generation"], json.loads(manifest)
@@ -87,8 +75,7 @@ class SegmentLookups(Checker):
                 f"{host.id} answers a lookup as of revision {revision} with {found}, but the segments were "
                 f"{self._as_of(revision)}"
             )
-        later = [each for each, _ in self._states if since < each]
-        if all(found != self._as_of(each) for each in (since, *later)):
+        if all(found != self._in(each) for each in self.states.since(since)):
             self.fail(f"{host.id} answers a lookup with {found}, which was overtaken: {since} was released before")
         if found is None:
             self.world.count("lookup of segments: unknown")
@@ -104,15 +91,16 @@ class SegmentLookups(Checker):
     def _check_growing(self, host: Host, revision: int, found: Expected) -> None:
         """No gap and no overlap: a segment whose rows are received is in the answer once, whatever is published."""
         named = Counter([*(part.name for part in found.parts), *found.missing, *found.unserved])
-        rows = next(rows for since, rows in reversed(self._states) if since <= revision)
-        for name, record in records_of(rows, SOURCE).items():
+        for name, record in records_of(self.states.at(revision).rows, SOURCE).items():
             if grows(record) and record["replicas"]:
                 self.world.count("lookup of segments: realtime")
                 if named[name] != 1:
                     self.fail(f"{host.id} answers at {revision} with segment {name}, which grows, {named[name]} times")
 
     def _as_of(self, revision: int) -> Expected | None:
-        number = next(place for place in reversed(range(len(self._states))) if self._states[place][0] <= revision)
-        if number not in self._computed:
-            self._computed[number] = expected(self._states[number][1], SOURCE, *ALWAYS)
-        return self._computed[number]
+        return self._in(self.states.at(revision))
+
+    def _in(self, state: SegmentState) -> Expected | None:
+        if state.revision not in self._computed:
+            self._computed[state.revision] = expected(state.rows, SOURCE, *ALWAYS)
+        return self._computed[state.revision]

@@ -19,6 +19,7 @@ import palisade.raftgroup.replica
 import palisade.raftgroup.snapshot_receiver
 import palisade.recovery.follower
 import palisade.recovery.recovery
+import palisade.segments.realtime_handoff
 import palisade.topology.registrar
 import palisade.vault.reader
 from palisade.api.http.fast_path import HttpConnection as HttpConnection
@@ -33,11 +34,15 @@ from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.snapshot_sender import SnapshotSender
 from palisade.recovery.recovery import Recovery
 from palisade.recovery.report import RecoveryReport
+from palisade.recovery.vault_component import ComponentPort
+from palisade.segments.broker import SegmentBroker
+from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.topology.member import TopologyMember
 from palisade.topology.swim.roster import Roster
 from palisade.vault.errors import ReadRefused
 from palisade.vault.snapshot_reads import ReadOrigin
 from tests.sim.coverage import groups
+from tests.sim.coverage.data_nodes import interrupted, phases
 from tests.sim.coverage.naming import name_of
 from tests.sim.node import Host
 from tests.sim.seen import PROBER, Ok, Refused, Unknown, WatchAsked, WatchEnded
@@ -53,6 +58,7 @@ ANSWERS: tuple[tuple[str, Any, str], ...] = (
     ("append is answered", palisade.raftgroup.append_replies, "screen_reply"),
     ("recovery decision", palisade.recovery.follower, "decide"),
     ("recovery next", palisade.recovery.recovery, "next_step"),
+    ("realtime step", palisade.segments.realtime_handoff, "next_step"),
     ("topology verdict", palisade.topology.registrar, "judge_join"),
     ("topology verdict", palisade.topology.registrar, "judge_recovered"),
     ("topology verdict", palisade.topology.registrar, "judge_leave"),
@@ -79,6 +85,7 @@ class Coverage(Checker):
             self._watch_fences(patch)
             self._watch_raft(patch)
             self._watch_pressure(patch)
+            self._watch_data_nodes(patch)
             patch.setattr(palisade.metastore.txn, "holds", self._compared(palisade.metastore.txn.holds))
             patch.setattr(Recovery, "_accept", self._before(Recovery._accept, self._decided))
             patch.setattr(palisade.vault.reader, "read_one", self._read(palisade.vault.reader.read_one))
@@ -274,6 +281,28 @@ class Coverage(Checker):
 
     def _pressed(self, name: str, *_: Any) -> None:
         self.reached("back-pressure", name)
+
+    # Data nodes
+
+    def _watch_data_nodes(self, patch: pytest.MonkeyPatch) -> None:
+        """What a lost lease interrupts, and how brokers get their views."""
+        patch.setattr(LeasedAnnouncements, "_lost", self._before(LeasedAnnouncements._lost, self._lease_lost))
+        started, differs = partial(self._synced, "at its start"), partial(self._synced, "by a difference")
+        patch.setattr(SegmentBroker, "start", self._before(SegmentBroker.start, started))
+        patch.setattr(ComponentPort, "difference", self._before(ComponentPort.difference, differs))
+
+    def _synced(self, how: str, *_: Any) -> None:
+        self.reached("broker is synced", how)
+
+    def _lease_lost(self, own: LeasedAnnouncements) -> None:
+        node = self.world.hosts[own.node].node
+        if own.lease and node is not None:
+            for each in interrupted(node.segments.local, own):
+                self.reached("announcements lost", name_of(each))
+
+    def killed(self, host: Host) -> None:
+        for phase in phases(host.node.segments.local):
+            self.reached("ingester killed", name_of(phase))
 
     # Clients
 

@@ -33,6 +33,7 @@ import palisade.raftgroup.snapshot_transfer
 import palisade.recovery.catchup
 import palisade.recovery.decision
 import palisade.recovery.report
+import palisade.segments.realtime_step
 import palisade.topology.admission_rules
 import palisade.topology.join_state
 import palisade.topology.swim.record
@@ -45,6 +46,7 @@ import tests.sim.readers
 import tests.sim.vault_disk
 from tests.sim import seen
 from tests.sim.checkers.beyond_the_bound import EXCUSED
+from tests.sim.coverage.data_nodes import COPIES, Busy, HandOffPhase
 from tests.sim.coverage.naming import answers_of, name_of, names_of
 from tests.sim.snapshot_trouble import Trouble
 
@@ -324,6 +326,32 @@ GROUPS = (
         "lookup of segments",
         lambda: ["complete", "missing", "unserved", "empty", "replaced", "partitioned", "realtime"],
         "publish, announce and drop segments, and look them up",
+    ),
+    Group(
+        "count of rows",
+        lambda: ["complete", "empty", "realtime", "unavailable"],
+        "count rows while nodes are killed and segments are handed off",
+    ),
+    Group(
+        "realtime step",
+        lambda: names_of(palisade.segments.realtime_step.RealtimeStep),
+        "open, close and hand off realtime segments, and kill their ingesters",
+    ),
+    Group("copy of a segment", lambda: COPIES, "assign segments to other nodes, mark them unused, hand them off"),
+    Group(
+        "announcements lost",
+        lambda: names_of(Busy),
+        "cut a data node off for longer than its lease, while it moves copies",
+    ),
+    Group(
+        "ingester killed",
+        lambda: names_of(HandOffPhase),
+        "kill ingesters of closed segments, and where others are assigned",
+    ),
+    Group(
+        "broker is synced",
+        lambda: ["at its start", "by a difference"],
+        "have a node miss compacted revisions while its process goes on",
     ),
     Group(
         "large batch",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 from palisade.catalog import publication
 from palisade.catalog.publication import Manifest
-from palisade.catalog.segment import ANNOUNCED
+from palisade.catalog.segment import ANNOUNCED, SegmentRecord
 from palisade.catalog.timeline import Interval, Timeline, TimelineChunk
 from palisade.catalog.timeline import _Members as Members
 from palisade.client.publishing import PublishingStore
@@ -16,12 +15,9 @@ from palisade.metastore.requests import Compare
 from palisade.metastore.results import TxnResult
 from palisade.recovery.listeners import Notification
 from palisade.segments.broker import SegmentBroker, ViewFeed
-from palisade.segments.broker_view import Unmarked
+from palisade.segments.broker_view import BrokerView, Unmarked
 from palisade.segments.coordinator import SegmentCoordinator
 from tests.sim.plants.plant import Patch, Stage, caught_by
-
-SLOW_S = 0.2
-"""Between the coordinator's look and its transaction."""
 
 
 @caught_by("segment lookups", on=Stage("segments", 3))
@@ -34,9 +30,9 @@ def lookups_from_the_view_alone(patch: Patch) -> None:
     patch.setattr(SegmentBroker, "_current", current)
 
 
-@caught_by("segment lookups", on=Stage("segments", 6))
+@caught_by("segment lookups", on=Stage("segments", 3), says="is marked as loaded")
 def marks_without_an_announcement(patch: Patch) -> None:
-    """The transaction that marks a segment as loaded compares only its record."""
+    """The coordinator marks segments as loaded that are published, and compares only their records."""
     original = SegmentCoordinator._txn
 
     async def only_records(self: SegmentCoordinator, found: Iterable[Unmarked]) -> TxnResult:
@@ -46,7 +42,19 @@ def marks_without_an_announcement(patch: Patch) -> None:
         finally:
             self._store = store
 
+    def unmarked(self: BrokerView, limit: int) -> list[Unmarked]:
+        entries = [(source.manifest, each) for source in self._sources.values() for each in source.entries.values()]
+        return [
+            Unmarked(each.record, each.record_revision, each.segment, "n1")
+            for manifest, each in entries
+            if each.record is not None and needed(each.record) and manifest.is_visible(each.record)
+        ]
+
+    def needed(record: SegmentRecord) -> bool:
+        return record.used and record.replicas > 0 and not record.loaded
+
     patch.setattr(SegmentCoordinator, "_txn", only_records)
+    patch.setattr(BrokerView, "unmarked", unmarked)
 
 
 @caught_by("segment lookups", on=Stage("segments", 3))
@@ -119,5 +127,4 @@ class _WithoutAnnouncements:
 
     async def segments_txn(self, compare: Iterable[Compare] = (), success: Iterable[Any] = ()) -> TxnResult:
         kept = [each for each in compare if not each.key.startswith(ANNOUNCED)]
-        await asyncio.sleep(SLOW_S)
         return await self._store.segments_txn(kept, success)

@@ -1,0 +1,113 @@
+"""A client that counts rows over the data nodes, with the code of `palisade query count` (issue 17)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from palisade.api.http.v1_segment_copies import PARTS, SegmentCopyRoutes
+from palisade.api.segment_service import SegmentLookups as LookupService
+from palisade.base.errors import PalisadeError
+from palisade.catalog.segment import time_text
+from palisade.client.segment_query import CountFailed, count_rows, lookup_all
+from palisade.wire.segment_errors import SegmentsUnavailable
+from tests.sim.checkers.segment_counts import CountBegun, SegmentCounts
+from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.node import Host
+from tests.sim.outcomes import EXPECTED
+from tests.support.segment_writer import ALWAYS, SOURCE
+
+T = TypeVar("T")
+
+ATTEMPTS = 6
+COUNT_S = 20.0
+PAUSE_S = 0.8
+START, END = time_text(ALWAYS.start_ms), time_text(ALWAYS.end_ms)
+REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
+
+
+class BrokerApi:
+    """The methods of `palisade.Client` that a count uses, at one node."""
+
+    def __init__(self, node: Any) -> None:
+        self._lookups = LookupService(node.broker)
+
+    async def segments_list(self, data_source: str) -> dict[str, Any]:
+        return await self._lookups.listed(data_source)
+
+    async def segments_lookup(self, data_source: str, start: str, end: str, *, on_missing: str) -> dict[str, Any]:
+        return await self._lookups.lookup(data_source, start, end, on_missing)
+
+
+class RowsRequest:
+    """The part of an HTTP request that `SegmentCopyRoutes.rows` reads."""
+
+    query = {"columns": "none"}  # noqa: RUF012
+
+    def __init__(self, segment: str) -> None:
+        self.match_info = dict(zip(PARTS, segment.split("/"), strict=True))
+
+
+class Counter:
+    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
+        self._client, self._world, self._going = client, client.world, going
+
+    async def run(self) -> None:
+        while self._going():
+            await self.count()
+            await asyncio.sleep(PAUSE_S * self._world.chance.random())
+
+    @property
+    def _checker(self) -> SegmentCounts:
+        return next(each for each in self._world.checkers if isinstance(each, SegmentCounts))
+
+    async def count(self) -> bool:
+        """Whether the count is complete."""
+        checker = self._checker
+        begun = checker.begins()
+        try:
+            async with asyncio.timeout(COUNT_S):
+                found = await count_rows(
+                    lambda: self._look_up(begun),
+                    lambda node, segment: self._rows(begun, node, segment),
+                    attempts=ATTEMPTS,
+                    rng=self._world.chance,
+                    pause=asyncio.sleep,
+                )
+        except SegmentsUnavailable as error:
+            checker.unavailable(begun, error.missing)
+            return False
+        except REFUSED as error:
+            self._world.count(f"count of rows refused: {type(error).__name__}")
+            return False
+        checker.counted(begun, found)
+        return True
+
+    async def _look_up(self, begun: CountBegun) -> dict[str, Any]:
+        host = self._world.chance.choice([*self._world.hosts.values()])
+        found = await self._ask(host, lambda node: lookup_all(BrokerApi(node), SOURCE, START, END))
+        begun.answer = found
+        return found
+
+    async def _rows(self, begun: CountBegun, node: str, segment: str) -> int:
+        """As GET /v1/segments/<segment>/rows. Raises CountFailed."""
+
+        async def rows(there: Any) -> int:
+            request: Any = RowsRequest(segment)
+            response: Any = await SegmentCopyRoutes(node, there.segments.local).rows(request)
+            found: int = json.loads(response.body)["rows"]
+            return found
+
+        try:
+            return await self._ask(self._world.hosts[node], rows)
+        except (ConnectionError, TimeoutError) as error:
+            begun.silent.add(node)
+            raise CountFailed(f"{node} does not answer") from error
+        except PalisadeError as error:
+            raise CountFailed(str(error)) from error
+
+    async def _ask(self, host: Host, work: Callable[[Any], Awaitable[T]]) -> T:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self._world.ask(self._client.process, self._client.name, host.http, work)
