@@ -55,6 +55,22 @@ async def test_link_that_is_cut_carries_nothing_on_old_and_new_connections(link:
     writer.close()
 
 
+async def test_link_that_is_cut_does_not_show_whether_its_target_runs() -> None:
+    link = Link(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")
+    await link.start()
+    link.cut()
+    reader, writer = await dial(link)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(), SILENT_S)
+    link.restore()
+    assert await reader.read() == b""
+    writer.close()
+    reader, writer = await dial(link)
+    assert await reader.read() == b"", "there is no target"
+    writer.close()
+    await link.close()
+
+
 async def test_end_of_the_target_is_not_seen_while_the_link_is_cut(link: Link) -> None:
     reader, writer = await dial(link)
     writer.write(b"one\n")

@@ -22,7 +22,7 @@ from palisade.catalog.forced_activation import AUDIT_FILE
 from palisade.cli.activation_copies import read_directory
 from tests.e2e.test_documents import Typed, blocks_of, fits, typed_in
 from tests.support.journal_processes import ROLE, Pair, running_pair
-from tests.support.processes import Cluster, palisade, until
+from tests.support.processes import LONGEST_WAIT_S, Cluster, palisade, until
 
 pytestmark = pytest.mark.e2e
 
@@ -80,7 +80,7 @@ async def answer(each: Typed, pair: Pair) -> None:
             subprocess.run,
             [sys.executable, "-m", "palisade.cli", *words(each, pair)],
             stdin=process_end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=environment(pair),
+            env=environment(pair), timeout=LONGEST_WAIT_S,
         )  # fmt: skip
     finally:
         os.close(terminal)

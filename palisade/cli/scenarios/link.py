@@ -42,8 +42,12 @@ class Link:
     def _abort(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
+        self._writers.clear()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            self._writers.add(writer)
+            return
         try:
             there = await asyncio.open_connection(self._target.host, self._target.port)
         except OSError:
