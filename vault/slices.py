@@ -8,18 +8,17 @@ served contains released changes only. Pure.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palisade.base.long_keys import LONG_BYTES, PREFIX_BYTES, in_order, stored_end, stored_start
 from palisade.vault.change import with_key
 from palisade.vault.position import VaultLineage, unpack_lineage, unpack_position
-from palisade.vault.snapshot_reads import POSITION, VaultSnapshot
+from palisade.vault.snapshot_reads import POSITION, Chunk, VaultSnapshot
 from palisade.vault.tables import VaultTable
 
 LINEAGE = b"lineage"
 BYTES_PER_SLICE = 1 << 20
-ROWS_AT_ONCE = 128
 STRIDE, SAMPLES_PER_SLICE = 64, 1_000
 """Of samples: keys from one to the next; how many a snapshot is held for, some milliseconds."""
 
@@ -40,13 +39,13 @@ def slice_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None, bytes_max
     """Raises VaultDamaged."""
     found_keys, found, size = list[bytes](), list[bytes](), 0
     until = None
-    for keys, bodies in _in_key_order(snapshot, start, end):
+    for keys, bodies, stored_bytes in _in_key_order(snapshot, start, end):
         if size >= bytes_max:
             until = keys[0]
             break
         found_keys += keys
         found += bodies
-        size += sum(map(len, bodies))
+        size += stored_bytes
     position = unpack_position(snapshot.get(VaultTable.META, POSITION))
     lineage = unpack_lineage(snapshot.get(VaultTable.META, LINEAGE))
     return VaultSlice(position.revision, lineage, found_keys, found, until)
@@ -65,19 +64,17 @@ def samples_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> tupl
     return found, None
 
 
-def _in_key_order(
-    snapshot: VaultSnapshot, start: bytes, end: bytes | None
-) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
-    """Keys and bodies of some rows at a time; from the first long key on, of one row at a time."""
+def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[Chunk]:
+    """From the first long key on, of one row at a time."""
     at = start
-    for keys, bodies in snapshot.chunks(VaultTable.ENTRY, start, ROWS_AT_ONCE) if len(start) <= PREFIX_BYTES else ():
+    for keys, bodies, size in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
         if LONG_BYTES in map(len, keys):
             break
         if end is not None and keys[-1] >= end:
             if count := bisect_left(keys, end):
-                yield keys[:count], bodies[:count]
+                yield keys[:count], bodies[:count], size
             return
-        yield keys, bodies
+        yield keys, bodies, size
         at = keys[-1] + b"\0"
     stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
-    yield from (([key], [body]) for key, body in in_order(stored, at, end, opened=with_key))
+    yield from (([key], [body], len(body)) for key, body in in_order(stored, at, end, opened=with_key))

@@ -17,7 +17,7 @@ a key under constant writes remains readable.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -31,6 +31,9 @@ from palisade.vault.staging import body_of, revision_of
 from palisade.vault.tables import VaultTable
 
 POSITION = b"position"
+FIRST_CHUNK_ROWS, CHUNK_ROWS, CHUNK_BYTES = 32, 512, 1 << 17
+Chunk = tuple[Sequence[bytes], list[bytes], int]
+"""Keys, values, and the bytes of the values as stored."""
 
 
 class Transaction(Protocol):
@@ -113,16 +116,20 @@ class VaultSnapshot:
                     return
                 yield key, CHECKSUMS.unseal(table, key, sealed)
 
-    def chunks(self, table: VaultTable, start: bytes, rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """As `scan` to the end of the table; keys and values of so many rows at a time: faster for many."""
+    def chunks(self, table: VaultTable, start: bytes) -> Iterator[Chunk]:
+        """As `scan` to the end of the table, faster for many: some rows at a time, fewer if they are large."""
         handle = self._tables[table]
         if handle is None:
             return
+        rows = FIRST_CHUNK_ROWS
         with self._transaction.cursor(handle) as cursor:
             every = cursor.iternext() if cursor.set_range(start) else iter(())
             while found := list(islice(every, rows)):
                 keys = [key for key, _ in found]
-                yield keys, CHECKSUMS.unseal_column(table, keys, [sealed for _, sealed in found])
+                sealed = [value for _, value in found]
+                size = sum(map(len, sealed))
+                yield keys, CHECKSUMS.unseal_column(table, keys, sealed), size
+                rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(found) // size))
 
     def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
         """One of so many keys from `start` on, the first one included. No value is read, so nothing is verified."""

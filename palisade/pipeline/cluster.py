@@ -181,17 +181,21 @@ class PinRenewal:
             self._due = float("inf")
 
 
-class Ahead:
-    """Calls a function in a pool without waiting for it; the next call waits, and raises its error."""
+@contextmanager
+def beside(function: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Calls it in a thread: the next call waits for the one before, and the end for the last. Both raise its error."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: Future[None] | None = None
 
-    def __init__(self, pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
-        self._pool, self._function = pool, function
-        self._waiting: Future[None] | None = None
+        def call() -> None:
+            nonlocal waiting
+            if waiting is not None:
+                waiting.result()
+            waiting = pool.submit(function)
 
-    def __call__(self) -> None:
-        if self._waiting is not None:
-            self._waiting.result()
-        self._waiting = self._pool.submit(self._function)
+        yield call
+        if waiting is not None:
+            waiting.result()
 
 
 def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[bytes | VaultRows]:
@@ -208,10 +212,9 @@ def pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Iterator[byte
         with (
             closing(open_local(options.vaults, part.last, options.access.timeout_s)) as reader,
             connect(options.access, part.endpoints) as client,
-            ThreadPoolExecutor(1) as ahead,
             _explained(SOONER),
+            beside(PinRenewal(client, options, pinned, time.monotonic)) as renew,
         ):
-            renew = Ahead(ahead, PinRenewal(client, options, pinned, time.monotonic))
             values = needs_values(options.columns)
             for rows, until in vault_pages(reader, client, part, pinned.lineage, renew, values=values):
                 yield rows

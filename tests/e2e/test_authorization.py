@@ -15,7 +15,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from palisade.pipeline.cluster import connect, fix, pages
+from palisade.pipeline.options import read_options
+from palisade.pipeline.partitions import ReadPart
+from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
 from palisade.wire.credentials import Password, header_of, node_proof
+from palisade.wire.scan_pages import rows_of
 from tests.support import processes
 from tests.support.planted_fence import broken_file
 from tests.support.processes import Cluster, FollowerProcess, NodeProcess, until
@@ -210,6 +215,31 @@ async def test_command_line_and_nodes_authenticate(guarded: Cluster) -> None:
         assert (await ask(follows, "GET", "/v1/fenced/x", Password("root", "wrong")))[0] == 401
     finally:
         follows.kill()
+
+
+async def test_tasks_of_the_pipeline_authenticate_by_a_file_and_read_what_the_user_may(guarded: Cluster) -> None:
+    """The driver and each task read the file; a right that was revoked since `load()` is missing in the tasks."""
+    await alice_with_grants(guarded)
+    await done(guarded, "put", "/a/k", "1")
+    file = guarded.folder / "alices-password"
+
+    def read(**more: str) -> list[bytes]:
+        options = read_options({"endpoints": ",".join(guarded.endpoints)} | more)
+        with connect(options.access) as client:
+            pinned = fix(client, options, "test")
+        part = ReadPart(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
+        tasks.append((options, pinned, part))
+        return [row.key for page in pages(*tasks[-1]) for row in rows_of(bytes(page))]
+
+    tasks: list[Any] = []
+    alice = {"user": "alice", "passwordFile": str(file)}
+    assert await asyncio.to_thread(read, prefix="/a/", **alice) == [b"/a/k"]
+    for refused, error in (({"prefix": "/b/"} | alice, PermissionDenied), ({"prefix": "/a/"}, Unauthenticated)):
+        with pytest.raises(error):
+            await asyncio.to_thread(read, **refused)
+    await done(guarded, "catalog", "revoke", "user:alice", "read", "/a/")
+    with pytest.raises(PermissionDenied):
+        await asyncio.to_thread(list, pages(*tasks[0]))
 
 
 async def test_node_with_another_join_token_is_refused(guarded: Cluster) -> None:

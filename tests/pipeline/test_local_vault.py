@@ -20,6 +20,7 @@ from palisade.pipeline.partitions import ReadPart, parts_of_state
 from palisade.vault import slices
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
+from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.scan_pages import ScannedRow, rows_of
 from tests.support.threaded_node import ThreadedNode
 from tests.support.vault_ground import VaultGround
@@ -162,6 +163,39 @@ def test_range_is_divided_by_the_keys_of_the_vault_without_a_count_by_a_node(
     ground.serve(0)
     assert count(blocking, options, pinned)[0] == len(wanted)
     assert asked[1:] == [options.range_end]
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_read_whose_changes_were_compacted_fails_clearly(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changes after the revision can no longer be undone: the longest life of the pin has ended."""
+    monkeypatch.setattr(cluster, "PinRenewal", lambda *_: lambda: None)
+    options = ground.options(vaultOnly="true")
+    pinned, part = fixed(blocking, options)
+    reading = pages(options, pinned, part)
+    next(reading)
+    blocking.unpin(options.key, options.range_end, pinned.name)
+    ground.write(blocking, 20)
+    blocking.compact(blocking.put("last", "1").revision)
+    ground.follow()
+    with pytest.raises(RevisionGone, match="load the DataFrame again"):
+        list(reading)
+
+
+def test_error_of_the_last_renewal_of_a_pin_fails_the_task(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who has lost the right to read the range gets no whole part, not even one of a single slice."""
+
+    def denied(*_: Any) -> None:
+        raise PermissionDenied("no read on /k/")
+
+    options = ground.options(vaultOnly="true")
+    pinned, part = fixed(blocking, options)
+    monkeypatch.setattr(SyncClient, "pin", denied)
+    with pytest.raises(PermissionDenied):
+        list(pages(options, pinned, part))
 
 
 def test_division_by_a_vault_fails_if_the_revision_was_compacted(ground: VaultGround, blocking: SyncClient) -> None:
