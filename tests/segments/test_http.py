@@ -65,8 +65,13 @@ class Served:
 
 
 @pytest.fixture
-async def holder(tmp_path: Path) -> SegmentHolder:
-    vault, cluster = Vault(MemoryBackend()), Driver()
+def cluster() -> Driver:
+    return Driver()
+
+
+@pytest.fixture
+async def holder(tmp_path: Path, cluster: Driver) -> SegmentHolder:
+    vault = Vault(MemoryBackend())
     for day in (1, 2):
         record = SegmentRecord(segment(day), 1, 1000, WANTED.size_bytes, WANTED.digest, 1)
         cluster.do(Put(record.segment.key, record.to_bytes()))
@@ -189,6 +194,20 @@ async def test_rows_of_a_segment_without_a_record_are_not_counted(node: Served, 
     await holder.shelf.put(name(3), WANTED, ROWS)
     status, problem, _ = await asked(node, f"/v1/segments/{name(3)}/rows?columns=none")
     assert (status, problem["code"]) == (404, "no-such-segment")
+
+
+async def test_rows_of_a_record_of_a_newer_version_are_not_counted(
+    node: Served, holder: SegmentHolder, cluster: Driver, tmp_path: Path
+) -> None:
+    """Issue 17, "Bad input": nothing is counted, and the copy stays."""
+    record = holder.record(DAY)
+    assert record is not None
+    cluster.do(Put(record.segment.key, record.to_bytes()[:-1] + b',"format":2}'))
+    follow(holder.vault, cluster)
+    status, problem, _ = await asked(node, f"/v1/segments/{DAY}/rows?columns=none")
+    assert (status, problem["code"]) == (500, "catalog-newer-row")
+    assert "install a newer version" in problem["detail"]
+    assert (tmp_path / file_of(DAY)).read_bytes() == ROWS
 
 
 async def test_node_that_has_no_vault_yet_counts_no_rows(tmp_path: Path) -> None:
