@@ -6,6 +6,7 @@ A shell starts background processes with SIGINT ignored, and their children inhe
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 
@@ -20,3 +21,15 @@ one of real processes."""
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items, lambda item: item.path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chain", metavar="FOLDER", help="with -n: all tests below this folder run in one process")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    from tests.runner.scheduling import Chained
+
+    folder = config.getoption("chain")
+    return None if folder is None else Chained(config, log, folder)

@@ -8,13 +8,12 @@ import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
-from tests.support.journal_processes import ROLE, CopyProcess, Pair, running_pair
-from tests.support.processes import Cluster, until
+from tests.support.journal_processes import ROLE, Pair, running_pair
+from tests.support.processes import Cluster, metrics_at, until
 
 pytestmark = pytest.mark.e2e
 FAILOVER_S = 10.0
@@ -96,7 +95,7 @@ async def test_metrics_of_both_copies_are_served(pair: Pair) -> None:
     """As listed in docs/activation.md (issue 17)."""
     code, _, err = await pair.command("append", "one", "two")
     assert code == 0, err
-    active, replica = [await metrics_of(copy) for copy in (pair.a, pair.b)]
+    active, replica = [await metrics_at(copy.metrics) for copy in (pair.a, pair.b)]
     assert active['palisade_journal_info{name="a",role="orders"}'] == 1
     assert active['palisade_journal_state{state="active"}'] == replica['palisade_journal_state{state="in sync"}'] == 1
     assert active['palisade_journal_replica_state{state="in sync"}'] == 1
@@ -112,16 +111,9 @@ async def test_metrics_of_both_copies_are_served(pair: Pair) -> None:
     pair.b.kill()
 
     async def lost() -> bool:
-        return (await metrics_of(pair.a))["palisade_journal_replicas_lost_total"] == 1
+        return (await metrics_at(pair.a.metrics))["palisade_journal_replicas_lost_total"] == 1
 
     await until(lost, "the replica being counted as lost")
-
-
-async def metrics_of(copy: CopyProcess) -> dict[str, float]:
-    async with aiohttp.ClientSession(f"http://{copy.metrics}") as http, http.get("/metrics") as answer:
-        lines = (await answer.text()).splitlines()
-    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, value in samples}
 
 
 async def test_copy_serves_without_the_store_if_it_is_configured_to(pair: Pair) -> None:

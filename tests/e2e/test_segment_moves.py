@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import aiohttp
 import pytest
 
 from palisade.cli.scenarios.counting import interrupted
 from palisade.client import Client
 from palisade.vault.errors import Fenced
 from palisade.wire.segment_errors import SegmentsUnavailable
-from tests.support.processes import NodeProcess, until
+from tests.support.processes import NodeProcess, metrics_at, until
 from tests.support.segment_ground import DAYS, END, START, SegmentGround
 
 pytestmark = pytest.mark.e2e
@@ -112,7 +111,7 @@ async def test_metrics_of_real_nodes_show_brokers_and_copies(ground: SegmentGrou
 
         async def has_no_missing_segment(node: NodeProcess = node, found: dict[str, float] = found) -> bool:
             """The view follows the vault; a lookup also reads what the vault does not have yet."""
-            found.update(await metrics_of(node))
+            found.update(await metrics_at(node.http))
             return found["palisade_broker_segments_missing"] == 0
 
         await until(has_no_missing_segment, f"the view of {node.id} having every announcement")
@@ -129,10 +128,3 @@ async def test_metrics_of_real_nodes_show_brokers_and_copies(ground: SegmentGrou
             assert found['palisade_realtime_segments{state="realtime"}'] == found["palisade_realtime_rows"] == 0
     assert copies == 2 * DAYS
     assert lookups > 0
-
-
-async def metrics_of(node: NodeProcess) -> dict[str, float]:
-    async with aiohttp.ClientSession(f"http://{node.http}") as http, http.get("/metrics") as answer:
-        lines = (await answer.text()).splitlines()
-    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, value in samples}

@@ -28,9 +28,9 @@ WITH_THREADS = (
 )  # fmt: skip
 """Except these."""
 FOLDERS = tuple(f"tests/{each.name}" for each in (ROOT / "tests").iterdir() if any(each.glob("**/test_*.py")))
-AT_ONCE = 2
-"""E2e tests. Those with Spark clusters take more than a processor each: with three at once, a scenario of eight
-processes beside two of them took longer than 30 s. The lane with idle priority uses the rest."""
+AT_ONCE, CHAIN = 3, "tests/pipeline"
+"""E2e tests. Those with Spark take more than a processor each, so only one of them runs at a time: beside two of them,
+a scenario of eight processes took longer than 30 s. The lane with idle priority uses the rest."""
 
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 """Each file in one process; files begin in the order of `longest.py`."""
@@ -38,7 +38,7 @@ CHECKS = Step("checks", ("scripts/check",))
 ALONE = Step("e2e, one at a time", (*PYTEST, *WITH_PROCESSES, "-m", "alone"))
 SEVERAL = Step(
     f"e2e, {AT_ONCE} at once",
-    (*PYTEST, *WITH_PROCESSES, *BY_FILE, "-n", str(AT_ONCE), "-m", "e2e and not alone"),
+    (*PYTEST, *WITH_PROCESSES, *BY_FILE, "--chain", CHAIN, "-n", str(AT_ONCE), "-m", "e2e and not alone"),
 )
 TIMED = (*sorted(each for each in FOLDERS if each not in (*SIMULATED, "tests/tidy")), *WITH_THREADS)
 COMPUTES = Step("computing tests", (*PYTEST, *TIMED, *BOTH, *COMPUTING))

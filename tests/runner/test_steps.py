@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.__main__ import ROOT, SIMULATED, TIMED, WITH_PROCESSES, WITH_THREADS
+from tests.runner.__main__ import CHAIN, ROOT, SIMULATED, TIMED, WITH_PROCESSES, WITH_THREADS
 from tests.runner.longest import LONGEST, TESTS, longest_first
+from tests.runner.scheduling import scope_of
 from tests.runner.steps import Run, Step
 
 
@@ -77,3 +78,16 @@ def test_tests_with_processes_lie_where_they_are_looked_for() -> None:
     marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.e2e" in path.read_text("utf-8")]
     outside = [path for path in marked if not path.is_relative_to(ROOT / "tests/runner")]
     assert [path for path in outside if not any(path.is_relative_to(ROOT / each) for each in WITH_PROCESSES)] == []
+
+
+def test_files_below_the_chained_folder_run_in_one_process_and_each_other_file_in_one() -> None:
+    spark, other = f"{CHAIN}/test_ingest.py::test_a[x::y]", "tests/e2e/test_up.py::test_b"
+    assert [scope_of(each, CHAIN) for each in (spark, other)] == [CHAIN, "tests/e2e/test_up.py"]
+    assert scope_of(f"{CHAIN}s/test_a.py::test_c", CHAIN) == f"{CHAIN}s/test_a.py"
+
+
+def test_tests_that_start_spark_are_below_the_chained_folder() -> None:
+    uses = re.compile(r"\bspark: Any|usefixtures\(\"java\"\)|support\.spark_driver import")
+    found = [path for path in (ROOT / "tests").rglob("test_*.py") if uses.search(path.read_text("utf-8"))]
+    assert found
+    assert [path for path in found if not path.is_relative_to(ROOT / CHAIN)] == []

@@ -89,6 +89,14 @@ async def palisade_json(*arguments: str) -> dict[str, Any]:
     return found
 
 
+async def metrics_at(address: str) -> dict[str, float]:
+    """Of a node or another process with `/metrics`; names with their labels."""
+    async with aiohttp.ClientSession(f"http://{address}") as http, http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in samples}
+
+
 async def until_ended(process: Preloaded) -> None:
     """However long it takes; the event loop continues meanwhile."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
