@@ -261,9 +261,10 @@ async def interrupted(arguments: list[str], folder: Path) -> None:
 
 
 async def test_jobs_run_by_the_command_line_on_the_cluster(
-    nodes: Cluster, standalone: StandaloneSpark, tmp_path: Path
+    nodes: Cluster, standalone: StandaloneSpark, driver: SparkDriver, tmp_path: Path
 ) -> None:
-    """All flights and hours of weather of the demo; then the other jobs over the result."""
+    """All flights and hours of weather of the demo; then the other jobs over the result. The driver of the other tests
+    repeats some: it has started already."""
 
     def arguments(name: str) -> tuple[str, ...]:
         return "pipeline", "run", name, "--master", standalone.master, "--endpoints", endpoints(nodes), "--json"
@@ -273,14 +274,18 @@ async def test_jobs_run_by_the_command_line_on_the_cluster(
         assert code == ends_with, err
         return dict(json.loads(out))
 
+    async def repeated(name: str, **options: Any) -> dict[str, Any]:
+        given = {"name": name, "endpoints": endpoints(nodes), "options": options}
+        return dict(await asyncio.to_thread(driver.call, "job", **given))
+
     await interrupted([*arguments("ingest"), "--to", (tmp_path / "segments").as_uri()], tmp_path)
     sources = (await job("ingest", "--to", (tmp_path / "segments").as_uri()))["data_sources"]
     assert {each["data_source"]: each["rows"] for each in sources} == {"flights": FLIGHTS, "weather": WEATHER}
     assert [each["published"] for each in sources] == [365, 364]
-    again = (await job("ingest", "--to", (tmp_path / "segments").as_uri()))["data_sources"]
+    again = (await repeated("ingest", to=(tmp_path / "segments").as_uri()))["data_sources"]
     assert [(each["rows"], each["published"]) for each in again] == [(FLIGHTS, 0), (WEATHER, 0)]
     assert (await job("history", "--to", str(tmp_path / "archive")))["last"] > 0
-    assert (await job("retention", "--dry-run"))["expired"] == 0
+    assert (await repeated("retention", dry_run=True))["expired"] == 0
     await retained(job, endpoints(nodes), tmp_path / "segments")
     found = await job("audit", "--to", str(tmp_path / "audit"), ends_with=1)
     assert found["by_kind"] == {"unannounced-segment": 365 + 364 - 72}, "no node has segments here"
