@@ -20,6 +20,9 @@ from palisade.wire.credentials import from_header
 if TYPE_CHECKING:
     from palisade.api.http.request_head import HttpReply, RequestPlan
 
+PATIENCE_S = 3.0
+"""How long a row of the permissions may take to read: less than clients wait for a response, so that they get the
+reason and can try another node."""
 _CALLER: web.RequestKey[Caller] = web.RequestKey("caller")
 
 
@@ -123,8 +126,8 @@ class HttpCallers:
         """Raises AuthorizationError, which is then in the audit log."""
         authorizer = self.authorizer
         try:
-            identity = await authorizer.identify(from_header(header), where)
-            rights = await authorizer.rights(identity)
+            identity = await authorizer.identify(from_header(header), where, PATIENCE_S)
+            rights = await authorizer.rights(identity, PATIENCE_S)
         except AuthorizationError as error:
             self.refused(error, header, where, action)
             raise

@@ -162,7 +162,7 @@ async def test_planted_cached_right_of_a_fenced_node_is_found(
     rows.fenced = rows.cut_off = True
     monkeypatch.setattr(Authorizer, "try_rights", lambda self, identity: last)
 
-    async def known(self: Authorizer, shown: Any, where: str) -> Any:
+    async def known(self: Authorizer, shown: Any, where: str, patience_s: float | None = None) -> Any:
         return identity
 
     monkeypatch.setattr(Authorizer, "identify", known)
