@@ -25,6 +25,7 @@ from palisade.vault.position import VaultLineage, unpack_lineage
 from palisade.vault.tables import VaultTable as VaultTable
 from palisade.vault.vault import LINEAGE
 from tests.sim.incoming import Received, SimSnapshotWriter
+from tests.sim.local_data import Shelf
 from tests.sim.segment_disk import SegmentDisk
 from tests.sim.vault_backend import SimBackend
 from tests.sim.vault_disk import Page, VaultDisk
@@ -37,8 +38,9 @@ FSYNC_S = 0.0005
 
 
 class Disk(VaultDisk):
-    """`fsync_s`: about how long a sync takes. `failing`: it raises; `full`: nothing can be written; `bad_vault`: it
-    fails only where the vault is stored. `count`: called with what has happened to the vault."""
+    """`fsync_s`: about how long a sync takes. `journal_s`: how much longer one of the journal takes. `failing`: it
+    raises; `full`: nothing can be written; `bad_vault`: it fails only where the vault is stored. `count`: called with
+    what has happened to the vault. `shelf`: the data beside the vault."""
 
     def __init__(
         self,
@@ -51,8 +53,9 @@ class Disk(VaultDisk):
         super().__init__(simulation, FSYNC_S, count)
         self.name, self.number = name, number
         self.fsync_s = FSYNC_S
+        self.journal_s = 0.0
         self.full = self.failing = self.bad_vault = False
-        self.journal = MemoryJournal(self.sync)
+        self.journal = MemoryJournal(self.sync_journal)
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
         self.flushing: Content | None = None
@@ -78,6 +81,11 @@ class Disk(VaultDisk):
         await self.sync_names()
         self.check()
 
+    async def sync_journal(self) -> None:
+        """Raises OSError."""
+        await asyncio.sleep(self.sync_s() + self.journal_s)
+        self.check()
+
     async def sync_names(self) -> None:
         """Of files that are renamed: a full disk has room for that."""
         await asyncio.sleep(self.sync_s())
@@ -88,6 +96,7 @@ class Disk(VaultDisk):
         self.wrong_chain = b""
         """A wrong digest that was put into the vault. If it cannot be detected it stays there until a snapshot replaces
         it."""
+        self.shelf = Shelf()
         self.backend, self.page = SimBackend(), Page(FENCE_BYTES)
         self.backend.disk = self.page.disk = self
 
@@ -127,6 +136,7 @@ class Disk(VaultDisk):
     def lose_power(self) -> None:
         """Of unsynced data. Nothing runs."""
         self.segments.lose_power()
+        self.shelf.held.clear()
         loss = self.backend.without_power(self.chance)
         if loss is not None:
             self.report(loss)

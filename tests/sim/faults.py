@@ -169,20 +169,22 @@ LINKS = (Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SLOW_LINK)
 """Between two nodes, or a node and clients."""
 MEMBERS = (
     Kind.WIPE, Kind.REMOVE, Kind.TRANSFER, Kind.STOP, Kind.CRASH, Kind.ISOLATE, Kind.PAUSE, Kind.STOP_IN_START,
-    Kind.LEFT_BEHIND,
+    Kind.LEFT_BEHIND, Kind.CRASH_IN_START, Kind.SLOW_LINK,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """`every_s`: between two faults, on average. `faults_s`: how long a whole run has faults. `drift`: of the clocks,
-    if it is beyond what the product allows."""
+    if it is beyond what the product allows. `rare`: with an administrator, and followers with data beside their
+    vaults."""
 
     name: str
     kinds: tuple[Kind, ...]
     every_s: float = 1.5
     faults_s: float = 40.0
     drift: float | None = None
+    rare: bool = False
 
 
 SCENARIOS = {
@@ -192,12 +194,12 @@ SCENARIOS = {
         Scenario("calm", (), faults_s=20.0),
         Scenario("network", NETWORK),
         Scenario("disks", DISKS, every_s=2.5),
-        Scenario("members", MEMBERS, every_s=3.0),
-        Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0),
+        Scenario("members", MEMBERS, every_s=3.0, rare=True),
+        Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0, rare=True),
         Scenario("restores", RESTORES, faults_s=80.0),
         Scenario("drift", CLOCKS, drift=0.25),
         Scenario("segments", SEGMENTS, faults_s=30.0),
-        Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0),
+        Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0, rare=True),
     )
 }
 

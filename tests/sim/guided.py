@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from palisade.raftgroup.messages import MessageKind
 from palisade.topology.join_state import JoinPhase
 from tests.sim.faults import Fault
+from tests.sim.local_data import PIN_LIFE_S
 from tests.sim.node import Host
+from tests.sim.vault_disk import Killed
 
 if TYPE_CHECKING:
     from tests.sim.nemesis import Nemesis
@@ -28,6 +30,8 @@ ASKED_LOOK_S = 0.0002
 ASKED_LOOKS = 200
 DEAF_S = 0.5
 """By then another node leads, and a lease that was computed before may still seem to hold."""
+EVICTION_STEPS = 12
+"""Fewer than an eviction of the data of all keys has."""
 DROPPED_S = 8.0
 """Time after which the leader has dropped a node that it does not see."""
 
@@ -128,6 +132,25 @@ def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], 
         meanwhile()
 
     reader.steps.stop_at(fault.amount, stopped)
+
+
+def dies_in_eviction(nemesis: Nemesis, host: Host, fault: Fault) -> None:
+    """It dies between two steps of its next eviction of data beside its vault, or of their fetch; `amount` selects how
+    far it gets. It is down for longer than its pin on MM lives, so it may need another snapshot."""
+    shelf, left = host.disk.shelf, 1 + int(fault.amount * 64 % EVICTION_STEPS)
+
+    def stepped() -> None:
+        nonlocal left
+        left -= 1
+        if left or not nemesis.going:
+            return
+        nemesis.struck(fault)
+        nemesis.world.count("rare path: dies in an eviction")
+        host.kill()
+        nemesis.later(PIN_LIFE_S + fault.for_s, lambda: nemesis.start_at(host))
+        raise Killed
+
+    shelf.on_step = stepped
 
 
 def restarted(nemesis: Nemesis, host: Host) -> None:

@@ -22,6 +22,7 @@ from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
 from tests.sim.guided import (
     DEAF_S,
     deaf_when_it_hands_over,
+    dies_in_eviction,
     dropped_in_recovery,
     in_read,
     paused_before_its_grant,
@@ -29,21 +30,21 @@ from tests.sim.guided import (
     stopped_on_its_way,
     stops_unheard,
 )
+from tests.sim.left_behind import SLOW_S, left_behind
 from tests.sim.link_faults import Links
 from tests.sim.node import Host, is_voter, wall_offset_s
 from tests.sim.restoring import Restorer
 from tests.sim.snapshot_trouble import Trouble, at_a_piece, trouble_of
 from tests.sim.surviving import Survivors
 from tests.sim.tolerance import is_failing, is_full, is_refusal
-from tests.sim.vault_disk import Killed
 from tests.sim.world import World
 
 RESTART_S = 0.5
 """How soon a node that stopped itself is restarted by its supervisor."""
 WITHOUT_VAULT = 0.3
 """This many starts are interrupted."""
-DIES_AGAIN, WITH_SLOW_DISK, SLOW_S = 0.3, 0.6, 3.0
-"""Amounts of `left-behind`: below, the member crashes again in its next start; above, its disk is slow by then."""
+IN_EVICTION = 0.7
+"""This many starts of followers with data beside their vaults are interrupted in an eviction."""
 DEAF = 0.7
 """A leader that hands over with a greater amount receives nothing from other nodes from that moment on."""
 
@@ -137,7 +138,8 @@ class Nemesis:
     @staticmethod
     def _heal(host: Host) -> None:
         disk = host.disk
-        disk.fsync_s, disk.hand.dies_at = FSYNC_S, 0
+        disk.fsync_s, disk.journal_s, disk.hand.dies_at = FSYNC_S, 0.0, 0
+        disk.shelf.on_step = lambda: None
         disk.full = disk.failing = disk.bad_vault = False
         if host.runs and host.process is not None:
             put_out(host.process)
@@ -205,7 +207,10 @@ class Nemesis:
                 if fault.amount * 4 % 1 < WITHOUT_VAULT:
                     host.disk.put_vault_aside()
                 self.start_at(host)
-                self._crash_in_write(fault, host)
+                if host.follows and self.world.has_rare and fault.amount * 8 % 1 < IN_EVICTION:
+                    dies_in_eviction(self, host, fault)
+                else:
+                    self._crash_in_write(fault, host)
 
         self.later(fault.for_s, start)
 
@@ -359,28 +364,8 @@ class Nemesis:
         at_a_piece(self.world, host.id, piece, trouble)
 
     def _left_behind(self, fault: Fault, host: Host) -> None:
-        disk = host.disk
-        if host.follows:
-            return
-
-        def comes_back() -> None:
-            self.start_at(host)
-            if fault.amount < DIES_AGAIN:
-                self._crash_in_write(fault, host)
-
-        def dies() -> None:
-            disk.on_replaced = lambda: None
-            if self.going:
-                self._kill(fault, host)
-                self.later(RESTART_S, comes_back)
-                raise Killed
-
-        disk.on_replaced = dies
-        away = [(host.id, other) for other in self.world.hosts if other != host.id]
-        self.links.block([*away, *((other, own) for own, other in away)], fault.for_s)
-        if fault.amount > WITH_SLOW_DISK:
-            slow = replace(fault, kind=Kind.SLOW_DISK, for_s=SLOW_S)
-            self.later(fault.for_s, lambda: self._acts[Kind.SLOW_DISK](slow, host))
+        slow = replace(fault, kind=Kind.SLOW_DISK, for_s=SLOW_S)
+        left_behind(self, host, fault, lambda: self._crash_in_write(fault, host), lambda: self._slow_disk(slow, host))
 
     def is_whole(self) -> bool:
         """Whether every member is a voter with its current disk, as a leader knows it to be committed."""

@@ -13,9 +13,11 @@ from palisade.base.address import Address
 from palisade.node.config import InitialMember, NodeConfig
 from palisade.node.follower import FollowerNode
 from palisade.node.member import Node
+from palisade.recovery.vault_component import OnVault
 from palisade.vault.fence_page import NO_FENCE
 from palisade.vault.vault import Vault
 from tests.sim.disk import Disk
+from tests.sim.local_data import PIN_LIFE_S, LocalData
 from tests.sim.machine import SimMachine
 from tests.sim.sockets import SimLoop
 from tests.support.simulation import Process
@@ -172,7 +174,7 @@ class Host:
         ended_event = self._ended_event
         try:
             config = machine.config
-            node = FollowerNode(config, machine=machine) if self.follows else Node(config, machine=machine)
+            node = FollowerNode(config, self._on_vault(), machine) if self.follows else Node(config, machine=machine)
             self._is(node)
             self.world.wired(self, node)
             await node.start()
@@ -186,6 +188,12 @@ class Host:
             self.world.simulation.after(0.0, lambda: self._when_stopped() if self.process is process else None)
         else:
             self.world.has_ended(self, process)
+
+    def _on_vault(self) -> OnVault:
+        if not self.world.has_rare:
+            return OnVault()
+        shelf = self.disk.shelf
+        return OnVault(resources=lambda vault: LocalData(shelf, vault), pin_life_s_max=PIN_LIFE_S)
 
     def _recovered(self, report: RecoveryReport) -> None:
         case = report.case.value if report.case is not None else "-"

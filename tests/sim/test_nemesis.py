@@ -12,12 +12,13 @@ from tests.sim.ambient import ambient
 from tests.sim.checkers.bounded_wait import BoundedWait, Leading
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.clients import Client
-from tests.sim.faults import CLIENTS, Fault, Kind
+from tests.sim.faults import CLIENTS, SCENARIOS, Fault, Kind
 from tests.sim.foreign import make_foreign
 from tests.sim.link_faults import DEAF_FROM
 from tests.sim.nemesis import Nemesis
 from tests.sim.node import Host
-from tests.sim.run import BEGIN_S, run_seed
+from tests.sim.plants.vaults import EVICTIONS_INTERRUPTED
+from tests.sim.run import BEGIN_S, Run, run_seed
 from tests.sim.vault_disk import Hand
 from tests.sim.world import Settings, World
 from tests.support.onlooker import Violation
@@ -273,3 +274,25 @@ def test_membership_changes_in_the_middle_of_a_snapshot(amount: float) -> None:
     outcome = run_seed(3, "calm", (Fault(6.0, Kind.WIPE_AND_MORE, "n2", "n1", 1.0, amount),), settings)
     assert outcome.coverage["snapshot trouble: membership"] == 1
     assert not outcome.violation
+
+
+@pytest.mark.parametrize(("amount", "starts"), [(0.4, 1), (0.5, 2), (0.9, 2)])
+def test_member_that_is_left_behind_may_live_on(amount: float, starts: int) -> None:
+    """Then the state of its process is replaced, and not only its store: pins, leases, watches (issue 16)."""
+    settings = Settings(followers=0, retention=RetentionConfig(log_entries=5))
+    plan = (Fault(2.0, Kind.LEFT_BEHIND, "n2", "n1", 6.0, amount),)
+    run = Run(3, SCENARIOS["calm"], plan, settings)
+    outcome = run.run()
+    assert not outcome.violation, outcome.violation
+    assert outcome.coverage["fault: left-behind"] == 1
+    assert run.world.hosts["n2"].starts == starts
+
+
+def test_follower_that_died_in_an_eviction_evicts_again_after_another_snapshot() -> None:
+    """The second crash within the recovery from the first (issue 16)."""
+    outcome = run_seed(
+        EVICTIONS_INTERRUPTED.seed, "strange", EVICTIONS_INTERRUPTED.plan, EVICTIONS_INTERRUPTED.settings
+    )
+    assert not outcome.violation, outcome.violation
+    assert outcome.coverage["rare path: dies in an eviction"]
+    assert outcome.coverage["rare path: a snapshot during an eviction"]

@@ -9,6 +9,7 @@ from typing import Any
 from palisade.metastore.requests import DeleteRange, LeaseGrant, LeaseKeepAlive, LeaseRevoke, Put, Range, Txn
 from palisade.service.callers import THIS_NODE
 from palisade.vault.regions import Mode, Region, pack_region, region_key
+from tests.sim.administrator import Administrator
 from tests.sim.asking import EVERYTHING, OWNED, STRICT, Asking
 from tests.sim.backups import Base
 from tests.sim.batching import Batcher
@@ -104,6 +105,9 @@ class Workload:
             self.run(operator.process, Operator(operator, lambda: self.going).run())
             batcher = self._client("batcher")
             self.run(batcher.process, Batcher(batcher, lambda: self.going).run())
+        if self.world.has_rare:
+            administrator = self._client("administrator")
+            self.run(administrator.process, Administrator(administrator, lambda: self.going).run())
         visitor = self._client("visitor")
         self.run(visitor.process, Visitor(visitor, lambda: self.going).run())
         kinds: tuple[tuple[Client, type[Watcher | StreamWatcher]], ...]

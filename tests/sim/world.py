@@ -143,6 +143,8 @@ class World:
         self.takes_backups = self.has_segments = False
         self.segment_files: dict[str, bytes] = {}
         """The content of published segments, by digest."""
+        self.has_rare = False
+        """Requests of an administrator, and followers with data beside their vaults."""
         self.restored: Callable[[Base], None] = lambda base: None
         """Called when no old member is left: the recorded history is complete."""
         self.begins_again: Callable[[], None] = lambda: None

@@ -5,6 +5,7 @@ Liveness is checked after the faults of a run; the world itself checks whenever 
 
 from __future__ import annotations
 
+from tests.sim.administrator import REGIONS, RESERVED
 from tests.sim.checkers.back_pressure import BackPressure
 from tests.sim.checkers.beyond_the_bound import WritesOfHistory
 from tests.sim.checkers.bounded_wait import BoundedWait
@@ -14,6 +15,7 @@ from tests.sim.checkers.equality import Equality
 from tests.sim.checkers.large_batches import LargeBatches
 from tests.sim.checkers.lease_safety import LeaseSafety
 from tests.sim.checkers.liveness import Liveness
+from tests.sim.checkers.local_data import LocalDataComplete
 from tests.sim.checkers.logged_errors import LoggedErrors
 from tests.sim.checkers.lv_monotonic import LvMonotonic
 from tests.sim.checkers.mm_monotonic import MmMonotonic
@@ -48,6 +50,7 @@ CHECKERS: tuple[type[Onlooker], ...] = (
     SegmentCounts,
     LargeBatches,
     Vaults,
+    LocalDataComplete,
     RestoredState,
     SurvivorsState,
     RecoveryDecision,
@@ -67,6 +70,8 @@ NAMES: tuple[str, ...] = (
     *(kind.name for kind in CHECKERS if kind is not OfHistory),
     *CHECKS,
     *(kind.name for kind in BEYOND_THE_BOUND),
+    RESERVED,
+    REGIONS,
     STAYS_UP,
     Liveness.name,
 )

@@ -15,6 +15,7 @@ import pytest
 import palisade.fencing.release
 import palisade.metastore.txn
 import palisade.raftgroup.append_replies
+import palisade.raftgroup.group
 import palisade.raftgroup.replica
 import palisade.raftgroup.snapshot_receiver
 import palisade.recovery.follower
@@ -29,8 +30,11 @@ from palisade.fencing.release import Releases
 from palisade.metastore.command_codec import decode_command, unpack
 from palisade.metastore.put_series import is_series
 from palisade.metastore.requests import Put
+from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing.lease_endpoint import LeaseEndpoint
+from palisade.raftgroup.group import Group
 from palisade.raftgroup.membership import Membership
+from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.snapshot_sender import SnapshotSender
 from palisade.recovery.recovery import Recovery
 from palisade.recovery.report import RecoveryReport
@@ -40,7 +44,9 @@ from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.topology.member import TopologyMember
 from palisade.topology.swim.roster import Roster
 from palisade.vault.errors import ReadRefused
+from palisade.vault.incoming_difference import Incoming
 from palisade.vault.snapshot_reads import ReadOrigin
+from palisade.vault.vault import PLAN_DUE
 from tests.sim.coverage import groups
 from tests.sim.coverage.data_nodes import interrupted, phases
 from tests.sim.coverage.naming import name_of
@@ -86,6 +92,7 @@ class Coverage(Checker):
             self._watch_raft(patch)
             self._watch_pressure(patch)
             self._watch_data_nodes(patch)
+            self._watch_rare_paths(patch)
             patch.setattr(palisade.metastore.txn, "holds", self._compared(palisade.metastore.txn.holds))
             patch.setattr(Recovery, "_accept", self._before(Recovery._accept, self._decided))
             patch.setattr(palisade.vault.reader, "read_one", self._read(palisade.vault.reader.read_one))
@@ -278,6 +285,42 @@ class Coverage(Checker):
             return opens(endpoint, write, unsent, close, self._before(abort, given_up))
 
         patch.setattr(LeaseEndpoint, "open", opened)
+
+    def _watch_rare_paths(self, patch: pytest.MonkeyPatch) -> None:
+        """Where a rule decides that few runs need. By pairs of a look before the function and one after it."""
+
+        def membership(group: Group, *_: Any) -> Any:
+            return group._journal.get_meta("membership")
+
+        watched = (
+            (palisade.raftgroup.group, "realigned", lambda journal, *_: journal.first.index, 0),
+            (Group, "installed", membership, 1),
+            (MetaStore, "reload", lambda store: dict(store._compactor._pins), 2),
+        )
+        for owner, name, look, row in watched:
+            patch.setattr(owner, name, self._when_changed(getattr(owner, name), look, groups.RARE_PATHS[row]))
+        finish, hand_over = Incoming.finish, Replica.hand_over
+        patch.setattr(Incoming, "finish", self._before(finish, self._snapshot_ends))
+        patch.setattr(Replica, "hand_over", self._before(hand_over, self._hands_over))
+
+    def _when_changed(self, function: Callable[..., Any], look: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def observed(*arguments: Any) -> Any:
+            before = look(*arguments)
+            result = function(*arguments)
+            if before is not None and look(*arguments) != before:
+                self.reached("rare path", name)
+            return result
+
+        return observed
+
+    def _snapshot_ends(self, incoming: Incoming, *_: Any) -> None:
+        plan = incoming._vault.plan()
+        if plan is not None and plan[0] != PLAN_DUE:
+            self.reached("rare path", groups.RARE_PATHS[4])
+
+    def _hands_over(self, replica: Replica, *_: Any) -> None:
+        if replica._lease_until > replica._clock.now():
+            self.reached("rare path", groups.RARE_PATHS[5])
 
     def _pressed(self, name: str, *_: Any) -> None:
         self.reached("back-pressure", name)

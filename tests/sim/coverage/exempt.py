@@ -43,7 +43,12 @@ BEYOND = (
     "takes a slow clock at an isolated node and a fast one at the leader; tests/sim/test_beyond_the_bound.py plays it"
 )
 
+AFTER_EACH_OTHER = "takes several rare faults of one node after each other; the planted faults for it play them"
+
 SELDOM: dict[str, str] = {
+    "rare path: a snapshot with another membership": AFTER_EACH_OTHER,
+    "rare path: dies in an eviction": AFTER_EACH_OTHER,
+    "rare path: a snapshot during an eviction": AFTER_EACH_OTHER,
     "snapshot trouble: membership": "one in eight of a rare fault; tests/sim/test_nemesis.py plays it",
     "stopped while: rejected": "a rejected node stops by itself: only a signal in that moment reaches it",
     "beyond the bound: lease safety": BEYOND,

@@ -192,6 +192,16 @@ PRESSED = (
 )
 
 
+RARE_PATHS = (
+    "a start finishes an install",
+    "a snapshot with another membership",
+    "a snapshot with other pins",
+    "dies in an eviction",
+    "a snapshot during an eviction",
+    "hands over within a lease",
+)
+
+
 def _requests() -> list[str]:
     """A read without a response counts as refused, and has no unknown outcome."""
     ends = [name_of(kind) for kind in get_args(seen.Outcome)]
@@ -226,6 +236,7 @@ GROUPS = (
         "one-way losses between nodes, and between a node and clients",
     ),
     Group("snapshot trouble", lambda: names_of(Trouble), "wipe members that get a snapshot of several pieces"),
+    Group("rare path", lambda: RARE_PATHS, "the scenarios with `rare`: members that are left behind, starts that die"),
     Group("beyond the bound", lambda: sorted(EXCUSED), "clocks that are wrong by more than the product allows"),
     Group("vault disk", lambda: names_of(tests.sim.vault_disk.Trouble), "slow, full and failing disks"),
     Group(

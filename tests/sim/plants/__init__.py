@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.sim.plants import (
+    administration,
     answers,
     backups,
     batches,
@@ -32,6 +33,7 @@ __all__ = [
     "PLANTS",
     "Plant",
     "Stage",
+    "administration",
     "answers",
     "backups",
     "batches",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from palisade.node.config import RetentionConfig
-from palisade.raftgroup import journal_identity, voting
+from palisade.raftgroup import journal_identity, snapshots, voting
 from palisade.raftgroup.durable_outbox import Outbox
+from palisade.raftgroup.group import Group
 from palisade.raftgroup.library import Engine
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.voting import Voting
-from tests.sim.faults import Fault, Kind
+from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.plants.plant import LEADERS_CUT_OFF, Patch, Stage, caught_by, with_faults
 from tests.sim.world import Settings
 
@@ -110,21 +112,73 @@ def hand_overs_that_keep_the_lease(patch: Patch) -> None:
     patch.setattr(Replica, "hand_over", kept)
 
 
+CHANGED_MEANWHILE = (
+    Fault(3.0, Kind.LEFT_BEHIND, "n2", "n1", 6.0, 0.5),
+    Fault(3.5, Kind.WIPE, "n3", "n1", 0.3),
+    Fault(12.0, Kind.CRASH, "n2", "n1", 0.3),
+    Fault(14.0, Kind.CRASH, "n2", "n1", 0.3),
+)
 LEFT_BEHIND_BY_A_CHANGE = Stage(
-    "calm",
-    3,
-    (
-        Fault(3.0, Kind.LEFT_BEHIND, "n2", "n1", 6.0, 0.5),
-        Fault(3.5, Kind.WIPE, "n3", "n1", 0.3),
-        Fault(12.0, Kind.CRASH, "n2", "n1", 0.3),
-        Fault(14.0, Kind.CRASH, "n2", "n1", 0.3),
-    ),
-    Settings(members=5, followers=0, retention=RetentionConfig(log_entries=10)),
+    "calm", 3, CHANGED_MEANWHILE, Settings(members=5, followers=0, retention=RetentionConfig(log_entries=10))
 )
 """A member is added anew while another one is away, which gets a snapshot, and dies when that is its state."""
+BACK_AFTER_A_CHANGE = (replace(CHANGED_MEANWHILE[0], amount=0.4), *CHANGED_MEANWHILE[1:])
+"""The same; it does not die then, and is restarted twice later."""
 
 
 @caught_by("membership matching", on=LEFT_BEHIND_BY_A_CHANGE)
 def starts_that_keep_no_membership(patch: Patch) -> None:
     """Of a snapshot whose install a crash has met: the first start goes by it, the second one does not know it."""
     patch.setattr(journal_identity, "keep_membership", lambda *_: None)
+
+
+def away_and_back(*targets: str, amount: float) -> Plan:
+    """Members that are away until they need a snapshot; `amount` selects what happens then."""
+    return tuple(
+        Fault(1.0 + 7.0 * number, Kind.LEFT_BEHIND, name, "n1", 4.5, amount) for number, name in enumerate(targets)
+    )
+
+
+BEHIND_ON_A_SLOW_JOURNAL = Stage(
+    "calm",
+    3,
+    away_and_back("n2", "n3", "n2", amount=0.9),
+    Settings(followers=0, retention=RetentionConfig(log_entries=10)),
+)
+"""The snapshot is the state before a sync of the journal ends, and the process dies then."""
+
+
+@caught_by("stays up", on=BEHIND_ON_A_SLOW_JOURNAL, says="one of them was lost or replaced")
+def installs_that_do_not_wait_for_the_journal(patch: Patch) -> None:
+    """The membership of the snapshot is not synced before the snapshot becomes the state (issue 16)."""
+    install = snapshots.Snapshots._install
+
+    class Unsynced:
+        def __init__(self, journal: Any) -> None:
+            self._journal = journal
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._journal, name)
+
+        async def sync(self) -> None: ...
+
+    async def at_once(self: snapshots.Snapshots, *of: Any) -> None:
+        journal, self._journal = self._journal, Unsynced(self._journal)  # type: ignore[assignment]
+        try:
+            await install(self, *of)
+        finally:
+            self._journal = journal
+
+    patch.setattr(snapshots.Snapshots, "_install", at_once)
+
+
+@caught_by("membership matching", on=replace(LEFT_BEHIND_BY_A_CHANGE, plan=BACK_AFTER_A_CHANGE))
+def installs_that_keep_no_membership(patch: Patch) -> None:
+    """The next start begins its log with the membership from before the snapshot (issue 16)."""
+
+    def installed(self: Group, meta: Any, membership: Any) -> None:
+        self._replica.installed_snapshot(meta.index, meta.term, membership)
+        self._barrier.turned()
+        self._wake()
+
+    patch.setattr(Group, "installed", installed)

@@ -235,3 +235,24 @@ def stores_that_lose_their_last_flush(patch: Patch) -> None:
 
     patch.setattr(SimStore, "_keep", kept)
     patch.setattr(Disk, "killed", loses)
+
+
+@caught_by(
+    "state machine equality",
+    on=Stage(
+        "members",
+        4,
+        tuple(Fault(at, Kind.LEFT_BEHIND, name, "n1", 4.5, 0.4) for at, name in ((1.0, "n2"), (8.0, "n3"))),
+        Settings(followers=0, retention=RetentionConfig(revisions=15, log_entries=10)),
+    ),
+)
+def snapshots_whose_pins_are_not_loaded(patch: Patch) -> None:
+    """MM of the member differs after the next compaction (issue 16)."""
+    reload = MetaStore.reload
+
+    def reloaded(self: MetaStore) -> None:
+        with Patch.context() as meanwhile:
+            meanwhile.setattr(Compactor, "load", lambda _: None)
+            reload(self)
+
+    patch.setattr(MetaStore, "reload", reloaded)

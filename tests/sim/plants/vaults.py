@@ -9,20 +9,24 @@ from typing import Any
 import palisade.recovery.recovery
 import palisade.vault.vault
 import palisade.vault.verification
+from palisade.node.config import RetentionConfig
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.recovery import feed_messages as wire
 from palisade.recovery.decision import Case, Join
+from palisade.recovery.eviction_plan import EvictionPlan
 from palisade.recovery.ports import SourceState
 from palisade.recovery.store_source import StoreSource
 from palisade.vault.change import Revision
 from palisade.vault.errors import VaultUnusable
 from palisade.vault.fence_page import COPY_BYTES, FencePage, unpack_fence
+from palisade.vault.incoming_difference import Incoming
 from palisade.vault.staging import VaultStaging
-from palisade.vault.vault import Vault
+from palisade.vault.vault import PLAN_DUE, Vault
 from tests.sim.faults import Fault, Kind
-from tests.sim.plants.plant import Patch, caught_by, with_faults
+from tests.sim.plants.plant import Patch, Stage, caught_by, with_faults
 from tests.sim.vault_backend import SimBackend
 from tests.sim.vault_home import SimVaultHome
+from tests.sim.world import Settings
 
 AMONG_THE_CUT_OFF = with_faults(
     Fault(5.5, Kind.ISOLATE, "n3", "f1", 4.0),
@@ -225,3 +229,33 @@ def starts_that_leave_the_page_up(patch: Patch) -> None:
     patch.setattr(FencePage, "serve", served)
     patch.setattr(LeaseClient, "_refuse", refused)
     patch.setattr(VaultStaging, "superseded", lambda self, lv: {})
+
+
+EVICTIONS_INTERRUPTED = Stage(
+    "strange",
+    5,
+    tuple(
+        Fault(2.0 + 7.0 * number, Kind.CRASH_IN_START, "f1", "n1", 3.0, amount)
+        for number, amount in enumerate((0.01, 0.13, 0.3))
+    ),
+    Settings(retention=RetentionConfig(revisions=15)),
+)
+"""A follower dies in the eviction after a snapshot, and needs another snapshot when it is back."""
+
+
+@caught_by("local data", on=EVICTIONS_INTERRUPTED)
+def snapshots_that_forget_an_eviction_plan(patch: Patch) -> None:
+    """What the plan before a second snapshot has left incomplete counts as complete (issue 16)."""
+    finish = Incoming.finish
+
+    def anew(self: Incoming, chain: bytes, theirs: Any) -> None:
+        self._vault.store_plan(PLAN_DUE)
+        finish(self, chain, theirs)
+
+    patch.setattr(Incoming, "finish", anew)
+
+
+@caught_by("local data", on=EVICTIONS_INTERRUPTED)
+def open_steps_of_a_plan_that_count_as_done(patch: Patch) -> None:
+    """By the plan after the next snapshot (issue 16)."""
+    patch.setattr(EvictionPlan, "open_after", lambda self, done: frozenset())
