@@ -20,7 +20,7 @@ from typing import Any
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.client.node_addresses import addresses_in
-from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.credentials import Credentials, header_of
 from palisade.wire.error_codes import error_of
 from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeFull, RealtimeNotStored
@@ -70,6 +70,7 @@ class RealtimeWriter:
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
         self._name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
+        self._addresses: dict[str, str] = {}
         self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S, connect_s=CONNECT_S)
 
     async def __aenter__(self) -> RealtimeWriter:
@@ -108,8 +109,8 @@ class RealtimeWriter:
         """
         until = self._now() + self._timeout_s
         while True:
-            refusals = []
-            for name in addresses_in(await self._topology()):
+            refusals: list[str] = []
+            for name in await self._known_nodes(refusals):
                 self.node = name
                 try:
                     return await self._ask_once(OPEN, body)
@@ -123,6 +124,14 @@ class RealtimeWriter:
             if self._now() >= until:
                 raise NotIngesting(f"no data node has opened a realtime segment: {'; '.join(refusals)}")
             await asyncio.sleep(PAUSE_S)
+
+    async def _known_nodes(self, refusals: list[str]) -> list[str]:
+        """As of now; none if the cluster does not answer, with the reason."""
+        try:
+            return list(await self._look_up())
+        except NotAnsweredYet as error:
+            refusals.append(str(error))
+            return []
 
     async def append(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> int:
         """Returns the number of rows of the segment. They are stored on the disk of the node, and counted from now on.
@@ -162,22 +171,33 @@ class RealtimeWriter:
 
     async def _ask_once(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Raises NotAnsweredYet, and the errors of the node."""
-        node = self.node
-        address = addresses_in(await self._topology()).get(node)
-        if address is None:
+        node, is_known = self.node, self.node in self._addresses
+        if not is_known and node not in await self._look_up():
             raise NotAnsweredYet(f"node {node} is not in the topology", nothing_done=True)
         try:
-            answer = await self._requests.json(address, path, "POST", body)
+            answer = await self._requests.json(self._addresses[node], path, "POST", body)
         except NoAnswer as error:
+            self._addresses = {}
             raise NotAnsweredYet(f"{node}: {error}", nothing_done=error.unsent) from error
         if answer.status < 400:
             found: dict[str, Any] = answer.content
             return found
         content = answer.content if isinstance(answer.content, dict) else {}
         refusal = error_of(str(content.get("code", "")), str(content.get("detail", answer.detail)))
+        if is_known and path != OPEN and isinstance(refusal, NoSuchSegment):
+            self._addresses = {}  # another node may have this address now
+            raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=True)
         if answer.status in AGAIN:
             raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=answer.status != OUTCOME_UNKNOWN)
         raise refusal
+
+    async def _look_up(self) -> Mapping[str, str]:
+        """The addresses of the nodes, which are used until one does not answer. Raises NotAnsweredYet."""
+        try:
+            self._addresses = addresses_in(await self._topology())
+        except Unavailable as error:
+            raise NotAnsweredYet(f"the topology is not known: {error}", nothing_done=True) from error
+        return self._addresses
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -10,8 +10,8 @@ import pytest
 
 from palisade.base.http_request import Answer, NoAnswer
 from palisade.client.realtime import RealtimeTarget, RealtimeWriter
-from palisade.raftgroup.errors import OutcomeUnknown
-from palisade.wire.segment_errors import NotIngesting, RealtimeNotStored
+from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeNotStored
 
 TIMEOUT = NoAnswer("n", "timed out", unreachable=True)
 REFUSED = NoAnswer("n", "connection refused", unreachable=True, unsent=True)
@@ -35,8 +35,16 @@ class DataNodes:
         """By node and writer."""
         self.asked: list[str] = []
         self.frozen = ""
+        self.looked_up = 0
+        self.rows = 0
+        self.unavailable = 0
+        """How often the topology is still not known."""
 
     async def topology(self) -> dict[str, Any]:
+        self.looked_up += 1
+        if self.unavailable:
+            self.unavailable -= 1
+            raise Unavailable("no leader")
         return {"logical": [{"id": name, "addresses": {"http": name}} for name in ("n1", "n2", "n3")]}
 
     async def json(self, address: str, path: str, method: str, body: Mapping[str, Any]) -> Answer:
@@ -47,6 +55,9 @@ class DataNodes:
             raise outcome
         if isinstance(outcome, int) and outcome != 200:
             return Answer(outcome, {"code": PROBLEMS[outcome], "detail": f"status {outcome}"}, {})
+        if path.endswith("/rows"):
+            self.rows = body["position"] + len(body["rows"])
+            return Answer(200, {"node": address, "segment": path, "rows": self.rows}, {})
         name = self.opened.setdefault((address, body["writer"]), f"{SEGMENT}{len(self.opened)}")
         if address == self.frozen:
             await asyncio.Event().wait()
@@ -141,3 +152,39 @@ async def test_refusal_that_holds_at_every_node_ends_the_opening() -> None:
 async def test_named_node_that_cannot_store_is_not_left() -> None:
     with pytest.raises(RealtimeNotStored):
         await DataNodes(n2=[507]).writer(node="n2").open()
+
+
+async def test_address_of_the_node_is_looked_up_again_only_if_it_does_not_answer() -> None:
+    nodes = DataNodes(n2=[200, 200, 200, REFUSED, 200])
+    writer = nodes.writer(node="n2")
+    await writer.open()
+    for _ in range(4):
+        await writer.append([[1], [2]])
+    assert (writer.rows, nodes.rows, nodes.looked_up) == (8, 8, 2)
+
+
+async def test_address_that_another_node_has_now_is_looked_up_again() -> None:
+    nodes = DataNodes(n2=[200, 404, 200])
+    writer = nodes.writer(node="n2")
+    await writer.open()
+    await writer.append([[1]])
+    assert (writer.rows, nodes.looked_up) == (1, 2)
+
+
+async def test_unknown_segment_ends_the_append() -> None:
+    nodes = DataNodes(n2=[200, 404])
+    writer = nodes.writer(node="n2")
+    await writer.open()
+    with pytest.raises(NoSuchSegment):
+        await writer.append([[1]])
+
+
+@pytest.mark.parametrize("target", [{}, {"node": "n1"}])
+async def test_writer_waits_for_a_cluster_that_does_not_answer(target: dict[str, str]) -> None:
+    nodes = DataNodes()
+    nodes.unavailable = 3
+    await nodes.writer(**target).open()
+    assert nodes.looked_up == 4
+    nodes.unavailable = 1 << 30
+    with pytest.raises((NotIngesting, OutcomeUnknown), match="no leader"):
+        await nodes.writer(timeout_s=0.02, **target).open()
