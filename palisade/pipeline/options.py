@@ -77,7 +77,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     first, last = known.number("fromRevision", 0), known.number("toRevision", 0)
     if 0 < last < first:
         raise BadOption(f"fromRevision={first} is after toRevision={last}")
-    known.require(use_of_read(options))
+    known.require(_use_of_read(options))
     return ReadOptions(
         access_of(options),
         *_key_range(known),
@@ -94,7 +94,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def use_of_read(options: Mapping[str, str]) -> OptionUse:
+def _use_of_read(options: Mapping[str, str]) -> OptionUse:
     """Of a read of keys. Raises BadOption."""
     known = NamedOptions(options)
     if STREAM in known:
