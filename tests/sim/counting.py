@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from palisade.api.http.v1_segment_copies import PARTS, SegmentCopyRoutes
 from palisade.api.segment_service import SegmentLookups as LookupService
@@ -14,18 +13,13 @@ from palisade.catalog.segment import time_text
 from palisade.client.segment_query import CountFailed, count_rows, lookup_all
 from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.sim.checkers.segment_counts import CountBegun, SegmentCounts
-from tests.sim.clients import TIMEOUT_S, Client
-from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED
+from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.support.segment_writer import ALWAYS, SOURCE
-
-T = TypeVar("T")
 
 ATTEMPTS = 6
 COUNT_S = 20.0
 PAUSE_S = 0.8
 START, END = time_text(ALWAYS.start_ms), time_text(ALWAYS.end_ms)
-REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
 class BrokerApi:
@@ -50,22 +44,15 @@ class RowsRequest:
         self.match_info = dict(zip(PARTS, segment.split("/"), strict=True))
 
 
-class Counter:
-    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
-        self._client, self._world, self._going = client, client.world, going
-
+class Counter(SegmentClient):
     async def run(self) -> None:
-        while self._going():
+        while self.going():
             await self.count()
-            await asyncio.sleep(PAUSE_S * self._world.chance.random())
-
-    @property
-    def _checker(self) -> SegmentCounts:
-        return next(each for each in self._world.checkers if isinstance(each, SegmentCounts))
+            await asyncio.sleep(PAUSE_S * self.chance.random())
 
     async def count(self) -> bool:
         """Whether the count is complete."""
-        checker = self._checker
+        checker = self.world.checker(SegmentCounts)
         begun = checker.begins()
         try:
             async with asyncio.timeout(COUNT_S):
@@ -73,21 +60,21 @@ class Counter:
                     lambda: self._look_up(begun),
                     lambda node, segment: self._rows(begun, node, segment),
                     attempts=ATTEMPTS,
-                    rng=self._world.chance,
+                    rng=self.chance,
                     pause=asyncio.sleep,
                 )
         except SegmentsUnavailable as error:
             checker.unavailable(begun, error.missing)
             return False
         except REFUSED as error:
-            self._world.count(f"count of rows refused: {type(error).__name__}")
+            self.world.count(f"count of rows refused: {type(error).__name__}")
             return False
         checker.counted(begun, found)
         return True
 
     async def _look_up(self, begun: CountBegun) -> dict[str, Any]:
-        host = self._world.chance.choice([*self._world.hosts.values()])
-        found = await self._ask(host, lambda node: lookup_all(BrokerApi(node), SOURCE, START, END))
+        host = self.chance.choice([*self.world.hosts.values()])
+        found = await self.ask(host, lambda node: lookup_all(BrokerApi(node), SOURCE, START, END))
         begun.answer = found
         return found
 
@@ -101,13 +88,9 @@ class Counter:
             return found
 
         try:
-            return await self._ask(self._world.hosts[node], rows)
+            return await self.ask(self.world.hosts[node], rows)
         except (ConnectionError, TimeoutError) as error:
             begun.silent.add(node)
             raise CountFailed(f"{node} does not answer") from error
         except PalisadeError as error:
             raise CountFailed(str(error)) from error
-
-    async def _ask(self, host: Host, work: Callable[[Any], Awaitable[T]]) -> T:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await self._world.ask(self._client.process, self._client.name, host.http, work)

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 from palisade.api.segment_service import OwnSegmentStore
-from palisade.base.errors import PalisadeError
 from palisade.catalog.segment import ANNOUNCED, RECORDS, segment_of_record
 from palisade.client.realtime_changes import give_up
-from tests.sim.clients import Client
-from tests.sim.outcomes import EXPECTED
+from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.segment_states import grows
 
 LOOK_S = 1.5
 TIMEOUT_S = 2.0
-REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
-class Operator:
-    def __init__(self, client: Client, going: Callable[[], bool]) -> None:
-        self._client, self._world, self._going = client, client.world, going
-
+class Operator(SegmentClient):
     async def run(self) -> None:
-        while self._going():
-            await asyncio.sleep(LOOK_S * self._world.chance.random())
-            host = self._world.chance.choice(self._world.members)
+        while self.going():
+            await asyncio.sleep(LOOK_S * self.chance.random())
+            host = self.chance.choice(self.world.members)
             try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    await self._world.ask(self._client.process, self._client.name, host.http, self._look)
+                await self.ask(host, self._look, TIMEOUT_S)
             except REFUSED:
                 continue
 

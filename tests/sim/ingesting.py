@@ -7,19 +7,16 @@ has to know whether it was stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from palisade.base.errors import PalisadeError
 from palisade.catalog.timeline import Interval
 from palisade.wire.segment_errors import NoSuchSegment
 from tests.sim.checkers.segment_rows import COLUMNS, SegmentRows
-from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.clients import Client
 from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED
+from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.support.segment_writer import DAY_MS, DAYS, SOURCE
-
-T = TypeVar("T")
 
 BATCH_MAX = 3
 PAUSE_S = 0.4
@@ -27,63 +24,61 @@ CLOSES = (0.15, 0.03)
 """The share of requests that close a segment: drawn for each."""
 LEAVES = 0.1
 """The share of failed requests after which it opens another segment."""
-REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
-class Appender:
+class Appender(SegmentClient):
     """Of one segment at a time."""
 
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
-        self._client, self._world, self._going = client, client.world, going
-        self._chance = client.world.chance
+        super().__init__(client, going)
         self._host: Host | None = None
         self._name = ""
         self._closes = 0.0
         self._position = self._rows = 0
         """What the segment has, and the size of the batch that is on its way."""
 
-    @property
-    def _checker(self) -> SegmentRows:
-        return next(each for each in self._world.checkers if isinstance(each, SegmentRows))
-
     async def run(self) -> None:
-        while self._going():
-            await asyncio.sleep(PAUSE_S * self._chance.random())
+        while self.going():
+            await asyncio.sleep(PAUSE_S * self.chance.random())
             try:
                 await self._step()
             except REFUSED as error:
-                self._world.count(f"realtime refused: {type(error).__name__}")
-                if isinstance(error, NoSuchSegment) or self._chance.random() < LEAVES:
+                self.world.count(f"realtime refused: {type(error).__name__}")
+                if isinstance(error, NoSuchSegment) or self.chance.random() < LEAVES:
                     self._host = None
 
     async def _step(self) -> None:
         if self._host is None:
             await self._open()
-        elif not self._rows and self._chance.random() < self._closes:
+        elif not self._rows and self.chance.random() < self._closes:
             name = self._name
-            await self._ask(self._host, lambda node: ingester_of(node).close_segment(name))
-            self._world.count("realtime: closed")
+            await self.ask(self._host, lambda node: ingester_of(node).close_segment(name))
+            self.world.count("realtime: closed")
             self._host = None
         else:
             await self._append(self._host)
 
     async def _open(self) -> None:
-        host = self._world.hosts[self._chance.choice(self._world.data_nodes)]
-        day, replicas, checker = self._chance.randrange(DAYS), self._chance.randrange(1, 3), self._checker
+        host = self.world.hosts[self.chance.choice(self.world.data_nodes)]
+        day, replicas, checker = (
+            self.chance.randrange(DAYS),
+            self.chance.randrange(1, 3),
+            self.world.checker(SegmentRows),
+        )
         interval = Interval(day * DAY_MS, (day + 1) * DAY_MS)
 
         async def open_segment(node: Any) -> tuple[str, int]:
-            held = await ingester_of(node).open(SOURCE, interval, COLUMNS, replicas, self._client.name)
+            held = await ingester_of(node).open(SOURCE, interval, COLUMNS, replicas, self.client.name)
             checker.opened_segment(held.name)
             return held.name, held.log.rows
 
-        self._name, self._position = await self._ask(host, open_segment)
-        self._host, self._rows, self._closes = host, 0, self._chance.choice(CLOSES)
-        self._world.count("realtime: opened")
+        self._name, self._position = await self.ask(host, open_segment)
+        self._host, self._rows, self._closes = host, 0, self.chance.choice(CLOSES)
+        self.world.count("realtime: opened")
 
     async def _append(self, host: Host) -> None:
-        self._rows = self._rows or self._chance.randrange(1, BATCH_MAX + 1)
-        name, position, rows, checker = self._name, self._position, self._rows, self._checker
+        self._rows = self._rows or self.chance.randrange(1, BATCH_MAX + 1)
+        name, position, rows, checker = self._name, self._position, self._rows, self.world.checker(SegmentRows)
         checker.sends(name, position + rows)
 
         async def append(node: Any) -> int:
@@ -92,11 +87,7 @@ class Appender:
             checker.appended(host, name, done)
             return done
 
-        self._position, self._rows = await self._ask(host, append), 0
-
-    async def _ask(self, host: Host, work: Callable[[Any], Awaitable[T]]) -> T:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await self._world.ask(self._client.process, self._client.name, host.http, work)
+        self._position, self._rows = await self.ask(host, append), 0
 
 
 def ingester_of(node: Any) -> Any:

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.api.segment_service import OwnSegmentStore
-from palisade.base.errors import PalisadeError
-from palisade.catalog.realtime_rows import columns_from
 from palisade.catalog.segment import Segment, SegmentRecord
 from palisade.catalog.timeline import Interval, SegmentId
 from palisade.client.publishing import publish, replace_intervals
@@ -26,9 +24,10 @@ from palisade.segments.verification import version_of
 from palisade.service.callers import THIS_NODE
 from palisade.wire.segment_errors import NoSuchDataSource
 from tests.sim.checkers.segment_lookups import SegmentLookups
-from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.checkers.segment_rows import COLUMNS
+from tests.sim.clients import Client
 from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED
+from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.settling import SegmentSettler
 from tests.support.segment_writer import ALWAYS, DAY_MS, DAYS, SOURCE
 
@@ -38,36 +37,32 @@ LOOKUPS = 4
 """After each change."""
 PAUSE_S = 0.4
 """The longest one between two requests."""
-COLUMNS = columns_from({"id": "int"})
 ROWS_MAX = 5
-REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
-class Segmenter:
+class Segmenter(SegmentClient):
     def __init__(self, client: Client, going: Callable[[], bool]) -> None:
-        self._client, self._going = client, going
-        self._world = client.world
+        super().__init__(client, going)
         self._files = 0
         self._known: list[Segment] = []
 
     async def run(self) -> None:
-        while self._going():
-            await self._ask(self._world.chance.choice(self._world.members), self._change)
+        while self.going():
+            await self._try(self.chance.choice(self.world.members), self._change)
             for _ in range(LOOKUPS):
-                host = self._world.chance.choice([*self._world.hosts.values()])
-                await self._ask(host, lambda node, at=host: self._look_up(at, node))  # type: ignore[misc]
-                await asyncio.sleep(PAUSE_S * self._world.chance.random() ** 3)
-        await SegmentSettler(self._client).run()
+                host = self.chance.choice([*self.world.hosts.values()])
+                await self._try(host, lambda node, at=host: self._look_up(at, node))  # type: ignore[misc]
+                await asyncio.sleep(PAUSE_S * self.chance.random() ** 3)
+        await SegmentSettler(self.client).run()
 
-    async def _ask(self, host: Host, work: Callable[[Any], Awaitable[None]]) -> None:
+    async def _try(self, host: Host, work: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                await self._world.ask(self._client.process, self._client.name, host.http, work)
+            await self.ask(host, work)
         except REFUSED:
-            self._world.count("segments: refused")
+            self.world.count("segments: refused")
 
     async def _change(self, node: Any) -> None:
-        chance, store = self._world.chance, OwnSegmentStore(node.key_values)
+        chance, store = self.chance, OwnSegmentStore(node.key_values)
         lot = chance.random()
         if lot < 0.15 or not self._known:
             await self._publish(store)
@@ -77,7 +72,7 @@ class Segmenter:
         if lot < 0.7:
             await self._assign(store)
         elif lot < 0.78:
-            key = chosen.announcement_key(chance.choice(self._world.data_nodes))
+            key = chosen.announcement_key(chance.choice(self.world.data_nodes))
             await node.key_values.write(DeleteRange(key), caller=THIS_NODE)
         elif lot < 0.9:
             await set_replicas(store, SOURCE, chance.randrange(3), named([chosen]))
@@ -88,12 +83,12 @@ class Segmenter:
 
     async def _assign(self, store: OwnSegmentStore) -> None:
         """To two of the data nodes, so copies move."""
-        nodes = self._world.chance.sample(self._world.data_nodes, 2)
+        nodes = self.chance.sample(self.world.data_nodes, 2)
         await assign_segments(store, nodes, None, "", lambda done, total: None)
 
     async def _publish(self, store: OwnSegmentStore) -> None:
         """Replace what some adjacent days have, in one interval or one for each; or append a partition."""
-        chance = self._world.chance
+        chance = self.chance
         first = chance.randrange(DAYS)
         days = range(first, min(DAYS, first + chance.randrange(1, DAYS + 1)))
         intervals = [Interval(day * DAY_MS, (day + 1) * DAY_MS) for day in days]
@@ -113,17 +108,17 @@ class Segmenter:
     def _record(self, which: SegmentId, core: int) -> SegmentRecord:
         """Of a new file with other rows than any before."""
         self._files += 1
-        rows = self._world.chance.randrange(1, ROWS_MAX + 1)
+        rows = self.chance.randrange(1, ROWS_MAX + 1)
         content = parquet(COLUMNS, [[1000 * self._files + number] for number in range(rows)])
         wanted = version_of(content)
-        self._world.segment_files[wanted.digest] = content
-        replicas = self._world.chance.randrange(1, 3)
+        self.world.segment_files[wanted.digest] = content
+        replicas = self.chance.randrange(1, 3)
         return SegmentRecord(Segment(SOURCE, which), core, rows, wanted.size_bytes, wanted.digest, replicas)
 
     async def _look_up(self, host: Host, node: Any) -> None:
         """Judged where the node answers, before the answer is sent."""
-        epoch = self._world.epoch
-        checker = next(each for each in self._world.checkers if isinstance(each, SegmentLookups))
+        epoch = self.world.epoch
+        checker = self.world.checker(SegmentLookups)
         since = checker.released
         answer: SegmentAnswer | None = None
         try:
@@ -131,5 +126,5 @@ class Segmenter:
             revision = answer.revision
         except NoSuchDataSource:
             revision = node.broker.revision
-        if self._world.epoch == epoch:
+        if self.world.epoch == epoch:
             checker.looked_up(host, since, answer, revision)

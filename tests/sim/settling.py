@@ -10,37 +10,35 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palisade.api.segment_service import OwnSegmentStore
-from palisade.base.errors import PalisadeError
 from palisade.segments.assigning import assign_segments
 from tests.sim.checkers.segment_lookups import SegmentLookups
-from tests.sim.clients import TIMEOUT_S, Client
+from tests.sim.clients import Client
 from tests.sim.counting import Counter
 from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED
+from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.segment_states import ANNOUNCED, ASSIGNED, RECORDS, SegmentState, grows, needed
 
 LOOK_S = 0.5
-REFUSED = (*EXPECTED, PalisadeError, ConnectionError, TimeoutError)
 
 
-class SegmentSettler:
+class SegmentSettler(SegmentClient):
     def __init__(self, client: Client) -> None:
-        self._client, self._world = client, client.world
-        self._counter = Counter(client, lambda: False)
+        super().__init__(client, lambda: True)
+        self._counter = Counter(client, lambda: True)
 
     async def run(self) -> None:
-        nodes = [self._world.hosts[each] for each in self._world.data_nodes]
+        nodes = [self.world.hosts[each] for each in self.world.data_nodes]
         while True:
             for host in nodes:
-                await self._ask(host, self._close)
-            await self._ask(self._world.chance.choice(self._world.members), self._assign)
+                await self._try(host, self._close)
+            await self._try(self.chance.choice(self.world.members), self._assign)
             if not unsettled(self._state()) and await self._counter.count():
-                self._world.count("copy of a segment: settled")
+                self.world.count("copy of a segment: settled")
                 return
             await asyncio.sleep(LOOK_S)
 
     def _state(self) -> SegmentState:
-        return next(each for each in self._world.checkers if isinstance(each, SegmentLookups)).states.latest
+        return self.world.checker(SegmentLookups).states.latest
 
     async def _close(self, node: Any) -> None:
         ingester = node.segments.local.realtime
@@ -49,14 +47,13 @@ class SegmentSettler:
 
     async def _assign(self, node: Any) -> None:
         store = OwnSegmentStore(node.key_values)
-        await assign_segments(store, self._world.data_nodes, None, "", lambda done, total: None)
+        await assign_segments(store, self.world.data_nodes, None, "", lambda done, total: None)
 
-    async def _ask(self, host: Host, work: Callable[[Any], Awaitable[None]]) -> None:
+    async def _try(self, host: Host, work: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                await self._world.ask(self._client.process, self._client.name, host.http, work)
+            await self.ask(host, work)
         except REFUSED as error:
-            self._world.count(f"segments not settled: {type(error).__name__}")
+            self.world.count(f"segments not settled: {type(error).__name__}")
 
 
 def unsettled(state: SegmentState) -> set[str]:

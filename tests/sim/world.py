@@ -30,6 +30,7 @@ from tests.support.raft_network import QUEUED_BYTES_MAX, SMALL_PEER_BYTES_MAX, W
 from tests.support.simulation import Process, Simulation
 
 T = TypeVar("T")
+K = TypeVar("K")
 LINES_MAX = 400
 DATA_NODES = 3
 STAYS_UP = "stays up"
@@ -194,6 +195,10 @@ class World:
         if not self.has_segments:
             return ()
         return tuple(sorted(Random(f"data nodes {self.seed}").sample(names, min(DATA_NODES, len(names)))))
+
+    def checker(self, kind: type[K]) -> K:
+        """The one of that kind."""
+        return next(each for each in self._checkers if isinstance(each, kind))
 
     @property
     def members(self) -> list[Host]:

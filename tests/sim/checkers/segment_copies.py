@@ -18,7 +18,7 @@ from palisade.segments.verification import version_of
 from palisade.wire.segment_errors import BadSegment
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.node import Host
-from tests.sim.segment_states import ANNOUNCED, SegmentState, grows, needed
+from tests.sim.segment_states import ANNOUNCED, SegmentState, SegmentStates, grows, needed
 from tests.sim.world import Checker, World
 
 LATE_S = 10.0
@@ -33,8 +33,8 @@ class SegmentCopies(Checker):
         self._started: dict[str, float] = {}
 
     @property
-    def _lookups(self) -> SegmentLookups:
-        return next(each for each in self.world.checkers if isinstance(each, SegmentLookups))
+    def _states(self) -> SegmentStates:
+        return self.world.checker(SegmentLookups).states
 
     def wired(self, host: Host) -> None:
         self._started[host.id] = self.world.now
@@ -44,7 +44,7 @@ class SegmentCopies(Checker):
         for event in events.events:
             if event.kv.key.startswith(ANNOUNCED) and not event.delete:
                 node, _, name = event.kv.key.removeprefix(ANNOUNCED).decode().partition("/")
-                self._check_announcement(self._lookups.states.latest, self.world.hosts[node], name)
+                self._check_announcement(self._states.latest, self.world.hosts[node], name)
 
     def _check_announcement(self, now: SegmentState, host: Host, name: str) -> None:
         if self.world.now - self._started.get(host.id, self.world.now) < LATE_S:
@@ -67,16 +67,17 @@ class SegmentCopies(Checker):
 
     def _check_copy(self, host: Host, name: str) -> None:
         """The transaction that withdraws it sees that others announce the segment, or that no query needs it."""
-        states, content = self._lookups.states, host.disk.segments.files.get(file_of(name))
+        states, content = self._states, host.disk.segments.files.get(file_of(name))
         record = states.latest.record(name)
         if content is None or not counts(record, content):
             self.world.count("copy of a segment: removed, not needed")
             return
-        for each in states.backwards(self._lookups.released):
+        released = self.world.checker(SegmentLookups).released
+        for each in states.backwards(released):
             if each.announces(host.id, name):
                 self.fail(
                     f"{host.id} removes segment {name}, for which lookups return it: announced at {each.revision}, "
-                    f"and {self._lookups.released} is released"
+                    f"and {released} is released"
                 )
         others = [each for each in self.world.data_nodes if each != host.id]
         for each in states.backwards():
@@ -88,7 +89,7 @@ class SegmentCopies(Checker):
         self.fail(f"{host.id} removes segment {name}, which no other node has announced since it was withdrawn")
 
     def _check_log(self, host: Host, name: str) -> None:
-        record = self._lookups.states.latest.record(name)
+        record = self._states.latest.record(name)
         if record is None or record.get("ingester") != host.id or not needed(record):
             self.world.count("realtime: log removed, not needed")
             return

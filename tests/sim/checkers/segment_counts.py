@@ -18,7 +18,7 @@ from palisade.client.segment_query import Counted
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.segment_rows import SegmentRows
 from tests.sim.node import Host
-from tests.sim.segment_states import SegmentState, needed
+from tests.sim.segment_states import SegmentState, SegmentStates, needed
 from tests.sim.world import Checker, World
 from tests.support.segment_oracle import expected, name_in
 from tests.support.segment_writer import ALWAYS, SOURCE
@@ -47,18 +47,13 @@ class SegmentCounts(Checker):
         super().__init__(world)
         self._started: dict[str, float] = {}
 
-    def _one(self, kind: Any) -> Any:
-        return next(each for each in self.world.checkers if isinstance(each, kind))
-
     @property
-    def _lookups(self) -> SegmentLookups:
-        found: SegmentLookups = self._one(SegmentLookups)
-        return found
+    def _states(self) -> SegmentStates:
+        return self.world.checker(SegmentLookups).states
 
     @property
     def _rows(self) -> SegmentRows:
-        found: SegmentRows = self._one(SegmentRows)
-        return found
+        return self.world.checker(SegmentRows)
 
     def wired(self, host: Host) -> None:
         self._started[host.id] = self.world.now
@@ -66,13 +61,13 @@ class SegmentCounts(Checker):
     def begins(self) -> CountBegun:
         up = (self.world.hosts[node] for node in self.world.data_nodes)
         steady = {host.id: host.starts for host in up if host.healthy and host.is_active and self._is_steady(host)}
-        return CountBegun(self._lookups.states.latest.revision, dict(self._rows.acknowledged), steady)
+        return CountBegun(self._states.latest.revision, dict(self._rows.acknowledged), steady)
 
     def _is_steady(self, host: Host) -> bool:
         return self.world.now - self._started[host.id] > STEADY_S
 
     def counted(self, begun: CountBegun, found: Counted) -> None:
-        state = self._lookups.states.at(found.revision)
+        state = self._states.at(found.revision)
         names = [each["segment"] for each in begun.answer["segments"]]
         self._check_segments(state, names, found)
         bounds = {name: self._bounds(state, begun, name) for name in names}
@@ -104,7 +99,7 @@ class SegmentCounts(Checker):
         self.world.count("count of rows: unavailable")
         hosts = (self.world.hosts[node] for node in begun.starts if node not in begun.silent)
         steady = [host.id for host in hosts if host.healthy and host.starts == begun.starts[host.id]]
-        states = self._lookups.states.since(begun.at)
+        states = self._states.since(begun.at)
         for name in missing:
             served = [each.nodes(name, steady) for each in states if promised(each, name)]
             moves = sum(one != other for one, other in pairwise(served))

@@ -15,7 +15,7 @@ from palisade.metastore.results import RevisionEvents
 from palisade.segments.realtime_handoff import parquet
 from palisade.segments.verification import version_of
 from tests.sim.checkers.segment_lookups import SegmentLookups
-from tests.sim.segment_states import RECORDS, grows, needed
+from tests.sim.segment_states import RECORDS, SegmentStates, grows, needed
 from tests.sim.world import Checker, World
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class SegmentRows(Checker):
         self.acknowledged: dict[str, int] = {}
 
     @property
-    def _lookups(self) -> SegmentLookups:
-        return next(each for each in self.world.checkers if isinstance(each, SegmentLookups))
+    def _states(self) -> SegmentStates:
+        return self.world.checker(SegmentLookups).states
 
     def opened_segment(self, name: str) -> None:
         self.sent.setdefault(name, 0)
@@ -48,7 +48,7 @@ class SegmentRows(Checker):
 
     def appended(self, host: Host, name: str, rows: int) -> None:
         """A node acknowledges that the segment has so many rows, now."""
-        record = self._lookups.states.latest.record(name)
+        record = self._states.latest.record(name)
         if record is not None and not needed(record) and record["used"]:
             self.fail(f"{host.id} acknowledges rows of segment {name}, which was given up")
         if rows > self.sent[name]:
@@ -63,7 +63,7 @@ class SegmentRows(Checker):
                 self._changed(events.revision, key.removeprefix(RECORDS).decode())
 
     def _changed(self, revision: int, name: str) -> None:
-        states = self._lookups.states
+        states = self._states
         before, now = states.before.record(name), states.latest.record(name)
         assert now is not None
         if before is None or not grows(before):

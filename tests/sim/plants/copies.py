@@ -14,7 +14,6 @@ from palisade.segments.names import Wanted
 from palisade.segments.realtime import Held
 from palisade.segments.realtime_handoff import RealtimeHandOff, parquet
 from palisade.segments.realtime_step import RealtimeStep, Situation
-from palisade.segments.segment_store import Shelf
 from palisade.segments.verification import version_of
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NoSuchSegment
@@ -52,18 +51,8 @@ def removals_without_a_withdrawal(patch: Patch) -> None:
 
 @caught_by("segment copies", on=Stage("segments", 1), says="without having it")
 def announcements_before_the_copy_is_stored(patch: Patch) -> None:
-    put = Shelf.put
-
-    async def late(self: Shelf, name: str, wanted: Wanted, content: bytes, *, synced: bool = False) -> None:
-        self.held[name] = wanted
-        await asyncio.sleep(0.5)
-        await put(self, name, wanted, content, synced=synced)
-
-    async def keep(self: SegmentHolder, name: str, wanted: Wanted, content: bytes) -> None:
-        self.shelf.held[name] = wanted
-        self.announcements.changed()
-        await asyncio.sleep(0.5)
-        await put(self.shelf, name, wanted, content, synced=True)
+    """While it is fetched."""
+    original = SegmentHolder._bring
 
     async def bring(self: SegmentHolder, name: str, wanted: Wanted) -> None:
         self.shelf.held[name] = wanted
@@ -72,9 +61,6 @@ def announcements_before_the_copy_is_stored(patch: Patch) -> None:
         del self.shelf.held[name]
         await original(self, name, wanted)
 
-    original = SegmentHolder._bring
-    patch.setattr(Shelf, "put", late)
-    patch.setattr(SegmentHolder, "keep", keep)
     patch.setattr(SegmentHolder, "_bring", bring)
 
 
