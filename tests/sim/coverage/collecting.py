@@ -287,28 +287,28 @@ class Coverage(Checker):
         patch.setattr(LeaseEndpoint, "open", opened)
 
     def _watch_rare_paths(self, patch: pytest.MonkeyPatch) -> None:
-        """Where a rule decides that few runs need. By pairs of a look before the function and one after it."""
+        """Places of rules that few runs need. The first three count if the function changes what `look` finds."""
 
         def membership(group: Group, *_: Any) -> Any:
             return group._journal.get_meta("membership")
 
         watched = (
-            (palisade.raftgroup.group, "realigned", lambda journal, *_: journal.first.index, 0),
-            (Group, "installed", membership, 1),
-            (MetaStore, "reload", lambda store: dict(store._compactor._pins), 2),
+            (palisade.raftgroup.group, "realigned", lambda journal, *_: journal.first.index, groups.FINISHED_INSTALL),
+            (Group, "installed", membership, groups.OTHER_MEMBERSHIP),
+            (MetaStore, "reload", lambda store: dict(store._compactor._pins), groups.OTHER_PINS),
         )
-        for owner, name, look, row in watched:
-            patch.setattr(owner, name, self._when_changed(getattr(owner, name), look, groups.RARE_PATHS[row]))
+        for owner, name, look, path in watched:
+            patch.setattr(owner, name, self._when_changed(getattr(owner, name), look, path))
         finish, hand_over = Incoming.finish, Replica.hand_over
         patch.setattr(Incoming, "finish", self._before(finish, self._snapshot_ends))
         patch.setattr(Replica, "hand_over", self._before(hand_over, self._hands_over))
 
-    def _when_changed(self, function: Callable[..., Any], look: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _when_changed(self, function: Callable[..., Any], look: Callable[..., Any], path: str) -> Callable[..., Any]:
         def observed(*arguments: Any) -> Any:
             before = look(*arguments)
             result = function(*arguments)
             if before is not None and look(*arguments) != before:
-                self.reached("rare path", name)
+                self.reached("rare path", path)
             return result
 
         return observed
@@ -316,11 +316,11 @@ class Coverage(Checker):
     def _snapshot_ends(self, incoming: Incoming, *_: Any) -> None:
         plan = incoming._vault.plan()
         if plan is not None and plan[0] != PLAN_DUE:
-            self.reached("rare path", groups.RARE_PATHS[4])
+            self.reached("rare path", groups.IN_EVICTION)
 
     def _hands_over(self, replica: Replica, *_: Any) -> None:
         if replica._lease_until > replica._clock.now():
-            self.reached("rare path", groups.RARE_PATHS[5])
+            self.reached("rare path", groups.WITHIN_LEASE)
 
     def _pressed(self, name: str, *_: Any) -> None:
         self.reached("back-pressure", name)

@@ -192,14 +192,14 @@ PRESSED = (
 )
 
 
+FINISHED_INSTALL = "a start finishes an install"
+OTHER_MEMBERSHIP = "a snapshot with another membership"
+OTHER_PINS = "a snapshot with other pins"
+IN_EVICTION = "a snapshot during an eviction"
+WITHIN_LEASE = "hands over within a lease"
 RARE_PATHS = (
-    "a start finishes an install",
-    "a snapshot with another membership",
-    "a snapshot with other pins",
-    "dies in an eviction",
-    "a snapshot during an eviction",
-    "hands over within a lease",
-)
+    FINISHED_INSTALL, OTHER_MEMBERSHIP, OTHER_PINS, "dies in an eviction", IN_EVICTION, WITHIN_LEASE,
+)  # fmt: skip
 
 
 def _requests() -> list[str]:
