@@ -78,7 +78,7 @@ def replacements_of_half_an_interval(patch: Patch) -> None:
     patch.setattr(Timeline, "_redraw", half)
 
 
-@caught_by("segment lookups", on=Stage("segments", 2), says="which was visible before")
+@caught_by("segment lookups", on=Stage("segments", 10), says="which was visible before")
 def publications_that_are_visible_from_their_first_part(patch: Patch) -> None:
     """Half of a publication is visible before the rest is written."""
     patch.setattr(Manifest, "with_pending", Manifest.with_visible)
