@@ -77,7 +77,7 @@ def role_changes() -> Changes:
     role = palisade.raftgroup.role.RaftRole
     return {
         role.LEARNER: (role.FOLLOWER, role.REMOVED),
-        role.FOLLOWER: (role.CANDIDATE, role.LEADER, role.REMOVED),
+        role.FOLLOWER: (role.CANDIDATE, role.LEADER, role.LEARNER, role.REMOVED),
         role.CANDIDATE: (role.FOLLOWER, role.LEADER),
         role.LEADER: (role.FOLLOWER,),
         role.REMOVED: (role.LEARNER,),
