@@ -125,12 +125,20 @@ async def restarted(ground: RealtimeGround, fault: str) -> None:
 
 
 async def handed_off(ground: RealtimeGround, fault: str) -> None:
+    """While the other nodes hang, so they cannot announce the segment before the ingester withdraws it."""
     await runs(ground, fault)
     source = CountedSource(ground, fault)
+    others = [ground[name] for name in OTHERS]
     async with ground.client() as client, source.watched():
         segment = await filled(ground, client, source)
-        await client.realtime_close(segment)
-        await until(is_handed_off(ground, client, segment), "the hand-off", within_s=60.0)
+        for node in others:
+            node.pause()
+        try:
+            await client.realtime_close(segment)
+            await until(is_handed_off(ground, client, segment), "the hand-off", within_s=60.0)
+        finally:
+            for node in others:
+                node.resume()
 
 
 @pytest.mark.parametrize(
