@@ -126,7 +126,7 @@ class RealtimeWriter:
             await asyncio.sleep(PAUSE_S)
 
     async def _known_nodes(self, refusals: list[str]) -> list[str]:
-        """As of now; none if the cluster does not answer, with the reason."""
+        """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
         try:
             return list(await self._look_up())
         except NotAnsweredYet as error:
@@ -158,9 +158,9 @@ class RealtimeWriter:
         found = await self._ask(f"/v1/segments/{self.segment}/close", {})
         return int(found["rows"])
 
-    async def _ask(self, path: str, body: Mapping[str, Any], until: float = 0.0) -> dict[str, Any]:
+    async def _ask(self, path: str, body: Mapping[str, Any], until: float | None = None) -> dict[str, Any]:
         """At the node of this writer. Raises its errors, OutcomeUnknown at the deadline."""
-        until = until or self._now() + self._timeout_s
+        until = self._now() + self._timeout_s if until is None else until
         while True:
             try:
                 return await self._ask_once(path, body)

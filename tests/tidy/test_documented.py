@@ -19,7 +19,6 @@ SEGMENT = "{data_source}/{start}/{end}/{version}/{partition}"
 FAMILIES = (
     "palisade/api/http/broker_families.py",
     "palisade/api/http/realtime_families.py",
-    "palisade/api/http/realtime_families.py",
     "palisade/api/http/segment_families.py",
     "palisade/journal/metrics.py",
 )

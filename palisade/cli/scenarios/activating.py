@@ -6,6 +6,7 @@ import contextlib
 import signal
 from typing import Any
 
+from palisade.cli.scenarios.actor import Actor
 from palisade.cli.scenarios.link import Link
 from palisade.cli.scenarios.members import Members
 from palisade.cli.scenarios.stage import Stage
@@ -107,6 +108,15 @@ class Pair:
         self._stage.check(name, waits, seen)
         return waits
 
+    async def check_older(self, newest: Actor, said: str) -> None:
+        """The copy that runs is the older one: it must wait. With the newest one started, every entry is there."""
+        if not await self.check_waits("older-waits"):
+            return
+        await newest.start()
+        await self.reach("active", "in sync")
+        self._stage.say(said)
+        await self.check_entries("nothing-lost")
+
     async def check_entries(self, name: str) -> None:
         """Checks that the journal has exactly the acknowledged entries."""
         found = [content async for _, content in self.journal.entries()]
@@ -139,12 +149,9 @@ async def older_primary(stage: Stage) -> Report | None:
     await pair.a.start()
     await pair.decided("a")
     stage.say("b is stopped, and the primary a is started: its copy is the older one")
-    if not await pair.check_waits("older-waits"):
-        return None
-    await pair.b.start()
-    await pair.reach("active", "in sync")
-    stage.say("b is started: it serves, a receives what it lacks and gets the role back (--allow-failback)")
-    await pair.check_entries("nothing-lost")
+    await pair.check_older(
+        pair.b, "b is started: it serves, a receives what it lacks and gets the role back (--allow-failback)"
+    )
     return None
 
 
@@ -157,12 +164,7 @@ async def lonely_primary(stage: Stage) -> Report | None:
     pair.b.send(signal.SIGCONT)
     await pair.decided("b")
     stage.say("a is killed, and b goes on: its copy is the older one")
-    if not await pair.check_waits("older-waits"):
-        return None
-    await pair.a.start()
-    await pair.reach("active", "in sync")
-    stage.say("a is started again and serves; b receives what it lacks")
-    await pair.check_entries("nothing-lost")
+    await pair.check_older(pair.a, "a is started again and serves; b receives what it lacks")
     return None
 
 
@@ -192,12 +194,7 @@ async def lucky_live(stage: Stage) -> Report | None:
     pair.restore()
     await pair.decided("b")
     stage.say("a is killed, and the network is restored: b finds that its sequence is not the agreed one")
-    if not await pair.check_waits("older-waits"):
-        return None
-    await pair.a.start()
-    await pair.reach("active", "in sync")
-    stage.say("a is started again and serves; b receives what it lacks")
-    await pair.check_entries("nothing-lost")
+    await pair.check_older(pair.a, "a is started again and serves; b receives what it lacks")
     return None
 
 

@@ -3,7 +3,7 @@
 - A data node announces only what it has: the file with the rows of the record, or the log of a segment that grows.
 - A copy that queries may count on is removed only once no lookup that begins now can return its node, and another node
   announced the segment after that node had ceased to.
-- The log of a realtime segment is removed only when its rows are in a complete copy, or nobody needs them.
+- The log of a realtime segment is removed only if a complete copy has its rows, or if no query counts on them.
 
 Records and announcements are read from the committed rows, files from the disks.
 """

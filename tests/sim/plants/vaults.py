@@ -200,7 +200,7 @@ FOLLOWER_DIES = with_faults(
         )
     )
 )
-"""Its successor promises to serve nothing, and then hears of no change."""
+"""The next process reports that it serves nothing, and is cut off before any change reaches it."""
 
 
 @caught_by("lease safety", on=replace(FOLLOWER_DIES, seed=4))
