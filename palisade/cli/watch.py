@@ -16,7 +16,7 @@ from palisade.cli.session import CliSession
 from palisade.metastore.results import RevisionEvents
 from palisade.wire import json_results as shapes
 
-TROUBLE_S = 1.0
+LOOK_S = 0.2
 
 
 @click.command()
@@ -62,7 +62,7 @@ async def warn_of_trouble(watch: Any, command: str = "watch") -> None:
     """Silence means that nothing changes, or that no change can arrive: write which. `watch` or a client."""
     line, now = RecurringLine(), asyncio.get_running_loop().time
     while True:
-        await asyncio.sleep(TROUBLE_S)
+        await asyncio.sleep(LOOK_S)
         trouble = watch.trouble
         if trouble:
             text = line.holds(f"no change can arrive: {trouble}", now())

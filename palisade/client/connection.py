@@ -16,8 +16,11 @@ from palisade.wire.credentials import Credentials, to_hello
 from palisade.wire.error_codes import WrongPort, error_of
 from palisade.wire.stream_frames import ITEMS_MAX, PROTOCOL, FrameKind
 
-PING_AFTER_S = 2.0
+PING_AFTER_S = 1.0
+PONG_S = 0.5
+"""A node that needs longer to respond to a ping is reported as silent."""
 SILENT_S = 5.0
+"""The connection to a node that has sent nothing for so long is given up."""
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)
 CONTENTS_MAX = 2 * min(256, SERIES_PUTS_MAX)
@@ -68,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
         self.unanswered_not_executed = False
         """Announced by the node: no request without an answer was or will be executed over this connection."""
         self.last_heard = loop.time()
-        self._pinged = False
+        self._pinged_at: float | None = None
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
         """The node's WELCOME. `timeout_s`: the deadline of this client's requests.
@@ -83,18 +86,23 @@ class ClientConnection(asyncio.Protocol):
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
 
-    def is_silent(self, now: float, *, awaited: bool) -> bool:
+    def is_dead(self, now: float, *, awaited: bool) -> bool:
         """Whether the node has sent nothing for `SILENT_S` although something is `awaited` from it and it was pinged.
         Pings it after `PING_AFTER_S`."""
-        silence_s = now - self.last_heard
-        if not awaited or silence_s < PING_AFTER_S:
-            self._pinged = False
-        elif not self._pinged:
-            self._pinged = True
+        if not awaited or now - self.last_heard < PING_AFTER_S:
+            self._pinged_at = None
+        elif self._pinged_at is None or self._pinged_at < self.last_heard:
+            self._pinged_at = now
             self.send(FrameKind.CALL, [0, "ping", []])
         else:
-            return silence_s > SILENT_S
+            return now - self._pinged_at > SILENT_S - PING_AFTER_S
         return False
+
+    def silence(self, now: float) -> str | None:
+        """What is wrong with the node if it has not responded to a ping within `PONG_S`, else None."""
+        if self._pinged_at is None or self._pinged_at < self.last_heard or now - self._pinged_at < PONG_S:
+            return None
+        return f"has sent nothing for {now - self.last_heard:.1f} s"
 
     # Called by the transport.
 

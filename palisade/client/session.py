@@ -38,7 +38,6 @@ LAST_TRY = 0.25
 """A refused request is not retried if less than this part of the default timeout is left: it could not reach a definite
 end in time."""
 BACKOFF_S = (0.02, 0.5)
-_FIRST = asyncio.FIRST_COMPLETED
 MOVE_S = 1.0
 """Interval at which the session checks for a better node while there may be one."""
 _CERTAIN = (MetastoreError, ReleasePending, OutcomeUnknown)
@@ -258,8 +257,8 @@ class StreamSession:
         if late:
             self._admit_more()
         link = self._link
-        if link is not None and link.is_silent(now, awaited=bool(self._pending or self._watches)):
-            self._trouble = f"{self._route.current()} does not respond"
+        if link is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
+            self._trouble = f"{self._address} does not respond"
             link.abort()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -333,7 +332,7 @@ class StreamSession:
         look_again = self._found is not None and self._connector.wants_better(self._found)
         try:
             ends: set[asyncio.Future[Any]] = {link.closed, announced}
-            await asyncio.wait(ends, timeout=MOVE_S if look_again else None, return_when=_FIRST)
+            await asyncio.wait(ends, timeout=MOVE_S if look_again else None, return_when=asyncio.FIRST_COMPLETED)
         finally:
             announced.cancel()
             self._found_anew.clear()
@@ -413,11 +412,17 @@ class StreamSession:
             return f"no connection to a node ({self._trouble})"
         if self._found.leader is None:
             return f"{self._found.member} knows no leader, and no other node that knows one has been found"
-        return None
+        silence = self._link.silence(self._loop.time()) if self._link is not None else None
+        return silence and f"{self._found.member} at {self._address} {silence}"
+
+    @property
+    def _address(self) -> str:
+        """Of the connected node, which may be none of the given addresses; else the one that is tried next."""
+        return self._route.current() if self._found is None else self._found.address
 
     def _lost(self, link: ClientConnection) -> None:
+        self._trouble = f"{self._address}: {link.closed.result()}"
         self._link = self._found = None
-        self._trouble = f"{self._route.current()}: {link.closed.result()}"
         self._route.advance()
         for operation in list(self._pending.values()):
             if link.unanswered_not_executed:

@@ -18,7 +18,7 @@ async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Issue 16: 785 near-equal lines in 17 minutes, one for each address that was tried."""
-    monkeypatch.setattr(watch_module, "TROUBLE_S", 0.0)
+    monkeypatch.setattr(watch_module, "LOOK_S", 0.0)
     watch = FakeWatch()
     warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
     for number in range(300):
@@ -31,7 +31,7 @@ async def test_watch_writes_few_lines_about_a_cluster_that_is_down_for_long(
 async def test_watch_reports_once_that_no_events_can_arrive_and_once_that_they_can(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watch_module, "TROUBLE_S", 0.0)
+    monkeypatch.setattr(watch_module, "LOOK_S", 0.0)
     watch = FakeWatch()
     warning = asyncio.ensure_future(watch_module.warn_of_trouble(watch))
     for trouble in (None, "n1 knows no leader", None):

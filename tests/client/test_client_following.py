@@ -4,7 +4,7 @@ twice that must not be, and watches continue where they were (issue 2; M4)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
 import pytest
@@ -21,6 +21,7 @@ from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
 
@@ -49,13 +50,13 @@ class TwoNodes:
     async def start(self) -> None:
         for server in self.servers.values():
             await server.start("127.0.0.1", 0)
-        members = tuple(
-            Member(name, MemberRole.VOTER, "fake", {"stream": endpoint})
-            for name, endpoint in zip(self.groups, self.endpoints, strict=True)
-        )
+        self.announce(dict(zip(self.groups, self.endpoints, strict=True)))
+        self.lead("n1")
+
+    def announce(self, streams: Mapping[str, str]) -> None:
+        members = tuple(Member(name, MemberRole.VOTER, "fake", {"stream": each}) for name, each in streams.items())
         for group in self.groups.values():
             group.belongs_to(Membership(members))
-        self.lead("n1")
 
     def lead(self, leader: str | None) -> None:
         for group in self.groups.values():
@@ -171,6 +172,22 @@ async def test_watch_reports_a_missing_leader_and_continues_with_a_new_one(nodes
         nodes.lead("n1")
         await until(lambda: watch.trouble is None)
         assert (await anext(watch)).revision == 2
+
+
+async def test_watch_reports_a_frozen_node_by_its_own_address(nodes: TwoNodes) -> None:
+    """Issue 16: it said nothing for 4.6 s. The client was given n1 and has moved to the leader n2."""
+    async with Proxy(nodes.servers["n2"].port) as n2:
+        nodes.announce({"n1": nodes.endpoints[0], "n2": n2.endpoint})
+        async with Client(nodes.endpoints[:1]) as client, client.watch("a") as watch:
+            nodes.lead("n2")
+            await is_at(nodes, "n2")
+            await client.put("a", "1")
+            assert (await anext(watch)).revision == 2
+            n2.muted = True
+            await until(lambda: watch.trouble is not None)
+            assert f"n2 at {n2.endpoint} has sent nothing for" in str(watch.trouble)
+            n2.muted = False
+            await until(lambda: watch.trouble is None)
 
 
 async def test_change_that_is_not_repeatable_keeps_the_client_at_its_node(
