@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from palisade.cli.help_formatter import HelpContext, format_help_of
 from palisade.cli.old_spellings import modern
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import INTERRUPTED, USAGE
@@ -18,6 +19,12 @@ from palisade.cli.session import INTERRUPTED, USAGE
 class RootGroup(click.Group):
     """Ends the process with the exit codes of docs/cli.md. The object of its context: how old the process is, None for
     a command that is called by a program."""
+
+    context_class = HelpContext
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        format_help_of(cmd)
+        super().add_command(cmd, name)
 
     def main(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from palisade.cli.help_formatter import format_help_of
 from palisade.cli.options import cluster_options
 from palisade.cli.session import INTERRUPTED, REFUSED, USAGE, CliSession, Failure, failure_of
 
@@ -97,6 +98,7 @@ def command_of(job: Job) -> click.Command:
             help="File that `palisade login` wrote (or PALISADE_TOKEN_FILE), at this path on each worker too.",
         ),
     ]
+    format_help_of(command)
     return command
 
 

@@ -1,4 +1,4 @@
-"""Metrics of one copy of a journal, computed from its state at the time of each scrape (docs/activation.md)."""
+"""Metrics of one copy of a journal, computed from its state at the time of each scrape (docs/metrics.md)."""
 
 from __future__ import annotations
 

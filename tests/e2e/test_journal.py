@@ -13,11 +13,19 @@ import pytest
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
 from tests.support.journal_processes import ROLE, Pair, running_pair
-from tests.support.processes import Cluster, metrics_at, until
+from tests.support.metrics_page import differences
+from tests.support.processes import Cluster, exposition_at, metrics_at, until
 
 pytestmark = pytest.mark.e2e
 FAILOVER_S = 10.0
 """The goal is 3 s on a quiet machine."""
+OF_ACTIVE = (
+    "palisade_journal_acknowledged_entry",
+    "palisade_journal_held_bytes",
+    "palisade_journal_lease_seconds",
+    "palisade_journal_replica_state",
+    "palisade_journal_replica_lag_entries",
+)
 
 
 @pytest.fixture
@@ -92,9 +100,11 @@ async def test_second_process_in_one_directory_is_refused(pair: Pair) -> None:
 
 
 async def test_metrics_of_both_copies_are_served(pair: Pair) -> None:
-    """As listed in docs/activation.md (issue 17)."""
+    """As listed in docs/metrics.md (issue 17)."""
     code, _, err = await pair.command("append", "one", "two")
     assert code == 0, err
+    assert differences("journal copy", await exposition_at(pair.a.metrics)) == []
+    assert differences("journal copy", await exposition_at(pair.b.metrics), absent=OF_ACTIVE) == []
     active, replica = [await metrics_at(copy.metrics) for copy in (pair.a, pair.b)]
     assert active['palisade_journal_info{name="a",role="orders"}'] == 1
     assert active['palisade_journal_state{state="active"}'] == replica['palisade_journal_state{state="in sync"}'] == 1
@@ -107,7 +117,6 @@ async def test_metrics_of_both_copies_are_served(pair: Pair) -> None:
     assert active["palisade_journal_activations_total"] == 1
     assert 0 < active["palisade_journal_lease_seconds"] < 1
     assert min(each["palisade_journal_fsync_seconds_count"] for each in (active, replica)) > 0
-    assert "palisade_journal_acknowledged_entry" not in replica
     pair.b.kill()
 
     async def lost() -> bool:

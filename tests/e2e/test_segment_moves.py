@@ -101,7 +101,7 @@ async def test_restart_of_all_brokers_and_the_coordinator_forgets_no_segment(gro
 
 
 async def test_metrics_of_real_nodes_show_brokers_and_copies(ground: SegmentGround) -> None:
-    """As listed in docs/operations.md."""
+    """As listed in docs/metrics.md."""
     async with ground.counts() as counts:
         await counts.one()
     copies = 0.0

@@ -21,6 +21,7 @@ from typing import Any
 
 import aiohttp
 
+from palisade.wire.credentials import Credentials, header_of
 from tests.faults import kernel
 from tests.support.preloaded import PROGRAM, Preloaded
 
@@ -89,10 +90,20 @@ async def palisade_json(*arguments: str) -> dict[str, Any]:
     return found
 
 
+async def exposition_at(address: str, credentials: Credentials | None = None) -> str:
+    """What Prometheus reads of a node or another process with `/metrics`."""
+    async with (
+        aiohttp.ClientSession(f"http://{address}", headers=header_of(credentials)) as http,
+        http.get("/metrics") as answer,
+    ):
+        text = await answer.text()
+        assert answer.status == 200, text
+        return text
+
+
 async def metrics_at(address: str) -> dict[str, float]:
-    """Of a node or another process with `/metrics`; names with their labels."""
-    async with aiohttp.ClientSession(f"http://{address}") as http, http.get("/metrics") as answer:
-        lines = (await answer.text()).splitlines()
+    """By name with labels."""
+    lines = (await exposition_at(address)).splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
 

@@ -1,8 +1,13 @@
-"""The list of commands in `palisade --help` has 80 columns: a first sentence that does not fit is cut by click."""
+"""--help in 80 columns: the list of commands has their first sentences uncut, and no line ends inside of a word."""
+
+import re
 
 import click
+import pytest
 
+from palisade.cli.help_formatter import HelpFormatter
 from palisade.cli.main import main
+from tests.tidy.commands_page import commands
 
 WIDTH = 80 - 2
 """Of a terminal of 80 columns click leaves two free at the right."""
@@ -44,3 +49,16 @@ def test_limit_is_that_of_the_printed_list() -> None:
         group.format_commands(context, formatter)
         assert ("..." in formatter.getvalue()) is cut
         assert (cut_helps(group, "g") != []) is cut
+
+
+@pytest.mark.parametrize("columns", [80, 100, 110])
+def test_no_line_ends_inside_of_a_word(columns: int) -> None:
+    for command, _ in commands():
+        with command.make_context(command.name, [], resilient_parsing=True, terminal_width=columns) as context:
+            assert re.findall(r".*\w-$", command.get_help(context), re.MULTILINE) == []
+
+
+def test_help_has_the_hyphens_that_were_written() -> None:
+    formatter = HelpFormatter(width=20)
+    formatter.write_text("a text with --password-file")
+    assert formatter.getvalue() == "a text with\n--password-file\n"

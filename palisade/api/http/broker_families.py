@@ -1,4 +1,4 @@
-"""Metrics of a node's broker: its view of the segments, and its lookups (docs/operations.md)."""
+"""Metrics of a node's broker: its view of the segments, and its lookups (docs/metrics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of the realtime segments of a data node, and of their hand-offs (docs/operations.md)."""
+"""Metrics of the realtime segments of a data node, and of their hand-offs (docs/metrics.md)."""
 
 from __future__ import annotations
 

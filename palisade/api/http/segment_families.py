@@ -1,4 +1,4 @@
-"""Metrics of the segments that a node stores and of those that are past their TTL (P6)."""
+"""Metrics of the segments that a node stores and of those that are past their TTL (P6; docs/metrics.md)."""
 
 from __future__ import annotations
 
