@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.base.long_keys import LONG_BYTES, PREFIX_BYTES, in_order, stored_end, stored_start
 from palisade.vault.change import with_key
 from palisade.vault.position import VaultLineage, unpack_lineage, unpack_position
@@ -19,19 +20,22 @@ from palisade.vault.tables import VaultTable
 
 LINEAGE = b"lineage"
 BYTES_PER_SLICE = 1 << 20
+NO_CHECKSUM = bytes(CHECKSUM_BYTES)
+"""After the body of a row that does not come from a table as it is."""
 STRIDE, SAMPLES_PER_SLICE = 64, 1_000
 """Of samples: keys from one to the next; how many a snapshot is held for, some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class VaultSlice:
-    """The keys of a range and their bodies (`change.py`) as of `revision`, in key order. `until`: where the next slice
-    begins; None at the end of the range."""
+    """The keys of a range and their rows as of `revision`, in key order. A row is a body (`change.py`) as it is stored,
+    with `CHECKSUM_BYTES` after it: they were verified, and cutting them off would copy each row. `until`: where the
+    next slice begins; None at the end of the range."""
 
     revision: int
     lineage: VaultLineage | None
     keys: list[bytes]
-    bodies: list[bytes]
+    rows: list[bytes]
     until: bytes | None
 
 
@@ -39,13 +43,13 @@ def slice_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None, bytes_max
     """Raises VaultDamaged."""
     found_keys, found, size = list[bytes](), list[bytes](), 0
     until = None
-    for keys, bodies, stored_bytes in _in_key_order(snapshot, start, end):
-        if size >= bytes_max:
-            until = keys[0]
-            break
+    for keys, rows in _in_key_order(snapshot, start, end):
         found_keys += keys
-        found += bodies
-        size += stored_bytes
+        found += rows
+        size += sum(map(len, rows))
+        if size >= bytes_max:
+            until = keys[-1] + b"\0"
+            break
     position = unpack_position(snapshot.get(VaultTable.META, POSITION))
     lineage = unpack_lineage(snapshot.get(VaultTable.META, LINEAGE))
     return VaultSlice(position.revision, lineage, found_keys, found, until)
@@ -67,14 +71,14 @@ def samples_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> tupl
 def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[Chunk]:
     """From the first long key on, of one row at a time."""
     at = start
-    for keys, bodies, size in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
+    for keys, rows in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
         if LONG_BYTES in map(len, keys):
             break
         if end is not None and keys[-1] >= end:
             if count := bisect_left(keys, end):
-                yield keys[:count], bodies[:count], size
+                yield keys[:count], rows[:count]
             return
-        yield keys, bodies, size
+        yield keys, rows
         at = keys[-1] + b"\0"
     stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
-    yield from (([key], [body], len(body)) for key, body in in_order(stored, at, end, opened=with_key))
+    yield from (([key], [body + NO_CHECKSUM]) for key, body in in_order(stored, at, end, opened=with_key))

@@ -17,7 +17,7 @@ a key under constant writes remains readable.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -32,8 +32,8 @@ from palisade.vault.tables import VaultTable
 
 POSITION = b"position"
 FIRST_CHUNK_ROWS, CHUNK_ROWS, CHUNK_BYTES = 32, 512, 1 << 17
-Chunk = tuple[Sequence[bytes], list[bytes], int]
-"""Keys, values, and the bytes of the values as stored."""
+Chunk = tuple[list[bytes], list[bytes]]
+"""Keys, and values as stored: each with its checksum, which matches."""
 
 
 class Transaction(Protocol):
@@ -127,9 +127,9 @@ class VaultSnapshot:
             while found := list(islice(every, rows)):
                 keys = [key for key, _ in found]
                 sealed = [value for _, value in found]
-                size = sum(map(len, sealed))
-                yield keys, CHECKSUMS.unseal_column(table, keys, sealed), size
-                rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(found) // size))
+                CHECKSUMS.verify(table, keys, sealed)
+                yield keys, sealed
+                rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(found) // sum(map(len, sealed))))
 
     def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
         """One of so many keys from `start` on, the first one included. No value is read, so nothing is verified."""

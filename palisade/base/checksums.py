@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from operator import itemgetter
 from zlib import crc32
 
 from xxhash import xxh3_64_digest
 
 CHECKSUM_BYTES = 8
+_CONTENT = itemgetter(slice(-CHECKSUM_BYTES))
 
 Row = tuple[bytes, bytes]
 
@@ -49,13 +51,14 @@ class RowChecksums:
     def unseal_all(self, table: int, rows: Sequence[Row]) -> list[Row]:
         """As `unseal`, for many at once."""
         keys, every = [key for key, _ in rows], [sealed for _, sealed in rows]
-        return list(zip(keys, self.unseal_column(table, keys, every), strict=True))
+        self.verify(table, keys, every)
+        return list(zip(keys, map(_CONTENT, every), strict=True))
 
-    def unseal_column(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> list[bytes]:
-        """As `unseal_all`, of keys and sealed values apart; returns the values."""
-        values = [sealed[:-CHECKSUM_BYTES] for sealed in every]
-        digests = map(xxh3_64_digest, values, map(crc32, keys, repeat(self._seeds[table])))
-        if b"".join(digests) != b"".join([sealed[-CHECKSUM_BYTES:] for sealed in every]):
+    def verify(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> None:
+        """As `unseal`, of many sealed values, which stay as they are. No value is kept beside its sealed one: the
+        memory of one serves the next."""
+        seeds = map(crc32, keys, repeat(self._seeds[table]))
+        digests = map(xxh3_64_digest, map(_CONTENT, every), seeds)
+        if not all(map(bytes.endswith, every, digests)):
             for key, sealed in zip(keys, every, strict=True):
                 self.unseal(table, key, sealed)
-        return values

@@ -113,7 +113,7 @@ def vault_pages(
                 undo.add(changes_of(page))
             known = found.revision
         at = found.until
-        yield VaultRows(*undo.rows(found.keys, found.bodies, at)), at
+        yield VaultRows(*undo.rows(found.keys, found.rows, at)), at
 
 
 def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:

@@ -126,11 +126,15 @@ def row_columns(page: bytes) -> PageRows:
     return rows_at(page, np.array(_starts_of_rows(page), np.int64))
 
 
-def rows_at(page: bytes, starts: Numbers) -> PageRows:
-    """`starts`: where each row of the page begins."""
+def rows_at(page: bytes, starts: Numbers, tail_bytes: int = 0) -> PageRows:
+    """`starts`: where each row of the page begins. `tail_bytes`: of each row, after its value, to be passed over."""
     headers = _records(page, starts, HEADERS)
     keys_at = starts + HEADER.size
-    return PageRows(headers, _parts(page, [starts, keys_at, keys_at + headers["key_bytes"]]), ROW_PARTS)
+    values_at = keys_at + headers["key_bytes"]
+    if not tail_bytes:
+        return PageRows(headers, _parts(page, [starts, keys_at, values_at]), ROW_PARTS)
+    tails_at = values_at + headers["value_bytes"]
+    return PageRows(headers, _parts(page, [starts, keys_at, values_at, tails_at]), (*ROW_PARTS, "tail"))
 
 
 def change_columns(page: bytes) -> ChangeColumns:

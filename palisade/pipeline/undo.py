@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from palisade.vault.change import HEADER
+from palisade.vault.slices import NO_CHECKSUM
 from palisade.wire.scan_pages import ScannedChange, ScannedRow
 
 
@@ -26,30 +27,31 @@ class Undo:
         for change in changes:
             key = change.row.key
             if key not in self._before:
-                self._before[key] = body_of(change.previous) if change.previous else b""
+                self._before[key] = row_of(change.previous) if change.previous else b""
                 heappush(self._keys, key)
 
     def rows(
-        self, keys: Sequence[bytes], bodies: Sequence[bytes], until: bytes | None
+        self, keys: Sequence[bytes], rows: Sequence[bytes], until: bytes | None
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """The rows at R of the keys before `until` (None: of all that are left), from the later ones in key order."""
+        """Keys and rows at R of the keys before `until` (None: of all that are left), from the later ones in key order.
+        Rows are those of a `VaultSlice`."""
         if not self._keys or (until is not None and self._keys[0] >= until):
-            return keys, bodies
+            return keys, rows
         found_keys, found, at = list[bytes](), list[bytes](), 0
         while self._keys and (until is None or self._keys[0] < until):
             key = heappop(self._keys)
             here = bisect_left(keys, key, at)
             found_keys += keys[at:here]
-            found += bodies[at:here]
+            found += rows[at:here]
             if before := self._before.pop(key):
                 found_keys.append(key)
                 found.append(before)
             at = here + (here < len(keys) and keys[here] == key)
         found_keys += keys[at:]
-        found += bodies[at:]
+        found += rows[at:]
         return found_keys, found
 
 
-def body_of(row: ScannedRow) -> bytes:
+def row_of(row: ScannedRow) -> bytes:
     head = HEADER.pack(row.mod_revision, row.create_revision, row.version, row.lease, len(row.key), len(row.value))
-    return head + row.key + row.value
+    return head + row.key + row.value + NO_CHECKSUM

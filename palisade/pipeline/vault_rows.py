@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.pipeline.page_columns import HEADERS, Numbers, RowColumns, rows_at
 from palisade.vault.change import HEADER_BYTES
 
@@ -21,28 +22,25 @@ _HEADER = slice(HEADER_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class VaultRows:
-    """Keys in order, and their bodies (`vault.change`). As bytes: a page of `wire.scan_pages`."""
+    """Keys in order, and their rows as of a `VaultSlice`: each a body with `CHECKSUM_BYTES` after it."""
 
     keys: Sequence[bytes]
-    bodies: Sequence[bytes]
+    rows: Sequence[bytes]
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __bytes__(self) -> bytes:
-        return b"".join(self.bodies)
-
     def columns(self, *, values: bool) -> RowColumns:
         """`values` False: all values are null."""
         if not values:
-            return RowsWithoutValues(self.keys, self.bodies)
-        sizes = np.fromiter(map(len, self.bodies), np.int64, len(self))
-        return rows_at(bytes(self), np.cumsum(sizes) - sizes)
+            return RowsWithoutValues(self.keys, self.rows)
+        sizes = np.fromiter(map(len, self.rows), np.int64, len(self))
+        return rows_at(b"".join(self.rows), np.cumsum(sizes) - sizes, CHECKSUM_BYTES)
 
 
 class RowsWithoutValues(RowColumns):
-    def __init__(self, keys: Sequence[bytes], bodies: Sequence[bytes]) -> None:
-        self._keys, self._bodies = keys, bodies
+    def __init__(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> None:
+        self._keys, self._rows = keys, rows
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -57,4 +55,4 @@ class RowsWithoutValues(RowColumns):
 
     @cached_property
     def headers(self) -> Numbers:
-        return np.frombuffer(b"".join([body[_HEADER] for body in self._bodies]), HEADERS)
+        return np.frombuffer(b"".join([row[_HEADER] for row in self._rows]), HEADERS)

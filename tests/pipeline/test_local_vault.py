@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, SupportsBytes
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline import cluster, local_vault, vault_rows
 from palisade.pipeline.batches import Columns
@@ -17,6 +18,7 @@ from palisade.pipeline.cluster import Pinned, count, fix, network_pages, pages
 from palisade.pipeline.errors import RevisionGone, VaultNotRead
 from palisade.pipeline.options import ReadOptions
 from palisade.pipeline.partitions import ReadPart, parts_of_state
+from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault import slices
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
@@ -55,8 +57,12 @@ def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, ReadPart]:
     return pinned, ReadPart(options.key, options.range_end, 0, pinned.revision, options.access.endpoints)
 
 
-def rows(found: Iterable[SupportsBytes]) -> list[ScannedRow]:
-    return list(rows_of(b"".join(map(bytes, found))))
+def rows(found: Iterable[bytes | VaultRows]) -> list[ScannedRow]:
+    return [
+        row
+        for page in found
+        for row in rows_of(page if isinstance(page, bytes) else b"".join(row[:-CHECKSUM_BYTES] for row in page.rows))
+    ]
 
 
 @pytest.mark.usefixtures("small_slices")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.base.long_keys import stored_key
 from palisade.vault import slices
 from palisade.vault.change import item_of, key_of
+from palisade.vault.errors import VaultDamaged
 from palisade.vault.fence_page import FENCE_BYTES, FencePage
+from palisade.vault.lmdb_tables import LmdbBackend
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.opening import open_vault
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import VaultSlice, samples_of, slice_of
+from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
 from tests.support.vault_feed import follow, full, state_of, write_some
 
@@ -55,8 +60,9 @@ def test_slices_together_are_the_range_with_long_keys_in_order(
     while True:
         part = sliced(reader, at, end, bytes_max)
         assert part.revision == driver.store.revision
-        found += [tuple(item_of(body)) for body in part.bodies]
-        assert part.keys == [key_of(body) for body in part.bodies]
+        bodies = [row[:-CHECKSUM_BYTES] for row in part.rows]
+        found += [tuple(item_of(body)) for body in bodies]
+        assert part.keys == [key_of(body) for body in bodies]
         if part.until is None:
             break
         assert part.until > at
@@ -97,8 +103,36 @@ def test_slice_is_refused_after_the_lease(vault: Vault) -> None:
     vault.page.serve(1_000, 1)
     now = [0]
     reader = VaultReader.over(vault, clock_ns=lambda: now[0])
-    assert len(sliced(reader, b"a", None, 1).bodies) == 2
+    assert len(sliced(reader, b"a", None, 1).rows) == 2
     now[0] = 1_001
     refused = reader.trusted(lambda snapshot: slice_of(snapshot, b"a", None))
     assert isinstance(refused, Unreachable)
     assert "lease expired" in refused.reason
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda row, _: row[:-9] + bytes([row[-9] ^ 1]) + row[-8:],
+        lambda row, _: row[:-1] + bytes([row[-1] ^ 1]),
+        lambda row, _: row[:5],
+        lambda row, _: row + b"\0",
+        lambda _, other: other,
+    ],
+    ids=["value", "checksum", "truncated", "longer", "of-another-key"],
+)
+def test_slice_with_a_damaged_row_is_refused(tmp_path: Path, damage: Callable[[bytes, bytes], bytes]) -> None:
+    """The row of a key in the middle, with the length that other rows have or not."""
+    driver = full([(b"%03d" % number, b"value") for number in range(600)])
+    vault = open_vault(tmp_path / "vault", map_bytes=1 << 24)
+    with closing(vault):
+        follow(vault, driver)
+        assert isinstance(vault.backend, LmdbBackend)
+        assert vault.page is not None
+        vault.page.serve(10**12, 1)
+        with vault.backend.env.begin(write=True, db=vault.backend.tables[VaultTable.ENTRY]) as txn:
+            txn.put(b"555", damage(txn.get(b"555"), txn.get(b"556")))
+        reader = VaultReader.over(vault, clock_ns=lambda: 0)
+        assert len(sliced(reader, b"000", b"500", 1 << 20).rows) == 500
+        with pytest.raises(VaultDamaged, match="value of b'555' in table ENTRY is damaged"):
+            sliced(reader, b"000", None, 1 << 20)
