@@ -40,8 +40,18 @@ OPTIONS = {
     OptionUse.STREAM_WRITE: (*_WRITE, "recordPrefix"),
 }  # fmt: skip
 KNOWN = tuple(dict.fromkeys(name for names in OPTIONS.values() for name in names))
-OF_SPARK = ("checkpointlocation", "path", "queryname")
+OF_SPARK = ("checkpointlocation", "queryname")
 """In lower case: options of every source and sink that Spark passes on."""
+NO_TABLE = (
+    "Spark does not pass the options of a table in its catalog to reads and writes: use spark.read, CREATE TEMPORARY "
+    "VIEW ... USING palisade OPTIONS (...), or df.write"
+)
+REFUSED = {
+    "provider": f"CREATE TABLE ... USING palisade is not possible: {NO_TABLE}",
+    "path": "a path, as of load(path), save(path) or start(path), has no meaning here: give keys by option prefix, or "
+    "keyFrom and keyTo",
+}
+"""In lower case. A provider is passed only with a table of Spark's catalog, together with properties of its own."""
 CREDENTIALS = ("password", "token", "credentials")
 
 
@@ -50,6 +60,9 @@ class NamedOptions:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         names = {name.lower(): name for name in KNOWN}
+        for name, reason in REFUSED.items():
+            if name in map(str.lower, options):
+                raise BadOption(reason)
         self._values: dict[str, str] = {}
         for name, value in options.items():
             if name.lower() in OF_SPARK:

@@ -15,7 +15,7 @@ from palisade.client.endpoints import read_endpoints
 from palisade.client.operations import interval
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.offsets import Since
-from palisade.pipeline.option_names import NamedOptions, OptionUse
+from palisade.pipeline.option_names import NO_TABLE, NamedOptions, OptionUse
 from palisade.pipeline.segment_interval import interval_of
 
 STAGE_MS, STAGE_MS_MIN = 600_000, 1_000
@@ -114,7 +114,8 @@ def access_of(options: Mapping[str, str]) -> ClusterAccess:
     """Raises BadOption, also for unknown options and for credentials among the options."""
     known = NamedOptions(options)
     if not known.text("endpoints"):
-        raise BadOption("option endpoints is missing: give host:port of the stream of one or more nodes")
+        hint = "" if options else f". {NO_TABLE}"
+        raise BadOption(f"option endpoints is missing: give host:port of the stream of one or more nodes{hint}")
     try:
         endpoints = tuple(read_endpoints(known.text("endpoints")))
     except ValueError as error:

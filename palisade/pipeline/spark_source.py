@@ -57,9 +57,10 @@ class PalisadeSource(DataSource):
             return TableReader(self.table)
         if STREAM in self.options:
             raise BadOption(f"option {STREAM} is for spark.readStream: use revision, or history and fromRevision")
+        options = read_options(self.options)
         if self.pinned is None:
             raise BadOption("omit .schema(): give fields of JSON values as option valueSchema, columns as columns")
-        return ScanReader(read_options(self.options), self.pinned, to_arrow_schema(schema, timezone="UTC"))
+        return ScanReader(options, self.pinned, to_arrow_schema(schema, timezone="UTC"))
 
     def writer(self, schema: Any, overwrite: bool) -> BatchSink:
         check_columns(schema.fieldNames())

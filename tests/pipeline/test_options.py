@@ -47,6 +47,8 @@ def test_vaults_are_folders_separated_by_commas() -> None:
         ({"password": "secret"}, "visible in logs"),
         ({"token": "secret"}, "visible in logs"),
         ({"prefx": "a"}, "option prefx is unknown"),
+        ({"path": "a/"}, "path, .* has no meaning here: give keys by option prefix"),
+        ({"owner": "root", "Provider": "palisade", "path": "a"}, "CREATE TABLE .* not possible.*TEMPORARY VIEW"),
         ({"prefix": "a", "keyTo": "b"}, "give prefix, or"),
         ({"keyFrom": "b", "keyTo": "b"}, "is not after"),
         ({"revision": "-1"}, "is not a number from 0"),
@@ -75,6 +77,14 @@ def test_bad_options_are_refused_with_the_reason(options: dict[str, str], reason
         read_options(NODE | options)
 
 
+def test_error_without_any_option_explains_tables_of_the_catalog_of_spark() -> None:
+    """Spark 4.3 passes no options to INSERT INTO and SELECT of such a table."""
+    with pytest.raises(BadOption, match=r"endpoints is missing.*CREATE TEMPORARY VIEW"):
+        read_options({})
+    with pytest.raises(BadOption, match=r"endpoints is missing: give host:port of the stream of one or more nodes$"):
+        read_options({"prefix": "a/"})
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OPTIONS[OptionUse.STREAM_WRITE])))
 def test_option_of_reads_is_refused_by_writes(name: str, stream: bool) -> None:
@@ -85,7 +95,7 @@ def test_option_of_reads_is_refused_by_writes(name: str, stream: bool) -> None:
 
 def test_write_accepts_its_own_options_and_those_of_spark() -> None:
     own = {"prefix": "p/", "rejectsPrefix": "bad/", "stageMs": "5000"}
-    of_spark = {"path": "/x", "checkpointLocation": "/c", "queryName": "q"}
+    of_spark = {"checkpointLocation": "/c", "queryName": "q"}
     found = target_of(NODE | own | of_spark, False)
     assert (found.prefix, found.rejects, found.stage_ms) == (b"p/", "bad/", 5_000)
     assert target_of(NODE | {"recordPrefix": "q/"}, False, stream=True).records == "q/"

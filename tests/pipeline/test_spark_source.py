@@ -146,6 +146,30 @@ def test_read_uses_another_endpoint_and_fails_clearly_without_any(
         load(endpoints=down, prefix="a/").count()
 
 
+def test_view_of_sql_reads_keys_and_paths_and_tables_of_the_catalog_are_refused(
+    spark: Any, blocking: SyncClient, threaded: ThreadedNode, load: Load
+) -> None:
+    """Spark 4.3 passes the options of a table in its catalog neither to SELECT nor to INSERT INTO."""
+    put_all(blocking, "a/", 10)
+    options = f"OPTIONS (endpoints '{threaded.address}', prefix 'a/', valueType 'string')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW keys USING palisade {options}")
+    put_all(blocking, "a/", 10, "later")
+    assert spark.sql("SELECT value FROM keys WHERE key = 'a/00003'").collect() == [("v3",)]
+    with pytest.raises(Exception, match=r"CREATE TABLE .* is not possible: Spark does not pass the options"):
+        spark.sql(f"CREATE TABLE created USING palisade {options}")
+    spark.sql(f"CREATE TABLE declared (key STRING, value STRING) USING palisade {options}")
+    try:
+        for statement in ("SELECT * FROM declared", "INSERT INTO declared VALUES ('a/1', 'v')"):
+            with pytest.raises(Exception, match=r"endpoints is missing.*CREATE TEMPORARY VIEW"):
+                spark.sql(statement).collect()
+    finally:
+        spark.sql("DROP TABLE declared")
+    with pytest.raises(Exception, match=r"path, .* give keys by option prefix"):
+        spark.read.format("palisade").option("endpoints", threaded.address).load("a/")
+    with pytest.raises(Exception, match=r"path, .* give keys by option prefix"):
+        load(prefix="a/").select("key", "value").write.format("palisade").mode("append").save("a/")
+
+
 def test_stream_continues_from_its_checkpoint_without_loss_or_duplicates(
     spark: Any, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
 ) -> None:
@@ -235,6 +259,7 @@ def test_examples_of_the_documentation_run_as_written(spark: Any, threaded: Thre
         exec(block.replace("127.0.0.1:7601", threaded.address), names)
     assert [row.delay for row in names["flights"].orderBy("key").selectExpr("value.delay").collect()] == [9, 20, None]
     assert names["rejected"] == 1
+    assert names["keys"].collect() == [("flights/1",)]
     assert names["changes"].count() == 4
     assert names["archived"] == 4
     assert names["found"] == [b"flights/1", b"flights/2"]
