@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from palisade.base.errors import PalisadeError
@@ -21,7 +22,7 @@ from palisade.journal.agreed import Agreed, RoleRecord
 from palisade.journal.blocks import BLOCK_BYTES_MAX, check_entry, make_block
 from palisade.journal.channel import Channel
 from palisade.journal.copy_state import CopyState
-from palisade.journal.errors import AppendUnknown, EntryRefused, JournalError, NotActive
+from palisade.journal.errors import AppendUnknown, EntryRefused, JournalDamaged, JournalError, NotActive
 from palisade.journal.replica_session import ReplicaSession
 
 TICK_S = 0.05
@@ -54,6 +55,9 @@ class Active:
         self._held_bytes = 0
         self._work = asyncio.Event()
         self._lost = asyncio.Event()
+        self._unreadable = asyncio.Event()
+        self._failure: JournalDamaged | OSError | None = None
+        """Why entries of this copy cannot be read."""
         self._closing = False
         self._replica: ReplicaSession | None = None
 
@@ -99,7 +103,8 @@ class Active:
     async def read(self, first: int, size: int) -> tuple[list[tuple[int, bytes]], int]:
         """Acknowledged entries from `first` on, about `size` bytes, and the last acknowledged number."""
         last = self.progress.acknowledged
-        blocks = await self._log.blocks_from(max(1, first), size) if first <= last else []
+        with self._journal_is_readable():
+            blocks = await self._log.blocks_from(max(1, first), size) if first <= last else []
         found: list[tuple[int, bytes]] = []
         for block in blocks:
             for number, content in block.entries():
@@ -111,8 +116,30 @@ class Active:
         return found, last
 
     async def run(self) -> None:
-        """Until the role is handed over; raises LeaseLost, OSError. The body of the lock's guard."""
-        await first_end_of(self._write(), self._advance_regularly(), self._raise_when_lost(), self._fail_back())
+        """Until the role is handed over; raises LeaseLost, JournalDamaged, OSError. The body of the lock's guard."""
+        await first_end_of(
+            self._write(),
+            self._advance_regularly(),
+            self._raise_when_lost(),
+            self._fail_back(),
+            self._stop_when_unreadable(),
+        )
+
+    @contextmanager
+    def _journal_is_readable(self) -> Iterator[None]:
+        """If it is not, this copy stops: a replica in sync has the same entries, and takes over. Raises NotActive."""
+        try:
+            yield
+        except (JournalDamaged, OSError) as error:
+            self._failure, self._closing = error, True
+            self._unreadable.set()
+            name = self._copy.options.own.name
+            raise NotActive(f"{name} gives its role up, because it cannot read its journal: {error}") from error
+
+    async def _stop_when_unreadable(self) -> None:
+        await self._unreadable.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def end(self) -> None:
         """Every request ends: what was written may survive, the rest was not appended."""
@@ -185,7 +212,8 @@ class Active:
         session = self._replica = ReplicaSession(self, self._copy, channel, body)
         self.progress.happens(ReplicaEvent.ATTACHED)
         try:
-            await session.run()
+            with self._journal_is_readable():
+                await session.run()
         finally:
             self._replica = None
             self.progress.happens(ReplicaEvent.DETACHED)

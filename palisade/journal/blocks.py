@@ -149,7 +149,7 @@ def read_file_header(data: bytes, name: str) -> JournalEnd | None:
     if magic == FILE_MAGIC and version > FORMAT:
         raise NewerFormat(f"{name} has format {version}, this version reads up to {FORMAT}: install a newer version")
     if magic != FILE_MAGIC or _CHAIN.unpack_from(data, _FILE.size)[0] != xxh3_64_intdigest(data[: _FILE.size]):
-        raise JournalDamaged(f"the header of {name} is damaged: {REMEDY}")
+        raise JournalDamaged(f"the header of {name} is damaged", REMEDY)
     return JournalEnd(first - 1, chain)
 
 
@@ -167,7 +167,7 @@ def scan(data: bytes, name: str, before: JournalEnd) -> Iterator[tuple[int, Jour
         if block is None:
             return
         if block.before != before:
-            raise JournalDamaged(f"{name} does not continue after entry {before.last}: {REMEDY}")
+            raise JournalDamaged(f"{name} does not continue after entry {before.last}", REMEDY)
         yield offset, block
         before, offset = block.end, offset + len(block.data)
 
@@ -182,13 +182,13 @@ def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) ->
         lost = data[: later // SECTOR_BYTES * SECTOR_BYTES]  # the valid block's own sectors were stored
         if replica and len(data) - offset <= UNSYNCED_BYTES_MAX and has_empty_sector(lost, offset):
             return
-        raise JournalDamaged(f"{name} is damaged at byte {offset}; valid entries follow: {REMEDY}")
+        raise JournalDamaged(f"{name} is damaged at byte {offset}; valid entries follow", REMEDY)
     rest = data[offset:]
     if len(rest) < BLOCK_HEADER_BYTES or has_empty_sector(data, offset):
         return
     length = _BLOCK.unpack_from(rest)[1]
     if rest[:4] != BLOCK_MAGIC or len(rest) >= BLOCK_HEADER_BYTES + length:
-        raise JournalDamaged(f"{name} is damaged at byte {offset}: {REMEDY}")
+        raise JournalDamaged(f"{name} is damaged at byte {offset}", REMEDY)
 
 
 def next_block(data: bytes, offset: int) -> int | None:

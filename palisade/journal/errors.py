@@ -51,9 +51,14 @@ class NewerFormat(JournalError):
 
 
 class JournalDamaged(JournalError):
-    """A checksum does not match in data that was synced. Nothing of it is served."""
+    """A checksum does not match in data that was synced. Nothing of it is served. `damage`: without the remedy, which
+    other users of the files replace by their own."""
 
     code = "journal-damaged"
+
+    def __init__(self, damage: str, remedy: str = "") -> None:
+        super().__init__(f"{damage}: {remedy}" if remedy else damage)
+        self.damage = damage
 
 
 class ActivationStopped(JournalError):

@@ -91,7 +91,7 @@ class JournalLog:
             await self._files.remove(name)
             return
         if before is None or before != self.end or name != file_name(before.last + 1):
-            raise JournalDamaged(f"{name} does not continue after entry {self.end.last}: {REMEDY}")
+            raise JournalDamaged(f"{name} does not continue after entry {self.end.last}", REMEDY)
         segment = LogFile(name, before)
         for offset, block in scan(data, name, before):
             segment.note(block.first, offset)
@@ -100,7 +100,7 @@ class JournalLog:
             extended(self.runs, block)
         if segment.size < len(data):
             if not newest:
-                raise JournalDamaged(f"{name} is damaged at byte {segment.size}, and newer files follow: {REMEDY}")
+                raise JournalDamaged(f"{name} is damaged at byte {segment.size}, and newer files follow", REMEDY)
             check_torn(data, segment.size, name, replica=replica)
             self.removed_bytes += len(data) - segment.size
             await self._files.truncate(name, segment.size)
@@ -186,7 +186,7 @@ class JournalLog:
                     found.append(block)
                     size -= len(block.data)
             if not at:
-                raise JournalDamaged(f"{segment.name} is damaged at byte {offset}: {REMEDY}")
+                raise JournalDamaged(f"{segment.name} is damaged at byte {offset}", REMEDY)
             offset += at
         return found
 

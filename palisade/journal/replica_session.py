@@ -53,7 +53,8 @@ class ReplicaSession:
         self._channel.close()
 
     async def run(self) -> None:
-        """Until the connection ends, or nothing arrives for too long. Raises ReplicaRefused."""
+        """Until the connection ends, or nothing arrives for too long. Raises ReplicaRefused; JournalDamaged and OSError
+        if the active copy cannot read its journal."""
         watching = asyncio.ensure_future(self._silence.watch(self._show_life))
         sending: asyncio.Future[None] | None = None
         try:
@@ -61,9 +62,11 @@ class ReplicaSession:
             if self._position is None:
                 return
             sending = asyncio.ensure_future(self._fill())
+            sending.add_done_callback(lambda _: self._channel.close())
             while await self._receive():
-                if sending.done():
-                    sending.result()
+                pass
+            if sending.done():
+                sending.result()
         finally:
             self._channel.close()
             tasks = [each for each in (watching, sending) if each is not None]

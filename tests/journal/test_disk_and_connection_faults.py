@@ -8,7 +8,9 @@ from functools import partial
 import pytest
 
 from palisade.catalog.activation import LocalSequence
-from palisade.journal.errors import AppendUnknown
+from palisade.journal import log as log_module
+from palisade.journal.blocks import BLOCK_HEADER_BYTES, FILE_HEADER_BYTES
+from palisade.journal.errors import AppendUnknown, JournalDamaged
 from tests.support.journal_world import JournalWorld, Place
 
 
@@ -133,3 +135,54 @@ def test_replica_that_lost_an_earlier_one_of_its_unsynced_writes_starts(world: J
     world.until_active("b")
     assert world.entries("b") == {1: b"one"}
     assert world.lost() == []
+
+
+FIRST_ENTRY = FILE_HEADER_BYTES + BLOCK_HEADER_BYTES + 4
+"""Where the content of the first entry begins in its file."""
+
+
+@pytest.fixture
+def reads_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last block is kept in memory."""
+    monkeypatch.setattr(log_module, "RECENT_BYTES", 0)
+
+
+@pytest.mark.usefixtures("reads_files")
+@pytest.mark.parametrize("fault", ["damaged", "unreadable"])
+def test_read_that_finds_damage_is_answered_by_the_other_copy(world: JournalWorld, fault: str) -> None:
+    """The copy with the damage stops: it neither acknowledges nor serves what it cannot read any more."""
+    a, b = pair_in_sync(world)
+    for content in (b"one", b"two", b"three"):
+        world.append(content)
+    if fault == "damaged":
+        a.disk.damage(FIRST_ENTRY)
+    else:
+        a.disk.read_fails = True
+    process, client = world.client()
+    assert world.simulation.run(process, client.read()) == ([(1, b"one"), (2, b"two"), (3, b"three")], 3)
+    assert world.until_active("b") is b
+    assert isinstance(a.failure, JournalDamaged if fault == "damaged" else OSError)
+    if fault == "damaged":
+        assert "start this copy empty, so that the other copy fills it" in str(a.failure)
+    assert world.append(b"four") == 4
+
+
+@pytest.mark.usefixtures("reads_files")
+@pytest.mark.parametrize("fault", ["damaged", "unreadable"])
+def test_damage_that_a_new_replica_would_receive_stops_the_active_copy_only(world: JournalWorld, fault: str) -> None:
+    """The replica has nothing to follow, and waits: it is not complete, so it must not take over."""
+    a = world.start("a")
+    world.until_active("a")
+    for content in (b"one", b"two", b"three"):
+        world.append(content)
+    if fault == "damaged":
+        a.disk.damage(FIRST_ENTRY)
+    else:
+        a.disk.read_fails = True
+    b = world.start("b")
+    world.simulation.run_until(lambda: a.failure is not None, within_s=10)
+    world.simulation.run_for(10)
+    assert isinstance(a.failure, JournalDamaged if fault == "damaged" else OSError)
+    assert b.failure is None
+    assert world.active() is None
+    assert world.entries("b") == {}

@@ -22,13 +22,14 @@ class SimFile:
 
 class SimDisk:
     """The files of one copy; survives its processes. `sync_s`: how long each sync takes; None: up to `SYNC_S`.
-    `room`: the bytes that fit on it. `sync_fails`: the next sync raises EIO, and what it should have stored is lost."""
+    `room`: the bytes that fit on it. `sync_fails`: the next sync raises EIO, and what it should have stored is lost.
+    `read_fails`: each read of a part of a file raises EIO."""
 
     def __init__(self, random: Random) -> None:
         self.files: dict[str, SimFile] = {}
         self.sync_s: float | None = None
         self.room = 1 << 40
-        self.sync_fails = False
+        self.sync_fails = self.read_fails = False
         self._random = random
 
     def lose_unsynced(self) -> None:
@@ -44,6 +45,11 @@ class SimDisk:
                 assert file.synced <= sector * SECTOR_BYTES < len(file.content) - SECTOR_BYTES
                 file.content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = bytes(SECTOR_BYTES)
             file.synced = len(file.content)
+
+    def damage(self, offset: int) -> None:
+        """A bit of the oldest journal changes on the medium."""
+        name = min(name for name in self.files if is_file_name(name))
+        self.files[name].content[offset] ^= 1
 
     def crash(self) -> None:
         """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""
@@ -93,6 +99,8 @@ class SimFiles:
         return await self._in_order(lambda: bytes(self._disk.files[name].content))  # type: ignore[no-any-return]
 
     async def read_at(self, name: str, offset: int, size: int) -> bytes:
+        if self._disk.read_fails:
+            raise OSError(errno.EIO, "input/output error")
         return bytes(self._disk.files[name].content[offset : offset + size])
 
     async def create(self, name: str, content: bytes) -> None:
