@@ -45,7 +45,8 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     """List the realtime segments, of DATA_SOURCE or of all.
 
     States: realtime (grows), publishing (closed), handing-off (published, its copies move), given-up, missing (its
-    node does not serve it; queries fail).
+    node does not serve it; queries fail), damaged (its node cannot read its rows; queries fail unless others have
+    copies).
     """
     if given_up:
         records = session.call(lambda client: client.realtime_given_up())
@@ -80,7 +81,7 @@ def one_of(record: dict[str, Any], report: dict[str, Any] | None) -> dict[str, A
     state = "missing" if report is None else report["state"]
     if grows and not record["replicas"]:
         state = "given-up"
-    elif grows and record["ingester"] not in record["nodes"]:
+    elif grows and state != "damaged" and record["ingester"] not in record["nodes"]:
         state = "missing"
     return {
         "segment": record["segment"],
@@ -96,7 +97,16 @@ async def report_of(requests: HttpRequests, address: str) -> list[dict[str, Any]
         answer = await requests.json(address, "/v1/segments/realtime")
     except NoAnswer:
         return []
-    return answer.content["segments"] if answer.status < 400 else []
+    return reports_in(answer.content) if answer.status < 400 else []
+
+
+def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Also of the directories that the node cannot read."""
+    damaged = {
+        directory.replace("@", "/"): {"node": found["node"], "state": "damaged", "rows": None, "error": why}
+        for directory, why in found["damaged"].items()
+    }
+    return [*({"segment": name, **each} for name, each in damaged.items()), *found["segments"]]
 
 
 @realtime.command("append")

@@ -8,6 +8,8 @@ Guarantees, and why they hold:
   given up.
 - A restart serves every acknowledged row. A node without the log of a segment never announces it, and never makes a new
   log for it: lookups report it as missing.
+- A node that finds stored rows damaged acknowledges no more of that segment, and ends its announcement: lookups report
+  it as missing. Its writer opens no other one, which would get the same rows again, until an operator decides.
 - A batch that is sent again with its position is stored once; another one with that position is refused.
 - A segment is opened by one transaction: its record, the manifest and the announcement. The log exists before.
 """
@@ -17,23 +19,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import grows, opening
 from palisade.catalog.realtime_rows import BYTES_MAX, ROWS_MAX, Columns, encoded
+from palisade.catalog.rows_digest import Value
 from palisade.catalog.segment import RECORDS, SegmentRecord
 from palisade.catalog.timeline import Interval
 from palisade.client.beside_growing import chunk_prefix, unchanged_chunk
 from palisade.client.publishing import unchanged
+from palisade.journal.errors import JournalDamaged
 from palisade.metastore.requests import Compare, DeleteRange, Put, prefix_end
 from palisade.metastore.results import TxnResult
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.realtime_held import Held, HeldSegments
-from palisade.segments.realtime_log import LogHeader, RealtimeLog
+from palisade.segments.realtime_log import LogHeader
 from palisade.segments.realtime_tally import RealtimeTally
 from palisade.wire.segment_errors import (
     NoSuchSegment,
@@ -167,10 +172,9 @@ class RealtimeIngester(Component):
         raise PublicationOvertaken(f"publications of data source {data_source} by others kept interfering: repeat")
 
     def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
+        self._require_no_damage(data_source, interval, writer)
         for held in self.held.values():
-            header = held.log.header
-            same = (header.segment.data_source, header.segment.id.interval) == (data_source, interval)
-            if not same or header.writer != writer or held.log.closed:
+            if held.log.closed or not held.log.header.is_of(data_source, interval, writer):
                 continue
             record = self.record(held.name)
             if record is None and not held.opened:
@@ -178,6 +182,17 @@ class RealtimeIngester(Component):
             if record is None or grows(record):
                 return held
         return None
+
+    def _require_no_damage(self, data_source: str, interval: Interval, writer: str) -> None:
+        """Another segment would get the same rows, and both would be counted if this one is restored.
+
+        Raises RealtimeDamaged."""
+        for damaged in self.logs.damaged.values():
+            header = damaged.header
+            if header is not None and header.is_of(data_source, interval, writer):
+                record = self.record(str(header.segment))
+                if record is not None and grows(record):
+                    raise damaged.error(str(header.segment))
 
     async def _try_open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str
@@ -223,7 +238,7 @@ class RealtimeIngester(Component):
         """Returns how many rows the segment has now, all of them synced. `position`: how many it had before, for a
         batch that may have been stored already.
 
-        Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, RealtimeNotStored.
+        Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, RealtimeNotStored, RealtimeDamaged.
         """
         with self.tally.request(f"node {self.holder.node} cannot store rows of segment {name}"):
             held = self._one(name)
@@ -243,11 +258,12 @@ class RealtimeIngester(Component):
             return held.log.rows
 
     async def _not_stored(self, held: Held, batch: list[bytes], position: int) -> list[bytes]:
-        """The rest of a batch of which a part may be stored. Raises RealtimeRefused."""
+        """The rest of a batch of which a part may be stored. Raises RealtimeRefused, RealtimeDamaged."""
         rows = held.log.rows
         if not 0 <= position <= rows:
             raise RealtimeRefused(f"segment {held.name} has {rows} rows, not {position}: continue after them")
-        stored = await held.log.entries_from(position, min(len(batch), rows - position))
+        with self._readable(held):
+            stored = await held.log.entries_from(position, min(len(batch), rows - position))
         if stored != batch[: len(stored)] or position + len(batch) < rows:
             raise RealtimeRefused(f"segment {held.name} has other rows after position {position}: it has {rows} rows")
         return batch[len(stored) :]
@@ -268,7 +284,8 @@ class RealtimeIngester(Component):
             )
 
     async def close_segment(self, name: str) -> Held:
-        """It accepts no more rows, and is handed off. Raises NoSuchSegment, NotIngesting, RealtimeNotStored."""
+        """It accepts no more rows, and is handed off. Raises NoSuchSegment, NotIngesting, RealtimeNotStored,
+        RealtimeDamaged."""
         with self.tally.request(f"node {self.holder.node} cannot close segment {name}"):
             held = self._one(name)
             await completed(self._close(held))
@@ -283,21 +300,36 @@ class RealtimeIngester(Component):
 
     # Reading.
 
-    def served(self, name: str) -> RealtimeLog | None:
-        """The log of a segment that grows, or whose copy is not stored yet; None of any other. Raises DamagedRow."""
+    def served(self, name: str) -> Held | None:
+        """A segment that grows, or whose copy is not stored yet; None of any other. Raises DamagedRow."""
         held = self.held.get(name)
         if held is None or self.is_taken(name):
             return None
         record = self.record(name)
         if record is None:
-            return held.log if held.opening and not self._has_seen(held) else None
+            return held if held.opening and not self._has_seen(held) else None
         is_copied = not record.is_growing and self.holder.shelf.has(name, record.digest)
-        return held.log if record.used and record.replicas and not is_copied else None
+        return held if record.used and record.replicas and not is_copied else None
+
+    async def values(self, held: Held) -> list[list[Value]]:
+        """All stored rows. Raises RealtimeDamaged, OSError."""
+        with self._readable(held):
+            return await held.log.values()
+
+    @contextmanager
+    def _readable(self, held: Held) -> Iterator[None]:
+        try:
+            yield
+        except JournalDamaged as error:
+            self.writes.changed()
+            raise self.logs.damage_found(held, error.damage) from error
 
     def _one(self, name: str) -> Held:
-        """Raises NoSuchSegment, NotIngesting."""
+        """Raises NoSuchSegment, NotIngesting, RealtimeDamaged."""
         self._require_started()
         if (held := self.held.get(name)) is None:
+            if (damaged := self.logs.damage_of(name)) is not None:
+                raise damaged
             raise NoSuchSegment(f"this node receives no rows of segment {name}; its record names the node that does")
         return held
 

@@ -137,9 +137,9 @@ class RealtimeHandOff(Component):
     async def _store(self, held: Held) -> Wanted:
         """The rows as a verified and synced copy of this node.
 
-        Raises NotFetched, BadSegment, JournalDamaged, OSError."""
+        Raises NotFetched, BadSegment, RealtimeDamaged, OSError."""
         name, log_, shelf = held.name, held.log, self._holder.shelf
-        values = await log_.values()
+        values = await self._ingester.values(held)
         content = await self._run(partial(parquet, log_.header.columns, values))
         wanted = await shelf.verifier.of(content)
         if shelf.verifier.rows(wanted.digest) != log_.rows:

@@ -1,6 +1,6 @@
 """The realtime segments whose logs are on this node: opened at its start, made for new segments, removed at last.
 
-A directory that cannot be opened, or not removed, is listed in `damaged` and not used again by this process: a new log
+A directory that cannot be read, or not removed, is listed in `damaged` and not used again by this process: a new log
 is never written after the rows of an earlier one. The next start reads it again.
 """
 
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 
 from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import NotAllowed
-from palisade.segments.realtime_log import LogHeader, RealtimeFolder, RealtimeLog
+from palisade.journal.errors import JournalDamaged, JournalError
+from palisade.journal.files import JournalFiles
+from palisade.segments.realtime_log import LogHeader, RealtimeFolder, RealtimeLog, header_in
 from palisade.segments.segment_store import file_of
-from palisade.wire.segment_errors import NotIngesting, RealtimeNotStored
+from palisade.wire.segment_errors import NotIngesting, RealtimeDamaged, RealtimeNotStored
 
 log = logging.getLogger(__name__)
 
@@ -40,26 +42,48 @@ class Held:
         return str(self.log.header.segment)
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """A directory that is not used. `header`: None if it cannot be read."""
+
+    why: str
+    header: LogHeader | None = None
+
+    def error(self, name: str) -> RealtimeDamaged:
+        return RealtimeDamaged(
+            f"the rows of segment {name} cannot be read: {self.why}. It accepts no rows, and queries report it as "
+            "missing. Mend the disk, or restore the directory, and start the node again; or exclude its rows with "
+            f"'palisade segments realtime give-up {name} --reason TEXT', and open another segment"
+        )
+
+
 class HeldSegments:
-    """`held`: by name. `damaged`: directories that are not used, and why. `now`: of `Held.since`."""
+    """`held`: by name. `damaged`: directories that are not used. `now`: of `Held.since`."""
 
     def __init__(self, folder: RealtimeFolder, now: Callable[[], float]) -> None:
         self.held: dict[str, Held] = {}
-        self.damaged: dict[str, str] = {}
+        self.damaged: dict[str, DamagedLog] = {}
         self.now = now
         self._folder = folder
+        self._open_files: list[JournalFiles] = []
+        """Of damaged logs: released at the end, since a step may be reading them."""
 
     async def start(self) -> None:
         for directory in await self._folder.names():
             try:
                 await self._open(directory)
             except (PalisadeError, OSError) as error:
-                log.error("realtime segment not readable, lookups report it as missing: %s: %s", directory, error)
-                self.damaged[directory] = str(error)
+                self._note(directory, str(error), None)
 
     async def _open(self, directory: str) -> None:
         files = self._folder.files(directory)
-        found = await RealtimeLog.open(files)
+        try:
+            found = await RealtimeLog.open(files)
+        except (JournalError, OSError) as error:
+            self._open_files.append(files)
+            why = error.damage if isinstance(error, JournalDamaged) else str(error)
+            self._note(directory, why, await header_in(files))
+            return
         if found is None or file_of(str(found.header.segment)) != directory:
             files.close()
             if found is not None:
@@ -73,6 +97,21 @@ class HeldSegments:
         self.held[held.name] = held
         log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
 
+    def _note(self, directory: str, why: str, header: LogHeader | None) -> None:
+        log.error("realtime segment not readable, lookups report it as missing: %s: %s", directory, why)
+        self.damaged[directory] = DamagedLog(why, header)
+
+    def damage_found(self, held: Held, why: str) -> RealtimeDamaged:
+        """Rows of it cannot be read any more. The error for the request that found it."""
+        if self.held.pop(held.name, None) is not None:
+            self._open_files.append(held.log.files)
+            self._note(file_of(held.name), why, held.log.header)
+        return DamagedLog(why).error(held.name)
+
+    def damage_of(self, name: str) -> RealtimeDamaged | None:
+        found = self.damaged.get(file_of(name))
+        return None if found is None else found.error(name)
+
     async def create(self, header: LogHeader) -> Held:
         """One call at a time. If it fails, nothing is left of it. Raises NotIngesting, RealtimeNotStored,
         PalisadeError, OSError."""
@@ -80,11 +119,11 @@ class HeldSegments:
         if name in self.held:
             raise NotIngesting(f"segment {name} is being opened here: repeat")
         if directory not in self.damaged and directory in await self._folder.names():
-            self.damaged[directory] = "this process did not make it"
+            self.damaged[directory] = DamagedLog("this process did not make it")
         if directory in self.damaged:
             raise RealtimeNotStored(
                 f"segment {name} cannot be opened here, its directory exists and is not used: "
-                f"{self.damaged[directory]}; start the node again to read it, or open a segment at another node"
+                f"{self.damaged[directory].why}; start the node again to read it, or open a segment at another node"
             )
         try:
             made = await self._made(directory, header)
@@ -114,9 +153,11 @@ class HeldSegments:
         try:
             await self._folder.remove(directory)
         except OSError as error:
-            self.damaged[directory] = f"it was not removed ({error}); the next start does that"
+            self.damaged[directory] = DamagedLog(f"it was not removed ({error}); the next start does that")
             raise
 
     def release(self) -> None:
         for held in self.held.values():
             held.log.release()
+        for files in self._open_files:
+            files.close()

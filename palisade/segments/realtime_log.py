@@ -17,7 +17,8 @@ from palisade.catalog.errors import BadField, BadRows
 from palisade.catalog.realtime_rows import Columns, columns_from, columns_shape, decoded, size_of
 from palisade.catalog.rows_digest import Value
 from palisade.catalog.segment import Segment, parse_segment
-from palisade.journal.blocks import BLOCK_BYTES_MAX, make_block
+from palisade.catalog.timeline import Interval
+from palisade.journal.blocks import BLOCK_BYTES_MAX, FILE_HEADER_BYTES, is_file_name, make_block, read_block
 from palisade.journal.errors import JournalDamaged
 from palisade.journal.files import JournalFiles
 from palisade.journal.log import JournalLog
@@ -51,6 +52,9 @@ class LogHeader:
         value = {"segment": str(self.segment), "columns": columns_shape(self.columns), "writer": self.writer}
         return json.dumps(value, separators=(",", ":")).encode()
 
+    def is_of(self, data_source: str, interval: Interval, writer: str) -> bool:
+        return (self.segment.data_source, self.segment.id.interval, self.writer) == (data_source, interval, writer)
+
     @staticmethod
     def from_bytes(packed: bytes) -> LogHeader:
         """Raises JournalDamaged."""
@@ -59,6 +63,16 @@ class LogHeader:
             return LogHeader(parse_segment(value["segment"]), columns_from(value["columns"]), value["writer"])
         except (ValueError, KeyError, TypeError, BadField) as error:
             raise JournalDamaged(f"the header of a realtime segment is not readable ({error})") from None
+
+
+async def header_in(files: JournalFiles) -> LogHeader | None:
+    """Of a log that cannot be opened; None if its header cannot be read."""
+    try:
+        names = [name for name in await files.names() if is_file_name(name)]
+        block = read_block(await files.read(names[0]), FILE_HEADER_BYTES) if names else None
+        return LogHeader.from_bytes(next(block.entries())[1]) if block is not None else None
+    except (JournalDamaged, OSError):
+        return None
 
 
 class RealtimeLog:
@@ -71,7 +85,7 @@ class RealtimeLog:
         self.size_bytes = 0
         self.closed = False
         self.failed = False
-        self._journal, self._files = journal, files
+        self._journal, self.files = journal, files
 
     @staticmethod
     async def create(files: JournalFiles, header: LogHeader) -> RealtimeLog:
@@ -149,4 +163,4 @@ class RealtimeLog:
 
     def release(self) -> None:
         """Ends the use of the files."""
-        self._files.close()
+        self.files.close()

@@ -113,6 +113,13 @@ class RealtimeNotStored(SegmentError):
     code = "realtime-not-stored"
 
 
+class RealtimeDamaged(SegmentError):
+    """Stored rows of a realtime segment cannot be read. Its node stores and serves none of it any more, so queries
+    report it as missing until an operator decides."""
+
+    code = "realtime-damaged"
+
+
 class NotIngesting(SegmentError):
     """The ingester may not acknowledge rows now. What was sent may have been stored: repeat it with its position."""
 

@@ -117,8 +117,8 @@ class IngestingNode(DataNode):
 
     def rows(self, name: str) -> int:
         """As `GET /v1/segments/<segment>/rows`. Raises NodeFailed."""
-        if (log := self.ingester.served(name)) is not None:
-            return log.rows
+        if (held := self.ingester.served(name)) is not None:
+            return held.log.rows
         record = self.holder.record(name)
         rows = None if record is None else self.holder.shelf.verifier.rows(record.digest)
         if record is None or rows is None or not self.holder.shelf.has(name, record.digest):

@@ -41,12 +41,12 @@ class RealtimeRoutes:
     async def all(self, request: web.Request) -> web.Response:
         query_of(request, {})
         held = [] if self._found is None else self._found.held.values()
-        damaged = {} if self._found is None else self._found.logs.damaged
+        damaged = [] if self._found is None else self._found.logs.damaged.items()
         return answer(
             {
                 "node": self._node,
                 "segments": sorted((self._view(each) for each in held), key=lambda view: view["segment"]),
-                "damaged": dict(damaged),
+                "damaged": {directory: each.why for directory, each in damaged},
             }
         )
 

@@ -12,7 +12,8 @@ from palisade.api.http.v1_keys import RAW_TYPE, answer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.local_segments import LocalSegments
 from palisade.segments.names import checked_name
-from palisade.segments.realtime_log import RealtimeLog
+from palisade.segments.realtime import RealtimeIngester
+from palisade.segments.realtime_held import Held
 from palisade.segments.rows import columns_of, columns_of_rows
 from palisade.segments.verification import PARQUET
 from palisade.segments.view import copies_view
@@ -57,8 +58,8 @@ class SegmentCopyRoutes:
             raise BadRequest(f"columns: {columns[:60]!r} is neither all nor none")
         name = checked_name(name_in(request))
         with self._keeper.readers.reading(name):
-            if self._realtime is not None and (log := self._realtime.served(name)) is not None:
-                return answer(await self._position(name, log, columns))
+            if (realtime := self._realtime) is not None and (growing := realtime.served(name)) is not None:
+                return answer(await self._position(realtime, growing, columns))
             content, held = await self._keeper.read_recorded(name)
             rows = self._keeper.shelf.verifier.rows(held.digest)
             if rows is None:
@@ -68,11 +69,13 @@ class SegmentCopyRoutes:
                 view["columns"] = await asyncio.to_thread(columns_of, content)
         return answer(view)
 
-    async def _position(self, name: str, log: RealtimeLog, columns: str) -> dict[str, Any]:
-        """Of a realtime segment: how many rows are stored now."""
-        view: dict[str, Any] = {"node": self._node, "segment": name, "digest": "", "rows": log.rows, "realtime": True}
+    async def _position(self, realtime: RealtimeIngester, held: Held, columns: str) -> dict[str, Any]:
+        """Of a realtime segment: how many rows are stored now. Raises RealtimeDamaged."""
+        log = held.log
+        view: dict[str, Any] = {"node": self._node, "segment": held.name, "digest": "", "rows": log.rows}
+        view["realtime"] = True
         if columns == "all":
-            values = await log.values()
+            values = await realtime.values(held)
             view["rows"] = len(values)
             view["columns"] = await asyncio.to_thread(columns_of_rows, log.header.columns, values)
         return view
