@@ -168,11 +168,11 @@ class Node:
         )
 
     def _make_keeper(self, home: VaultHome, on_vault: OnVault) -> VaultComponent:
-        """The store calls the lease server first: the gate knows a strict change before the vault can take it."""
+        """The store calls `released` first: the gate knows a strict change before the vault can take it."""
         config = self.config
         source = local_source(self.key_values, config.id)
         beside = FlushFollower(self.store, source)
-        self.store.listen(self.fencing.grantor, beside)
+        self.store.listen(self.fencing.released, beside)
         return VaultComponent(
             home,
             config.id,

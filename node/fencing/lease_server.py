@@ -38,7 +38,6 @@ from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import NotGranted, Registration, Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.timing import FenceTiming
-from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.service.pending_write import ReleaseWaiters
 from palisade.service.strict_changes import StrictBatch
 from palisade.wire.fence_messages import FromHolder, FromLeader
@@ -83,19 +82,18 @@ class ClusterView:
     """Current state of the cluster, as this node knows it. `lease_holds`: whether the quorum lease of the group does.
 
     `leader_address`: of the stream of the leader, for holders that ask another node. `is_active`: whether a node, in
-    this incarnation, is in the logical topology. `generation`, `revision`: of the store of this node.
+    this incarnation, is in the logical topology. `generation`: of the store of this node.
     """
 
     lease_holds: Callable[[], bool]
     leader_address: Callable[[], str | None]
     is_active: Callable[[str, int], bool]
     generation: Callable[[], int] = _unknown
-    revision: Callable[[], int] = _unknown
 
 
-class LeaseServer(StoreListener):
-    """One of the store's listeners, on every member. `released`: advanced with RR. `on_failed`: an invariant is broken;
-    the node must stop."""
+class LeaseServer:
+    """On every member. `released`: passes on the strict changes, and is advanced with RR. `on_failed`: an invariant is
+    broken; the node must stop."""
 
     def __init__(
         self,
@@ -109,10 +107,10 @@ class LeaseServer(StoreListener):
         self._on_failed = on_failed
         self.timing = timing
         self._core = Releases(timing)
-        self.log, self._wake, self._on_released = released.log, released.wake, released.release
+        self.log, self._on_released = released.log, released.release
         self._now = now
         self._lease_holds, self._leader_address = cluster.lease_holds, cluster.leader_address
-        self._is_active, self._generation, self._revision = cluster.is_active, cluster.generation, cluster.revision
+        self._is_active, self._generation = cluster.is_active, cluster.generation
         self.connections: dict[HolderConnection, None] = {}
         self.wanted: dict[str, tuple[Hello, HolderStanding]] = {}
         """Holders that must be registered, or registered again, before they are granted anything."""
@@ -124,6 +122,7 @@ class LeaseServer(StoreListener):
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        released.pass_on(self.committed)
 
     @property
     def core(self) -> Releases:
@@ -241,21 +240,11 @@ class LeaseServer(StoreListener):
 
     # What is applied
 
-    def applied(self, changes: AppliedEntry) -> None:
-        """Before anything that depends on it leaves this node."""
-        batch = self.log.applied(changes.keys, changes.before, changes.revision)
-        if batch.keys and self._core.leads:
-            self.committed(batch)
-        self._wake()
-
-    def reloaded(self) -> None:
-        self.log.reset(self._revision())
-        self._wake()
-
     def committed(self, batch: StrictBatch) -> None:
-        """Strict changes, on the leader."""
-        self._core.committed(batch.upto, self._now(), batch.strict)
-        self._soon()
+        """Strict changes that this node has applied."""
+        if self._core.leads:
+            self._core.committed(batch.upto, self._now(), batch.strict)
+            self._soon()
 
     # The turn
 

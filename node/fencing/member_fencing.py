@@ -50,7 +50,7 @@ class GroupRoute:
 
 def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable[[], MemberFencing]) -> StrictResponses:
     """Over a new strict log. `fencing`: called when a response is late; it may be constructed later."""
-    log = StrictLog(store.bodies, lambda: regions_of(store), store.revision)
+    log = StrictLog(store.bodies, lambda: regions_of(store), lambda: store.revision)
     return StrictResponses(
         ReleaseWaiters(log, now),
         lambda: fencing().waits_for(),
@@ -60,7 +60,7 @@ def strict_answers(store: MetaStore, now: Callable[[], float], fencing: Callable
 
 
 class MemberFencing:
-    """`part` and `registry` run as components; `grantor` is one of the store's listeners."""
+    """`part` and `registry` run as components; `released` is one of the store's listeners."""
 
     def __init__(
         self,
@@ -93,7 +93,6 @@ class MemberFencing:
                 self._leader_address,
                 self.active.is_active,
                 lambda: store.lineage.generation,
-                lambda: store.revision,
             ),
             on_failed=group.fail,
         )

@@ -26,12 +26,13 @@ from typing import Any, Protocol
 
 from palisade.base.key_text import key_text
 from palisade.base.metrics import Histogram, Metrics
+from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.command_codec import decode_result, revision_of
 from palisade.metastore.requests import Command, Put, Range, RequestId, prefix_end
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.proposals import Applied, Proposal
 from palisade.service.retry_check import check_answers
-from palisade.service.strict_changes import StrictLog
+from palisade.service.strict_changes import StrictBatch, StrictLog
 from palisade.service.strict_commands import OWN, Prefixes, is_strict, writes_own
 from palisade.wire.fencing_errors import ReadPending, ReleaseError, ReleasePending, ReservedKey
 
@@ -116,17 +117,36 @@ class Waiting:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waiting else None
 
 
-class ReleaseWaiters(Waiting):
-    """What waits for the releases of `log`. `applied`: what waits until an entry is applied by this node."""
+class ReleaseWaiters(Waiting, StoreListener):
+    """What waits for the releases of `log`; one of the store's listeners. `to_apply`: what waits until this node has
+    applied an entry."""
 
     def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
         super().__init__(now, log.point)
         self.log = log
-        self.applied = Waiting(now, log.latest)
+        self.to_apply = Waiting(now, log.latest)
+        self._committed: Callable[[StrictBatch], None] | None = None
+
+    def pass_on(self, committed: Callable[[StrictBatch], None]) -> None:
+        """Calls `committed` with the strict changes of each entry, before anything that depends on it leaves this node.
+        Once."""
+        if self._committed is not None:
+            raise RuntimeError("strict changes are passed on already")
+        self._committed = committed
+
+    def applied(self, changes: AppliedEntry) -> None:
+        batch = self.log.applied(changes.keys, changes.before, changes.revision)
+        if batch.keys and self._committed is not None:
+            self._committed(batch)
+        self.wake()
+
+    def reloaded(self) -> None:
+        self.log.reset()
+        self.wake()
 
     def wake(self) -> None:
         """Call it whenever `log` has changed."""
-        self.applied.move_to(self.log.latest)
+        self.to_apply.move_to(self.log.latest)
         self.move_to(self.log.point)
 
     def release(self, revision: int) -> None:
@@ -216,7 +236,7 @@ class StrictResponses:
         return applied.here or ((holder := self.lease.holder) is not None and holder.serves)
 
     def when_applied(self, applied: Applied, until: float, on_reached: OnReached) -> None:
-        self.released.applied.when(last_revision(applied), until, on_reached)
+        self.released.to_apply.when(last_revision(applied), until, on_reached)
 
     def when_released(self, applied: Applied, until: float, on_reached: OnReached) -> None:
         self.released.when(last_revision(applied), until, on_reached)

@@ -38,16 +38,16 @@ class StrictBatch(NamedTuple):
 
 
 class StrictLog:
-    """`bodies` reads the latest changes of keys from the store, `load` the regions."""
+    """`bodies` reads the latest changes of keys from the store, `load` the regions, `revision` the latest revision."""
 
     def __init__(
-        self, bodies: Callable[[Sequence[bytes]], list[Row]], load: Callable[[], Regions], revision: int
+        self, bodies: Callable[[Sequence[bytes]], list[Row]], load: Callable[[], Regions], revision: Callable[[], int]
     ) -> None:
-        self._bodies, self._load = bodies, load
+        self._bodies, self._load, self._revision = bodies, load, revision
         self._regions = load()
         self.prefixes: Prefixes = ()
         """Every strict key begins with one of these prefixes."""
-        self.latest = self._began = self._floor = revision
+        self.latest = self._began = self._floor = revision()
         self.released: int | None = None
         """RR, as far as it is known here."""
         self._kept: deque[StrictBatch] = deque()
@@ -59,10 +59,10 @@ class StrictLog:
         """Earlier versions of regions whose change is not released: a key is strict if it is in any version."""
         self._union()
 
-    def reset(self, revision: int) -> None:
+    def reset(self) -> None:
         """The state was replaced as a whole: the changes are unknown."""
         self._regions = self._load()
-        self.latest = self._began = self._floor = revision
+        self.latest = self._began = self._floor = self._revision()
         self._kept.clear()
         self._kept_changes = 0
         self._pending.clear()

@@ -1,8 +1,8 @@
-"""Runs scenarios with real processes, one after the other, each with a seed of its own.
+"""Run scenarios with real processes, one after the other, each with its own seed.
 
-Without --seconds or --minutes every scenario runs once; with them, scenarios run until that time is over. Exit code 0:
-everything held; 1: something did not; 2: wrong arguments; 130: Ctrl-C. For each failure a command is printed that
-repeats it, though real processes never run exactly the same way again.
+Without --seconds or --minutes, every scenario runs once; with them, scenarios run for that time. Exit codes: 0 every
+scenario held, 1 one did not, 2 wrong arguments, 130 Ctrl-C. Each failure prints a command that repeats it, although
+real processes never run in exactly the same way again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,33 @@ SPARE_S = 150.0
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/faults", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="the scenarios, and what each is")
-    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), help="only this one (repeatable)")
-    parser.add_argument("--seed", type=int, help="of the first one; drawn and printed if not given")
-    parser.add_argument("--seconds", type=float, help="play until so much time is over")
+    parser.add_argument("--list", action="store_true", help="list the scenarios, with a sentence about each")
+    parser.add_argument(
+        "--scenario", action="append", choices=sorted(SCENARIOS), metavar="NAME", help="only this one (repeatable)"
+    )
+    parser.add_argument("--seed", type=int, help="seed of the first scenario; random and printed if not given")
+    parser.add_argument("--seconds", type=float, help="run scenarios for this time")
     parser.add_argument("--minutes", type=float, help="the same in minutes")
-    parser.add_argument("--each-seconds", type=float, default=30.0, help="how long one that can go on does so (30)")
-    parser.add_argument("--times", type=int, default=9, help="how often one that counts does what it does (9)")
-    parser.add_argument("--network", choices=("auto", "namespaces", "loopback"), default="auto")
-    parser.add_argument("--plant", choices=sorted(FAULTS), help="a fault in every node: it has to be found")
-    parser.add_argument("--verbose", "-v", action="store_true", help="what is done, while it is done, on stderr")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each, and one for all of them")
+    parser.add_argument(
+        "--each-seconds", type=float, default=30.0, help="duration of each scenario that has no end of its own (30)"
+    )
+    parser.add_argument(
+        "--times", type=int, default=9, help="number of repetitions in scenarios that repeat one fault (9)"
+    )
+    parser.add_argument(
+        "--network",
+        choices=("auto", "namespaces", "loopback"),
+        default="auto",
+        help="where links are broken: in network namespaces, or in a relay on loopback (auto: namespaces, if allowed)",
+    )
+    parser.add_argument(
+        "--plant",
+        choices=sorted(FAULTS),
+        metavar="FAULT",
+        help="plant this fault in every node: it must be found. Any other name lists the faults",
+    )
+    parser.add_argument("--verbose", "-v", action="store_true", help="print each step on stderr")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each scenario, and one for all")
     given = parser.parse_args()
     if given.times < 1 or given.each_seconds <= 0 or (given.seconds or 1) <= 0 or (given.minutes or 1) <= 0:
         parser.error("--times, --seconds, --each-seconds and --minutes must be positive")

@@ -41,16 +41,28 @@ SEEDS = 1_000_000
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/sim", description="Simulate whole clusters, each from one seed.")
-    parser.add_argument("--seed", type=int, help="the first seed (default 1); alone: run just that one")
-    parser.add_argument("--count", type=int, help="how many seeds")
-    parser.add_argument("--minutes", type=float, help="as many seeds as that takes, from any one (or --seed)")
-    parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all", help="which faults (default: all)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also when it is well")
-    parser.add_argument("--no-shrink", action="store_true", help="do not look for the fewest faults that fail")
-    parser.add_argument("--json", action="store_true", help="one line of JSON for each seed, and one for the whole")
-    parser.add_argument("--plant", choices=PLANTS, help="plant this fault in the product: exits 1 if it is proved")
-    parser.add_argument("--plants", action="store_true", help="plant each fault: the run fails if one is not seen")
+    parser.add_argument(
+        "--seed", type=int, help="the first seed (default 1); without --count and --minutes: the only one"
+    )
+    parser.add_argument("--count", type=int, help="number of seeds")
+    parser.add_argument("--minutes", type=float, help="run seeds for this time, from a random one or from --seed")
+    names = ", ".join(SCENARIOS)
+    parser.add_argument(
+        "--scenario", choices=[*SCENARIOS, "all"], default="all", metavar="NAME", help=f"only these faults: {names}"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes (default 2)")
+    parser.add_argument("--trace", action="store_true", help="print the trace of a single seed also if it passes")
+    parser.add_argument(
+        "--no-shrink", action="store_true", help="do not search for the fewest faults that make a seed fail"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each seed, and one for all")
+    parser.add_argument(
+        "--plant",
+        choices=PLANTS,
+        metavar="FAULT",
+        help="plant one fault in the product; exit code 1 if its checker reports it. Any other name lists the faults",
+    )
+    parser.add_argument("--plants", action="store_true", help="plant each fault in turn; fail if one is not reported")
     parser.add_argument("--speed", action="store_true", help="measure how fast simulated time passes, without faults")
     asked = parser.parse_args(arguments)
     if asked.minutes is not None and asked.seed is None:

@@ -86,9 +86,9 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/moves", description=(__doc__ or "").partition("\n\n")[2])
-    parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--kills", action="store_true")
-    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--queries", type=int, default=10_000, help="number of counts (10000)")
+    parser.add_argument("--kills", action="store_true", help="kill and restart nodes meanwhile")
+    parser.add_argument("--seed", type=int, default=17, help="seed of the moves and kills (17)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="palisade-moves-") as folder:
         ground = SegmentGround(Path(folder))

@@ -37,18 +37,14 @@ class UnknownRights:
 
     name = "unknown caller"
     is_node = False
+    readable: tuple[bytes, ...] = ()
+    writable: tuple[bytes, ...] = ()
 
     def __init__(self, error: AuthorizationError) -> None:
         self._error = error
 
     def check(self, needs: Iterable[Any]) -> None:
         raise type(self._error)(str(self._error))
-
-    def may_read(self, key: bytes) -> bool:
-        return False
-
-    def may_write(self, key: bytes) -> bool:
-        return False
 
 
 class SessionAuth:

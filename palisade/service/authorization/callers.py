@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from palisade.catalog.permissions import PALISADE
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.needs import EVERYTHING, Needs, reading, writing
 from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
@@ -50,15 +51,16 @@ class AuthenticatedCaller(Caller):
             raise
 
     def require_read(self, key: bytes) -> None:
-        if not self.rights.may_read(key):
+        if not key.startswith(self.rights.readable) or key.startswith(PALISADE):
             self.require((reading(key),))
 
     def require_write(self, key: bytes) -> None:
-        if not self.rights.may_write(key):
+        if not key.startswith(self.rights.writable) or key.startswith(PALISADE):
             self.require((writing(key),))
 
     def require_writes(self, keys: Sequence[bytes]) -> None:
-        if not all(map(self.rights.may_write, keys)):
+        prefixes = self.rights.writable
+        if [key for key in keys if not key.startswith(prefixes) or key.startswith(PALISADE)]:
             self.require(tuple(map(writing, keys)))
 
     def require_access(self, access: Access) -> None:

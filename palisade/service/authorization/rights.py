@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 from palisade.catalog import keys
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.permissions import PALISADE, Permissions, Privilege, Subject
+from palisade.catalog.permissions import Permissions, Privilege, Subject
 from palisade.service.authorization.needs import Need
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 
@@ -48,7 +48,11 @@ class NodeIdentity:
 
 
 class Rights(Protocol):
-    """`name`: for the audit log."""
+    """`name`: for the audit log. `readable`, `writable`: a key that begins with one of these prefixes, and is not below
+    `palisade/`, may be read or written; `check` decides about every other key."""
+
+    readable: tuple[bytes, ...]
+    writable: tuple[bytes, ...]
 
     @property
     def name(self) -> str: ...
@@ -60,14 +64,6 @@ class Rights(Protocol):
         """Raises PermissionDenied."""
         ...
 
-    def may_read(self, key: bytes) -> bool:
-        """Whether it may certainly read this key; False: `check` decides."""
-        ...
-
-    def may_write(self, key: bytes) -> bool:
-        """As `may_read`."""
-        ...
-
 
 class UserRights:
     is_node = False
@@ -75,8 +71,8 @@ class UserRights:
     def __init__(self, user: str, permissions: Permissions) -> None:
         self.user = user
         self._permissions = permissions
-        self._readable = permissions.prefixes(user, Privilege.READ)
-        self._writable = permissions.prefixes(user, Privilege.WRITE)
+        self.readable = permissions.prefixes(user, Privilege.READ)
+        self.writable = permissions.prefixes(user, Privilege.WRITE)
 
     @property
     def name(self) -> str:
@@ -88,29 +84,19 @@ class UserRights:
             if not decision.allowed:
                 raise PermissionDenied(f"user {self.user} needs {need}: a user with admin can grant it")
 
-    def may_read(self, key: bytes) -> bool:
-        return key.startswith(self._readable) and not key.startswith(PALISADE)
-
-    def may_write(self, key: bytes) -> bool:
-        return key.startswith(self._writable) and not key.startswith(PALISADE)
-
 
 class NodeRights:
     """A node receives every key anyway (the feed). It cannot write on behalf of users."""
 
     is_node = True
     name = "a node"
+    readable: tuple[bytes, ...] = (b"",)
+    writable: tuple[bytes, ...] = ()
 
     def check(self, needs: Iterable[Need]) -> None:
         for need in needs:
             if need.privilege is not Privilege.READ:
                 raise PermissionDenied(f"a join token does not grant {need}: sign in as a user")
-
-    def may_read(self, key: bytes) -> bool:
-        return True
-
-    def may_write(self, key: bytes) -> bool:
-        return False
 
 
 class PermissionCache:

@@ -32,7 +32,7 @@ class Leader:
 
     def __init__(self, generation: int = 2) -> None:
         log = SimpleNamespace(latest=80, since=lambda after: [])
-        released: Any = SimpleNamespace(log=log, wake=lambda: None, release=lambda revision: None)
+        released: Any = SimpleNamespace(log=log, pass_on=lambda committed: None, release=lambda revision: None)
         self.grantor = LeaseServer(
             released,
             TIMING,

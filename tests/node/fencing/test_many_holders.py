@@ -31,7 +31,7 @@ class Leader:
         self.sent: Counter[str] = Counter()
         self._frames = FenceFrames(1)
         self.log = SimpleNamespace(latest=0, since=self._since)
-        released: Any = SimpleNamespace(log=self.log, wake=lambda: None, release=lambda revision: None)
+        released: Any = SimpleNamespace(log=self.log, pass_on=lambda committed: None, release=lambda revision: None)
         self.grantor = LeaseServer(
             released,
             TIMING,

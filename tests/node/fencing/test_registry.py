@@ -35,7 +35,7 @@ class World:
         self.gone = False
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store, FakeClock())
-        log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
+        log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
         self.grantor = LeaseServer(
             ReleaseWaiters(log, self.group.clock.now),
             FenceTiming(),

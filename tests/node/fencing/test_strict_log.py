@@ -29,7 +29,7 @@ class World(StoreListener):
     def __init__(self, released: int | None = 1) -> None:
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store)
-        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
+        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
         self.batches: list[StrictBatch] = []
         self.store.listen(self)
         if released is not None:
@@ -136,7 +136,7 @@ def test_snapshot_resets_the_strict_log() -> None:
     world = World()
     world.do(Put(b"s/a", b"1"))
     world.do(Put(b"e", b"1"))
-    world.log.reset(world.store.revision)
+    world.log.reset()
     assert world.log.is_pending(b"s/anything", b"")
     assert world.log.since(world.store.revision - 1) is None
     world.log.release(world.store.revision)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from palisade.base.metrics import Metrics
-from palisade.metastore.changes import AppliedEntry, StoreListener
 from palisade.metastore.command_codec import EACH, PUT_RESULT, encode_command, refusal
 from palisade.metastore.errors import ResultEvicted
 from palisade.metastore.limits import Limits
@@ -35,7 +34,7 @@ BEFORE, REGION, WRITE = 2, 3, 4
 
 
 @dataclass
-class Member(StoreListener):
+class Member:
     """A member with its store, which applies entries on request; a revision is released on request only."""
 
     leased: bool = True
@@ -44,9 +43,9 @@ class Member(StoreListener):
 
     def __post_init__(self) -> None:
         self.store = MetaStore(MemoryMap())
-        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), self.store.revision)
+        self.log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
         self.released = ReleaseWaiters(self.log, asyncio.get_running_loop().time)
-        self.store.listen(self)
+        self.store.listen(self.released)
         self.answers = StrictResponses(self.released, str, lambda: True, OwnLease(self))
         self.release(1)
         self.apply(Put(b"e", b""))
@@ -60,17 +59,12 @@ class Member(StoreListener):
     def serves(self) -> bool:
         return self.leased
 
-    def applied(self, changes: AppliedEntry) -> None:
-        self.log.applied(changes.keys, changes.before, changes.revision)
-        self.released.wake()
-
     def apply(self, *requests: Put) -> None:
         index, term = self.store.applied
         self.store.apply(index + 1, term or 1, [0, 0], [encode_command(each, None) for each in requests])
 
     def release(self, revision: int) -> None:
-        self.log.release(revision)
-        self.released.wake()
+        self.released.release(revision)
 
     def propose(self, key: bytes, timeout_s: float = 60.0) -> None:
         """`outcome` is called with the leader's response."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,8 +21,8 @@ from palisade.metastore.requests import Put, Range
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.callers import Access, AuthenticatedCaller
 from palisade.service.authorization.login import Login
-from palisade.service.authorization.needs import needs_of
-from palisade.service.authorization.rights import PermissionRow, UserRights
+from palisade.service.authorization.needs import Need, needs_of
+from palisade.service.authorization.rights import PermissionRow, UserIdentity, UserRights
 from palisade.service.callers import Caller
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
@@ -103,21 +105,37 @@ async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServe
     assert not any(b"uthorization" in head for head in server._front._plans)
 
 
+class OnlyByPrefix(UserRights):
+    """Every key about which the prefixes do not decide is refused."""
+
+    def check(self, needs: Iterable[Need]) -> None:
+        raise PermissionDenied("undecided")
+
+
 @pytest.mark.parametrize("key", [b"/a/k", b"/b/k", b"palisade/x", b"palisade/catalog/permissions/users/u"])
-def test_request_that_is_allowed_at_first_sight_is_allowed_by_its_needs(key: bytes) -> None:
+def test_key_that_is_allowed_by_its_prefix_is_allowed_by_its_needs(key: bytes, authorizer: Authorizer) -> None:
     grants = [PermissionGrant(each, prefix) for each in ("read", "write") for prefix in ("/a/", "palisade/")]
-    rights = UserRights("u", Permissions([Subject("user", "u", tuple(grants))]))
-    assert rights.may_write(key) is allows(rights, Put(key)) is (key == b"/a/k")
-    assert rights.may_read(key) is (key == b"/a/k")
+    permissions = Permissions([Subject("user", "u", tuple(grants))])
+    for kind in (OnlyByPrefix, UserRights):
+        rights = kind("u", permissions)
+        caller = AuthenticatedCaller(authorizer, UserIdentity("u", 1), rights, "here", "a test")
+        writes, reads = partial(caller.require_write, key), partial(caller.require_read, key)
+        assert is_allowed(writes) is is_allowed(partial(caller.require_writes, (b"/a/1", key))) is (key == b"/a/k")
+        assert is_allowed(reads) is (key == b"/a/k" or (kind is UserRights and key == b"palisade/x"))
+    assert allows(rights, Put(key)) is (key == b"/a/k")
     assert allows(rights, Range(key)) is (key in (b"/a/k", b"palisade/x"))
 
 
-def allows(rights: UserRights, request: Put | Range) -> bool:
+def is_allowed(check: Callable[[], None]) -> bool:
     try:
-        rights.check(needs_of(request, lambda _: ()))
+        check()
     except PermissionDenied:
         return False
     return True
+
+
+def allows(rights: UserRights, request: Put | Range) -> bool:
+    return is_allowed(partial(rights.check, needs_of(request, lambda _: ())))
 
 
 # Cached rights of a header.
@@ -177,8 +195,8 @@ async def test_rights_are_kept_while_the_rows_that_they_follow_from_are_unchange
     stateful.known = after and "moved again"
     found = authorizer.try_authenticate(ALICE)
     assert found is not None
-    assert not found.value[1].may_write(b"/b/k")
-    assert found.value[1].may_write(b"/c/k")
+    assert not b"/b/k".startswith(found.value[1].writable)
+    assert b"/c/k".startswith(found.value[1].writable)
 
 
 async def test_rights_are_not_cached_where_rows_may_change_unseen(
