@@ -31,6 +31,10 @@ class VaultNewer(VaultError):
     """Written by a newer program, in a format that this version does not know."""
 
 
+class UnknownPages(VaultError):
+    """Pages of the file do not have the format that `page_keys.py` knows. LMDB itself can read them."""
+
+
 class VaultUnusable(VaultError):
     """The file cannot be used: in use, no permission, disk full, I/O error. Its content is unchanged."""
 

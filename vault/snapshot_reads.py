@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from palisade.base.long_keys import in_order, stored_end, stored_key, stored_start
 from palisade.vault.change import Item, VaultEvent, item_of, with_key
+from palisade.vault.page_keys import TableTree, tree_of
 from palisade.vault.position import unpack_position
 from palisade.vault.record_check import CHECKSUMS
 from palisade.vault.regions import REGIONS_END, REGIONS_PREFIX, Regions
@@ -32,8 +33,8 @@ from palisade.vault.tables import VaultTable
 
 POSITION = b"position"
 FIRST_CHUNK_ROWS, CHUNK_ROWS, CHUNK_BYTES = 32, 512, 1 << 17
-Chunk = tuple[list[bytes], list[bytes]]
-"""Keys, and values as stored: each with its checksum, which matches."""
+Chunk = tuple[list[bytes], list[bytes], int]
+"""Keys, values as stored (each with its checksum, which matches), and the bytes of these."""
 
 
 class Transaction(Protocol):
@@ -128,8 +129,9 @@ class VaultSnapshot:
                 keys = [key for key, _ in found]
                 sealed = [value for _, value in found]
                 CHECKSUMS.verify(table, keys, sealed)
-                yield keys, sealed
-                rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(found) // sum(map(len, sealed))))
+                size = sum(map(len, sealed))
+                yield keys, sealed, size
+                rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(found) // size))
 
     def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
         """One of so many keys from `start` on, the first one included. No value is read, so nothing is verified."""
@@ -139,6 +141,10 @@ class VaultSnapshot:
         with self._transaction.cursor(handle) as cursor:
             if cursor.set_range(start):
                 yield from islice(cursor.iternext(values=False), 0, None, stride)
+
+    def tree(self, table: VaultTable) -> TableTree:
+        """Only of an LMDB file. Raises UnknownPages."""
+        return tree_of(self._transaction.get(table.name.encode(), None, None) or b"")
 
     @property
     def lv(self) -> int:

@@ -11,6 +11,9 @@ well. One bit remains undetected in half of the cases: the second bit of that nu
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -34,6 +37,16 @@ def used_bytes(env: Any) -> int:
     """The size that the file has reached, free pages included."""
     pages: int = env.info()["last_pgno"] + 1
     return pages * int(env.stat()["psize"])
+
+
+@contextmanager
+def raw_pages(directory: Path) -> Iterator[Callable[[int], bytes]]:
+    """Reads pages of the file by their number. A page that a transaction reaches stays as it is until the transaction
+    ends, also in the file. Raises OSError."""
+    with (directory / DATA).open("rb", buffering=0) as file:
+        head = os.pread(file.fileno(), _PAGE_SIZE.size, 0)
+        size: int = _PAGE_SIZE.unpack(head)[0] if len(head) == _PAGE_SIZE.size else 0
+        yield lambda number: os.pread(file.fileno(), size, number * size)
 
 
 def room_for(directory: Path, map_bytes_min: int) -> int:

@@ -28,7 +28,6 @@ from palisade.pipeline.options import ClusterAccess, ReadOptions
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.read_columns import needs_values
 from palisade.pipeline.vault_rows import VaultRows
-from palisade.vault.slices import STRIDE
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.batch_records import KeySpan
 from palisade.wire.credentials import Credentials, Password, StoredToken
@@ -153,13 +152,14 @@ def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> tuple[int
     """How many keys the state has, and samples by which it can be divided. With a vault on this machine about so many,
     by its keys, so that no node counts. Raises RevisionGone."""
     bounds = options.key, options.range_end
-    samples = local_samples(options.vaults, *bounds)
+    local = local_samples(options.vaults, *bounds)
     with _explained("load the DataFrame again"):
-        if samples is None:
+        if local is None:
             counts = client.scan_counts(*bounds, pinned.revision)
             return counts.keys, counts.samples
         client.scan_counts(options.key, options.key + b"\0", pinned.revision)
-    return len(samples) * STRIDE, [sample for sample in samples if not is_long(sample)]
+    keys, samples = local
+    return keys, [sample for sample in samples if not is_long(sample)]
 
 
 class PinRenewal:

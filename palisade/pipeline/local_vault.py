@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+from palisade.base.lmdb_env import raw_pages
 from palisade.base.long_keys import stored_start
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.lineage import Lineage
@@ -25,10 +27,10 @@ from palisade.pipeline.errors import VaultNotRead
 from palisade.pipeline.partitions import ReadPart
 from palisade.pipeline.undo import Undo
 from palisade.pipeline.vault_rows import VaultRows
-from palisade.vault.errors import Fenced, VaultError
+from palisade.vault.errors import Fenced, UnknownPages, VaultError
 from palisade.vault.read_policies import Unreachable
 from palisade.vault.reader import VaultReader
-from palisade.vault.slices import VaultSlice, samples_of, slice_of
+from palisade.vault.slices import STRIDE, VaultSlice, samples_of, samples_of_pages, slice_of
 from palisade.vault.snapshot_reads import VaultSnapshot
 from palisade.wire.scan_pages import ChangePosition, changes_of
 
@@ -63,28 +65,44 @@ def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
     return reader
 
 
-def local_samples(folders: Sequence[str], key: bytes, range_end: bytes) -> list[bytes] | None:
-    """Keys `STRIDE` apart of [key, range_end), by which it can be divided, from the first of the vaults that can be
-    read now. None: there is none. They are of no certain revision: divided anywhere, a range has the same rows."""
+def local_samples(folders: Sequence[str], key: bytes, range_end: bytes) -> tuple[int, list[bytes]] | None:
+    """About how many keys [key, range_end) has, and samples by which it can be divided, from the first of the vaults
+    that can be read now. None: there is none. They are of no certain revision: divided anywhere, a range has the same
+    rows."""
     for folder in folders:
         try:
             with closing(VaultReader(folder)) as reader:
-                return _samples(reader, key, end_of(range_end))
+                start, end = stored_start(key), end_of(range_end)
+                return _samples_of_pages(reader, Path(folder), start, end) or _counted(reader, start, end)
         except VaultError:
             continue
     return None
 
 
-def _samples(reader: VaultReader, key: bytes, end: bytes | None) -> list[bytes]:
+def _samples_of_pages(
+    reader: VaultReader, folder: Path, start: bytes, end: bytes | None
+) -> tuple[int, list[bytes]] | None:
+    """None: the keys are to be counted. Raises VaultError."""
+    with suppress(UnknownPages, OSError), raw_pages(folder) as read:
+        return _now(reader, partial(samples_of_pages, read=read, start=start, end=end))
+    return None
+
+
+def _counted(reader: VaultReader, start: bytes, end: bytes | None) -> tuple[int, list[bytes]]:
     """Raises VaultError."""
     found = list[bytes]()
-    at: bytes | None = stored_start(key)
+    at: bytes | None = start
     while at is not None:
-        taken = reader.trusted(partial(samples_of, start=at, end=end))
-        if isinstance(taken, Unreachable):
-            raise Fenced(taken.reason)
-        samples, at = taken
+        samples, at = _now(reader, partial(samples_of, start=at, end=end))
         found += samples
+    return len(found) * STRIDE, found
+
+
+def _now(reader: VaultReader, read: Callable[[VaultSnapshot], T]) -> T:
+    """Raises VaultError, also if the vault must not be read now."""
+    found = reader.trusted(read)
+    if isinstance(found, Unreachable):
+        raise Fenced(found.reason)
     return found
 
 

@@ -20,6 +20,7 @@ from palisade.pipeline.options import ReadOptions
 from palisade.pipeline.partitions import ReadPart, parts_of_state
 from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault import slices
+from palisade.vault.errors import UnknownPages
 from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
 from palisade.wire.auth_errors import PermissionDenied
@@ -148,7 +149,7 @@ def test_range_is_divided_by_the_keys_of_the_vault_without_a_count_by_a_node(
     ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node confirms only that the revision is retained. A vault that must not be read is not used."""
-    for module in (slices, cluster):
+    for module in (slices, local_vault):
         monkeypatch.setattr(module, "STRIDE", 4)
     options = ground.options(vaultOnly="true")
     pinned, part = fixed(blocking, options)
@@ -169,6 +170,39 @@ def test_range_is_divided_by_the_keys_of_the_vault_without_a_count_by_a_node(
     ground.serve(0)
     assert count(blocking, options, pinned)[0] == len(wanted)
     assert asked[1:] == [options.range_end]
+
+
+def test_large_range_is_divided_by_the_pages_of_the_vault(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key is counted: the number of keys is an estimate."""
+    monkeypatch.setattr(local_vault, "samples_of", None)
+    for name in ("PAGES_PER_SAMPLE", "SAMPLES_MIN"):
+        monkeypatch.setattr(slices, name, 1)
+    blocking.put_many((b"/pages/%04d" % number, b"v" * 100) for number in range(1_000))
+    ground.follow()
+    options = ground.options(vaults=str(ground.folder), vaultOnly="true", prefix="/pages/")
+    pinned, part = fixed(blocking, options)
+    keys, samples = count(blocking, options, pinned)
+    assert 700 < keys < 1_300
+    parts = parts_of_state((options.key, options.range_end), pinned.revision, samples, 4, part.endpoints)
+    found = [rows(pages(options, pinned, each)) for each in parts]
+    assert all(150 < len(each) < 350 for each in found)
+    assert [row.key for each in found for row in each] == [b"/pages/%04d" % number for number in range(1_000)]
+
+
+def test_vault_with_pages_of_another_format_is_divided_by_its_keys(
+    ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ground.options(vaults=str(ground.folder), vaultOnly="true")
+    pinned, _ = fixed(blocking, options)
+    wanted = count(blocking, options, pinned)
+
+    def other(*_: Any, **__: Any) -> None:
+        raise UnknownPages("a page of LMDB 1.0")
+
+    monkeypatch.setattr(local_vault, "samples_of_pages", other)
+    assert count(blocking, options, pinned) == wanted
 
 
 @pytest.mark.usefixtures("small_slices")
