@@ -42,19 +42,29 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     are counted up to what it had stored; --json names these positions.
     """
     from palisade.catalog.errors import BadField
-    from palisade.client.segment_query import CutSegment, ListCut, count_rows, lookup_all
+    from palisade.cli.query_waiting import QueryWaiting
+    from palisade.client.segment_query import CountProgress, CutSegment, ListCut, count_rows, lookup_all
+
+    progress = CountProgress()
+    waiting = QueryWaiting(progress)
 
     async def run(client: Any) -> Counted:
-        async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
+        async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests, waiting.reading(client):
             nodes = DataNodes(client, requests)
 
             async def lookup() -> Any:
                 return await lookup_all(client, data_source, start, end)
 
-            return await count_rows(lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=asyncio.sleep)
+            async def pause(s: float) -> None:
+                waiting.look()
+                await asyncio.sleep(s)
+
+            return await count_rows(
+                lookup, nodes.rows, attempts=ATTEMPTS, rng=random.Random(), pause=pause, progress=progress
+            )
 
     try:
-        found = session.call(run)
+        found = session.call(run, why=waiting.text)
     except (BadField, CutSegment, ListCut) as error:
         session.fail(Failure(REFUSED, error.code, str(error), False))
     shape: dict[str, Any] = {

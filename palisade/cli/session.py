@@ -120,6 +120,11 @@ def no_answer(reasons: Mapping[str, str]) -> Failure | None:
     return Failure(UNAVAILABLE, "unreachable", f"no node can answer: {text_of(reasons)}", True)
 
 
+def nothing_else() -> str | None:
+    """A command waits for answers only."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class CliSession:
     """How one command reaches the cluster, and the format of its output.
@@ -137,12 +142,18 @@ class CliSession:
         return replace(self, shown=shown)
 
     def call(
-        self, action: Callable[[Client], Coroutine[Any, Any, T]], *, notice: bool = True, waits_for_nodes: bool = False
+        self,
+        action: Callable[[Client], Coroutine[Any, Any, T]],
+        *,
+        notice: bool = True,
+        waits_for_nodes: bool = False,
+        why: Callable[[], str | None] = nothing_else,
     ) -> T:
         """The result of `action`. Every error except a bug ends the process with its exit code.
 
         `notice`: stderr shows what the command waits for; False if the action does so itself, because it writes output
-        meanwhile. `waits_for_nodes`: also while all addresses refuse connections."""
+        meanwhile. `waits_for_nodes`: also while all addresses refuse connections. `why`: what the action waits for
+        while it has a connection."""
 
         async def run() -> T:
             from palisade.client import Client
@@ -153,7 +164,7 @@ class CliSession:
             async with client:
                 if not notice:
                     return await action(client)
-                async with self.notice_of(client):
+                async with self.notice_of(client, why):
                     return await action(client)
 
         return self.run(run())
@@ -164,10 +175,12 @@ class CliSession:
         """As `waiting`; silent with --json, where stderr is for one object."""
         return contextlib.nullcontext() if self.as_json else waiting(why, lines=lines)
 
-    def notice_of(self, client: Client) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `notice`: what the client waits for."""
+    def notice_of(
+        self, client: Client, why: Callable[[], str | None] = nothing_else
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `notice`: what the client waits for, else `why`."""
         at = ", ".join(self.endpoints)
-        return self.notice(lambda: client.trouble or f"no answer yet from the nodes at {at}")
+        return self.notice(lambda: client.trouble or why() or f"no answer yet from the nodes at {at}")
 
     def run(self, asking: Coroutine[Any, Any, T]) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

@@ -71,16 +71,60 @@ class Counted:
     realtime: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class CountProgress:
+    """What a count waits for at the moment. `records`: of the last answer of a broker. `missing`, `loading`: what that
+    answer lacked. `asked`: segment -> the node that is asked. `failed`: segment -> why the last node did not count it.
+    """
+
+    records: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    loading: Sequence[str] = ()
+    asked: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def answered(self, found: Mapping[str, Any]) -> None:
+        self.records, self.missing, self.loading = found.get("records", {}), found["missing"], found["loading"]
+
+    def asking(self, ask: AskNode) -> AskNode:
+        """`ask`, which is noted here."""
+
+        async def noted(node: str, segment: str) -> int:
+            self.asked[segment] = node
+            try:
+                rows = await ask(node, segment)
+            except CountFailed as error:
+                self.failed[segment] = f"{node}: {error}"
+                raise
+            finally:
+                del self.asked[segment]
+            self.failed.pop(segment, None)
+            return rows
+
+        return noted
+
+
 async def count_rows(
-    lookup: Lookup, ask: AskNode, *, attempts: int, rng: random.Random, pause: Callable[[float], Awaitable[None]]
+    lookup: Lookup,
+    ask: AskNode,
+    *,
+    attempts: int,
+    rng: random.Random,
+    pause: Callable[[float], Awaitable[None]],
+    progress: CountProgress | None = None,
 ) -> Counted:
-    """Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`."""
+    """`progress`: kept up to date meanwhile.
+
+    Raises SegmentsUnavailable with the segments that no node could count, CutSegment, and the errors of `lookup`.
+    """
     known: dict[str, int] = {}
+    progress = progress or CountProgress()
     open_segments: list[str] = []
     for attempt in range(1, attempts + 1):
         found = await lookup()
         check_whole(found["segments"])
-        checked = checking(ask, found["rows"])
+        progress.answered(found)
+        checked = progress.asking(checking(ask, found["rows"]))
         await asyncio.gather(*(work(part_of, known, checked, rng) for part_of in shares(found["segments"], known)))
         uncounted = [each["segment"] for each in found["segments"] if each["segment"] not in known]
         open_segments = [*found["missing"], *found["loading"], *uncounted]

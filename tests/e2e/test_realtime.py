@@ -109,7 +109,8 @@ async def test_segment_of_a_lost_ingester_is_unavailable_until_it_is_given_up(gr
 
         async def missing() -> bool:
             code, _, err = await palisade("query", "count", "logs", *times, *endpoints)
-            return code == 3 and writer.segment in err
+            notice = f"palisade: waiting: 1 segment without a server: {writer.segment} (its rows are on {INGESTER})"
+            return code == 3 and writer.segment in err.splitlines() and notice in err
 
         await until(missing, "the count being UNAVAILABLE")
 

@@ -1,0 +1,107 @@
+"""palisade query says within 2 s which segments and which data nodes it waits for (issue 17)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from palisade.cli import waiting as waiting_module
+from palisade.cli.query_waiting import QueryWaiting, waits_for
+from palisade.cli.waiting import waiting
+from palisade.client.segment_query import CountFailed, CountProgress, count_rows
+from palisade.segments.assignment import last_assignment
+from palisade.wire.segment_errors import SegmentsUnavailable
+from tests.support.segment_names import name
+
+PUBLISHED = {"segment": name(1), "digest": "rows-sha256:0", "replicas": 2}
+GROWING = {"segment": name(2), "digest": "", "replicas": 1, "ingester": "n3"}
+RECORDS = {each["segment"]: each for each in (PUBLISHED, GROWING)}
+FROM, TO = name(1).split("/")[1:3]
+ASSIGNED = {"nodes": ["n1", "n2"], "prefix": "", "replicas": None}
+
+
+def test_missing_segments_are_named_with_their_nodes() -> None:
+    progress = CountProgress(RECORDS, [name(1), name(2)])
+    assert waits_for(progress, ASSIGNED) == (
+        f"2 segments without a server: {name(1)} (assigned to n1, n2), {name(2)} (its rows are on n3)"
+    )
+    assert waits_for(progress, None) == f"2 segments without a server: {name(1)}, {name(2)} (its rows are on n3)"
+    assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == waits_for(progress, None)
+
+
+def test_loading_failed_and_asked_segments_are_named() -> None:
+    progress = CountProgress({}, [], [name(1)], {name(2): "n2"}, {name(3): "n1: connection refused"})
+    assert waits_for(progress, None) == (
+        f"1 segment not loaded yet: {name(1)}; no answer yet from n2 for {name(2)}; "
+        f"1 segment not counted: {name(3)} (n1: connection refused)"
+    )
+
+
+def test_long_lists_are_cut() -> None:
+    text = waits_for(CountProgress({}, [name(day) for day in range(1, 10)]), None)
+    assert text is not None
+    assert text.startswith("9 segments without a server: ")
+    assert text.endswith(f"{name(3)} and 6 more")
+
+
+def test_count_that_waits_for_answers_only_has_no_reason_of_its_own() -> None:
+    assert waits_for(CountProgress(), None) is None
+
+
+class Cluster:
+    """A broker, and the key with the last assignment."""
+
+    def __init__(self, **found: Any) -> None:
+        self.found = {"segments": [], "missing": [], "loading": [], "unserved": [], "rows": {}, "revision": 7, **found}
+
+    async def lookup(self) -> Any:
+        return {"records": RECORDS, **self.found}
+
+    async def range(self, key: bytes) -> Any:
+        assert key == last_assignment(["n1", "n2"], None, "")[0]
+        value = last_assignment(["n1", "n2"], None, "")[1]
+        return type("Found", (), {"kvs": [type("Row", (), {"value": value})]})
+
+
+async def silent(node: str, segment: str) -> int:
+    await asyncio.sleep(3)
+    raise CountFailed("no answer in time")
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({"missing": [name(1)]}, f"1 segment without a server: {name(1)} (assigned to n1, n2)"),
+        ({"missing": [name(2)]}, f"1 segment without a server: {name(2)} (its rows are on n3)"),
+        (
+            {"segments": [{"segment": name(1), "from": FROM, "to": TO, "nodes": ["n1"]}]},
+            f"no answer yet from n1 for {name(1)}",
+        ),
+    ],
+    ids=["published", "growing", "node that does not answer"],
+)
+async def test_first_notice_of_a_count_names_what_it_waits_for(
+    found: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first one is written a second after the start of the process, long before the count gives up."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.05)
+    cluster, progress = Cluster(**found), CountProgress()
+    reason = QueryWaiting(progress)
+
+    async def pause(s: float) -> None:
+        reason.look()
+        await asyncio.sleep(s)
+
+    async def count() -> None:
+        async with waiting(lambda: reason.text() or "no answer yet from the nodes"), reason.reading(cluster):
+            await count_rows(cluster.lookup, silent, attempts=2, rng=random.Random(1), pause=pause, progress=progress)
+
+    try:
+        async with asyncio.timeout(0.15):
+            await count()
+    except (TimeoutError, SegmentsUnavailable):
+        pass
+    assert capsys.readouterr().err == f"palisade: waiting: {text}\n"
