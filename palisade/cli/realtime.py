@@ -118,27 +118,48 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
 @click.option("--writer", default="", help="Continue the segment of this name at --node.")
 @click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the published segment.")
-@click.option("--close", "closes", is_flag=True, help="Close the segment afterwards.")
+@click.option(
+    "--close/--keep-open",
+    "closes",
+    default=None,
+    help="Close the segment afterwards.  [default: --close without --writer, --keep-open with it]",
+)
 @client_options
 def append(session: CliSession, data_source: str, file: Path, **how: Any) -> None:
     """Append the rows in FILE to a realtime segment.
 
     FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean, timestamp,
     date, binary. With --writer, rows that the segment has already are skipped, so the command can
-    be repeated after a failure.
+    be repeated after a failure. Without it no other command could continue the segment, so it is closed.
     """
     columns = dict(pair_of(each) for each in how.pop("columns"))
     if how["writer"] and not how["node"]:
         raise click.UsageError("--writer needs --node: its segment is continued at the node that has it")
-    closes, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
+    given, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
+    closes = not how["writer"] if given is None else given
 
     async def run(client: Any) -> dict[str, Any]:
-        async with client.realtime(data_source, start, end, columns, **how) as writer:
+        writer = client.realtime(data_source, start, end, columns, **how)
+        try:
+            await writer.open()
             return await fill(writer, file, closes)
+        except BaseException:
+            if writer.grows:
+                session.note(still_open(writer, how["writer"]))
+            raise
+        finally:
+            await writer.release()
 
     found = refused(session, run)
     state = ", closed" if closes else ""
     session.answer(found, f"{found['segment']}: {found['rows']} rows{state}")
+
+
+def still_open(writer: RealtimeWriter, name: str) -> str:
+    """After a failure. `name`: of the writer."""
+    closing = f"'palisade segments realtime close {writer.segment}' publishes them"
+    more = "repeat the command to continue" if name else closing
+    return f"{writer.segment} stays open at node {writer.node} with {writer.rows} rows: {more}"
 
 
 async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 
 Rows go to one data node over HTTP. Each batch is sent with its position, and again until it is acknowledged, so it is
 stored once. A segment that is full is closed, and the next one is opened. A program that starts again with the name of
-its writer continues the segment; `rows` is the number of its stored rows.
+its writer continues the segment; `rows` is the number of its stored rows. Without a name no program could continue it,
+so it is closed at the end of the block, unless an error ended that: then a note at the error names the segment.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class RealtimeTarget:
 
 
 class RealtimeWriter:
-    """One open realtime segment at a time. `segment`, `rows`: its name and number of rows, after `open`.
+    """One open realtime segment at a time. `segment`, `rows`: its name and number of rows, after `open`. `grows`: it is
+    open, as far as this writer knows.
 
     `timeout_s`: of each call, which is repeated until then.
     """
@@ -67,6 +69,7 @@ class RealtimeWriter:
         self, topology: Topology, target: RealtimeTarget, timeout_s: float, credentials: Credentials | None
     ) -> None:
         self.segment, self.rows, self.node = "", 0, target.node
+        self.grows = False
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
         self._name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
@@ -81,9 +84,23 @@ class RealtimeWriter:
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """The segment stays open, for a writer that continues it."""
-        await self.release()
+    async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        """The segment of a named writer stays open, for a program that continues it. Raises as `close`."""
+        try:
+            if self.grows and not self._target.writer:
+                await self._end(error)
+        finally:
+            await self.release()
+
+    async def _end(self, error: BaseException | None) -> None:
+        """After an error of the program, only that can tell whether the rows are wanted."""
+        if error is None:
+            await self.close()
+        else:
+            error.add_note(
+                f"realtime segment {self.segment} stays open at node {self.node} with {self.rows} rows: "
+                f"'palisade segments realtime close {self.segment}' publishes them"
+            )
 
     async def release(self) -> None:
         """Close the connections."""
@@ -99,6 +116,7 @@ class RealtimeWriter:
         body = {**self._target.body(), "writer": self._name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
         self.node, self.segment, self.rows = found["node"], found["segment"], found["rows"]
+        self.grows = True
         return self.segment
 
     async def _open_anywhere(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,6 +174,7 @@ class RealtimeWriter:
     async def close(self) -> int:
         """No more rows: the segment is published and handed off. Returns its number of rows."""
         found = await self._ask(f"/v1/segments/{self.segment}/close", {})
+        self.grows = False
         return int(found["rows"])
 
     async def _ask(self, path: str, body: Mapping[str, Any], until: float | None = None) -> dict[str, Any]:

@@ -177,8 +177,8 @@ class SegmentsApi(ABC):
 
         `columns`: {"id": "int", "at": "timestamp"}. `node`: the data node that receives the rows; without one, the
         first that opens the segment. `writer`: a name, under which the segment is continued after a restart of the
-        program; then `node` is needed. `replicas`: of the published segment. `timeout_s`: of each call. Raises
-        ValueError: a writer without a node.
+        program; then `node` is needed. Without one, the segment is closed at the end of the block. `replicas`: of the
+        published segment. `timeout_s`: of each call. Raises ValueError: a writer without a node.
         """
         target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
         return RealtimeWriter(self.topology, target, timeout_s, self._credentials)

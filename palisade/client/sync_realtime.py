@@ -19,8 +19,8 @@ class SyncRealtimeWriter:
         self._thread.run(self._writer.__aenter__())
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._thread.run(self._writer.__aexit__())
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        self._thread.run(self._writer.__aexit__(kind, error, where))
 
     @property
     def segment(self) -> str:

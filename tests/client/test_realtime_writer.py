@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from palisade.base.http_request import Answer, NoAnswer
+from palisade.client.loop_thread import LoopThread
 from palisade.client.realtime import RealtimeTarget, RealtimeWriter
+from palisade.client.sync_realtime import SyncRealtimeWriter
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeNotStored
 
@@ -37,6 +40,7 @@ class DataNodes:
         self.frozen = ""
         self.looked_up = 0
         self.rows = 0
+        self.closed: list[str] = []
         self.unavailable = 0
         """How often the topology is still not known."""
 
@@ -55,6 +59,9 @@ class DataNodes:
             raise outcome
         if isinstance(outcome, int) and outcome != 200:
             return Answer(outcome, {"code": PROBLEMS[outcome], "detail": f"status {outcome}"}, {})
+        if path.endswith("/close"):
+            self.closed.append(path.removeprefix("/v1/segments/").removesuffix("/close"))
+            return Answer(200, {"node": address, "segment": path, "rows": self.rows}, {})
         if path.endswith("/rows"):
             self.rows = body["position"] + len(body["rows"])
             return Answer(200, {"node": address, "segment": path, "rows": self.rows}, {})
@@ -152,6 +159,77 @@ async def test_refusal_that_holds_at_every_node_ends_the_opening() -> None:
 async def test_named_node_that_cannot_store_is_not_left() -> None:
     with pytest.raises(RealtimeNotStored):
         await DataNodes(n2=[507]).writer(node="n2").open()
+
+
+async def test_writer_without_a_name_closes_its_segment_at_the_end() -> None:
+    """No other program could continue it, and without its node no query of the interval is complete."""
+    nodes = DataNodes()
+    async with nodes.writer() as writer:
+        await writer.append([[1]])
+    assert nodes.closed == [writer.segment]
+
+
+async def test_segment_that_the_program_closes_is_not_closed_again() -> None:
+    nodes = DataNodes()
+    async with nodes.writer() as writer:
+        await writer.close()
+    assert nodes.closed == [writer.segment]
+
+
+async def test_segment_of_a_named_writer_stays_open() -> None:
+    nodes = DataNodes()
+    async with nodes.writer(node="n2", writer="w1") as writer:
+        await writer.append([[1]])
+    assert nodes.closed == []
+
+
+async def divided(writer: RealtimeWriter) -> None:
+    """The program fails after its first batch."""
+    async with writer:
+        await writer.append([[1], [2]])
+        raise ZeroDivisionError
+
+
+async def test_error_of_the_program_names_the_segment_that_stays_open() -> None:
+    """Whether its rows are wanted is for the program to decide."""
+    nodes = DataNodes()
+    writer = nodes.writer()
+    with pytest.raises(ZeroDivisionError) as caught:
+        await divided(writer)
+    assert nodes.closed == []
+    assert caught.value.__notes__ == [
+        f"realtime segment {writer.segment} stays open at node n1 with 2 rows: 'palisade segments realtime close "
+        f"{writer.segment}' publishes them"
+    ]
+
+
+async def test_opening_that_fails_closes_nothing() -> None:
+    nodes = DataNodes(n1=[409])
+    with pytest.raises(Exception, match="status 409"):
+        async with nodes.writer():
+            pass
+    assert nodes.closed == []
+
+
+@contextmanager
+def running_loop() -> Iterator[LoopThread]:
+    async def nothing() -> None: ...
+
+    thread = LoopThread(nothing, nothing, "loop")
+    yield thread
+    thread.stop()
+
+
+def test_blocking_writer_closes_its_segment_as_the_other_one() -> None:
+    nodes = DataNodes()
+    with running_loop() as thread:
+        with SyncRealtimeWriter(nodes.writer(), thread) as writer:
+            writer.append([[1]])
+        assert nodes.closed == [writer.segment]
+        with pytest.raises(ZeroDivisionError) as caught, SyncRealtimeWriter(nodes.writer(), thread):
+            raise ZeroDivisionError
+    assert "stays open at node n1" in caught.value.__notes__[0]
+    assert len(nodes.closed) == 1
 
 
 async def test_address_of_the_node_is_looked_up_again_only_if_it_does_not_answer() -> None:

@@ -7,6 +7,7 @@ ended. While the ingester is down, counts are UNAVAILABLE with the name of its s
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,12 +99,21 @@ async def test_commands_open_count_close_and_list_a_realtime_segment(ground: Rea
     await until(served, "the publication")
     assert (await run("query", "count", "orders", *times)).strip() == "30"
 
+    unnamed = "segments", "realtime", "append", "orders", str(rows), *times, *columns
+    assert (await run(*unnamed)).endswith(": 30 rows, closed\n"), "no other command could continue it"
+    rows.write_text("[1, null]\nno row\n", encoding="utf-8")
+    code, _, err = await palisade(*unnamed, *endpoints)
+    assert (code, "line 2" in err) == (2, True)
+    (left,) = re.findall(r"^palisade: (orders/\S+) stays open at node \S+ with 0 rows: 'palisade segments", err, re.M)
+    assert left in await run("segments", "realtime", "list", "orders")
+    await run("segments", "realtime", "close", left)
+
 
 async def test_segment_of_a_lost_ingester_is_unavailable_until_it_is_given_up(ground: RealtimeGround) -> None:
     endpoints = "--endpoints", ",".join(ground.cluster.endpoints)
     times = "--from", DAY[0], "--to", DAY[1]
     async with ground.client() as client:
-        async with client.realtime("logs", *DAY, COLUMNS, node=INGESTER) as writer:
+        async with client.realtime("logs", *DAY, COLUMNS, node=INGESTER, writer="w1") as writer:
             await writer.append([[1, None]])
         ground.ingester.kill()
 

@@ -48,7 +48,7 @@ async def runs(ground: RealtimeGround, fault: str) -> None:
 
 async def filled(ground: RealtimeGround, client: Client, source: CountedSource) -> str:
     """A segment that grows; its name. It is counted."""
-    async with client.realtime(source.name, *DAY, COLUMNS, node=INGESTER, timeout_s=60.0) as writer:
+    async with client.realtime(source.name, *DAY, COLUMNS, node=INGESTER, writer="w1", timeout_s=60.0) as writer:
         for _ in range(BATCHES):
             await source.append(writer)
     assert (await source.counted()).rows == BATCHES * BATCH
