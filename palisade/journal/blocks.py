@@ -12,7 +12,8 @@ journals up to there.
 
 The active copy writes a block after the one before it was synced. Hence an unreadable block with a valid one after it
 is damage, and so is an unreadable block without a missing part: a write that was cut off leaves a short file, or
-sectors of zeros. Any other unreadable block at the end was never acknowledged, and is removed.
+sectors of zeros. Any other unreadable block at the end was never acknowledged, and is removed. Zeros after the last
+block are space that was reserved and not used.
 
 A replica writes up to `UNSYNCED_BYTES_MAX` before a sync, and a power failure may store a later part of it and not an
 earlier one. So in a copy that was a replica, valid blocks may follow a block with a missing part, within that distance
@@ -172,6 +173,17 @@ def scan(data: bytes, name: str, before: JournalEnd) -> Iterator[tuple[int, Jour
         before, offset = block.end, offset + len(block.data)
 
 
+def stored_end(data: bytes, offset: int) -> int:
+    """Where the last valid block at or after `offset` ends, or the last byte that is not zero: zeros at the end of a
+    file may be reserved space. At least `offset`."""
+    end = offset
+    found = next_block(data, offset)
+    while found is not None and (block := read_block(data, found)) is not None:
+        end = found + len(block.data)
+        found = next_block(data, end)
+    return max(end, len(data.rstrip(b"\0")))
+
+
 def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) -> None:
     """The invalid block at `offset`, in the last file of the journal, is the rest of a write that was cut off.
     `replica`: the copy was one when it stopped.
@@ -180,14 +192,16 @@ def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) ->
     later = next_block(data, offset + 1)
     if later is not None:
         lost = data[: later // SECTOR_BYTES * SECTOR_BYTES]  # the valid block's own sectors were stored
-        if replica and len(data) - offset <= UNSYNCED_BYTES_MAX and has_empty_sector(lost, offset):
+        if replica and stored_end(data, later) - offset <= UNSYNCED_BYTES_MAX and has_empty_sector(lost, offset):
             return
         raise JournalDamaged(f"{name} is damaged at byte {offset}; valid entries follow", REMEDY)
     rest = data[offset:]
-    if len(rest) < BLOCK_HEADER_BYTES or has_empty_sector(data, offset):
+    if len(rest) < BLOCK_HEADER_BYTES:
         return
-    length = _BLOCK.unpack_from(rest)[1]
-    if rest[:4] != BLOCK_MAGIC or len(rest) >= BLOCK_HEADER_BYTES + length:
+    end = offset + BLOCK_HEADER_BYTES + _BLOCK.unpack_from(rest)[1]
+    if has_empty_sector(data[:end], offset):
+        return
+    if rest[:4] != BLOCK_MAGIC or end <= len(data):
         raise JournalDamaged(f"{name} is damaged at byte {offset}", REMEDY)
 
 

@@ -56,7 +56,7 @@ class CopyState:
     ) -> None:
         self.files = files
         self.options = options
-        self.log = log or JournalLog(files)
+        self.log = log or JournalLog(files, preallocates=True)
         self.state = LocalState(options.role)
         self.settled = False
         self.tally = CopyTally()

@@ -7,6 +7,7 @@ immediate: it fills the page cache.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +35,12 @@ class JournalFiles(Protocol):
     async def replace(self, name: str, content: bytes) -> None: ...
     async def truncate(self, name: str, size: int) -> None: ...
     async def remove(self, name: str) -> None: ...
+    async def reserve(self, name: str, size: int) -> None:
+        """Space for the file to grow to `size` bytes, if the disk has it: zeros follow what was written, so that a sync
+        stores no new length."""
+
     def write(self, name: str, data: bytes) -> None:
-        """Append to the file; not durable before `sync`."""
+        """After what was written to the file; not durable before `sync`."""
 
     async def sync(self, name: str) -> None: ...
     def close(self) -> None: ...
@@ -49,6 +54,8 @@ class DiskFiles:
         self._lock = DirectoryLock(directory, DirectoryInUse, what="journal directory")
         self._thread = ThreadPoolExecutor(1, "journal-files")
         self._open: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+        """Of what was written to an open file."""
         self._slow = False
         self.sync_times = Histogram()
         self._clock = clock
@@ -87,6 +94,17 @@ class DiskFiles:
                 os.fsync(file.fileno())
 
         await self._in_thread(run)
+        if name in self._ends:
+            self._ends[name] = size
+
+    async def reserve(self, name: str, size: int) -> None:
+        file = self._file(name)
+
+        def run() -> None:
+            with contextlib.suppress(OSError):  # a full disk fails the write that has no space
+                os.posix_fallocate(file, 0, size)
+
+        await self._in_thread(run)
 
     async def remove(self, name: str) -> None:
         def run() -> None:
@@ -101,7 +119,9 @@ class DiskFiles:
         file, rest = self._file(name), memoryview(data)
         try:
             while rest:
-                rest = rest[os.write(file, rest) :]
+                written = os.pwrite(file, rest, self._ends[name])
+                self._ends[name] += written
+                rest = rest[written:]
         except OSError as error:
             self._failure = error
             raise
@@ -140,10 +160,12 @@ class DiskFiles:
 
     def _file(self, name: str) -> int:
         if name not in self._open:
-            self._open[name] = os.open(self.directory / name, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            file = self._open[name] = os.open(self.directory / name, os.O_RDWR | os.O_CLOEXEC)
+            self._ends[name] = os.fstat(file).st_size
         return self._open[name]
 
     def _forget(self, name: str) -> None:
         """A file that is removed or replaced; a sync of it may still be waiting in the thread."""
         if name in self._open:
+            del self._ends[name]
             self._thread.submit(os.close, self._open.pop(name))

@@ -25,6 +25,7 @@ from palisade.journal.blocks import (
     read_block,
     read_file_header,
     scan,
+    stored_end,
 )
 from palisade.journal.errors import JournalDamaged
 from palisade.journal.files import JournalFiles
@@ -60,8 +61,12 @@ class JournalLog:
     """`end`: of what is written. `runs`: where the entries of each activation sequence end. `removed_bytes`: of the
     torn end that `open` removed."""
 
-    def __init__(self, files: JournalFiles, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+    def __init__(
+        self, files: JournalFiles, *, file_bytes_max: int = FILE_BYTES_MAX, preallocates: bool = False
+    ) -> None:
+        """`preallocates`: reserves the space of the newest file, which makes syncs faster."""
         self._files = files
+        self._preallocates = preallocates
         self._file_bytes_max = file_bytes_max
         self._segments: list[LogFile] = []
         self._recent: deque[JournalBlock] = deque()
@@ -82,6 +87,7 @@ class JournalLog:
             await self._open_file(name, newest=name == names[-1], replica=replica)
         if self._segments:
             await self.sync()  # what a killed process wrote may not be on the disk yet
+            await self._reserve()
 
     async def _open_file(self, name: str, *, newest: bool, replica: bool) -> None:
         data = await self._files.read(name)
@@ -101,8 +107,10 @@ class JournalLog:
         if segment.size < len(data):
             if not newest:
                 raise JournalDamaged(f"{name} is damaged at byte {segment.size}, and newer files follow", REMEDY)
-            check_torn(data, segment.size, name, replica=replica)
-            self.removed_bytes += len(data) - segment.size
+            stored = stored_end(data, segment.size)
+            if stored > segment.size:
+                check_torn(data, segment.size, name, replica=replica)
+                self.removed_bytes += stored - segment.size
             await self._files.truncate(name, segment.size)
         self._segments.append(segment)
 
@@ -112,6 +120,13 @@ class JournalLog:
             segment = LogFile(file_name(self.end.last + 1), self.end)
             await self._files.create(segment.name, file_header(self.end))
             self._segments.append(segment)
+            await self._reserve()
+
+    async def _reserve(self) -> None:
+        """The space of the newest file: a full one has used it. A start removes what is left and reserves it again."""
+        newest = self._segments[-1]
+        if self._preallocates and newest.size < self._file_bytes_max:
+            await self._files.reserve(newest.name, self._file_bytes_max)
 
     @property
     def has_file(self) -> bool:

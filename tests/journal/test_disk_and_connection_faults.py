@@ -14,9 +14,9 @@ from palisade.journal.errors import AppendUnknown, JournalDamaged
 from tests.support.journal_world import JournalWorld, Place
 
 
-@pytest.fixture
-def world() -> Iterator[JournalWorld]:
-    world = JournalWorld()
+@pytest.fixture(params=[False, True], ids=["", "reserved space"])
+def world(request: pytest.FixtureRequest) -> Iterator[JournalWorld]:
+    world = JournalWorld(reserves=request.param)
     yield world
     assert world.violations == []
     world.close()
@@ -68,6 +68,7 @@ def test_reattached_replica_syncs_what_it_wrote_before_it_adopts(world: JournalW
 @pytest.mark.parametrize("fault", ["full", "sync fails"])
 def test_error_of_its_own_disk_stops_the_replica(world: JournalWorld, fault: str) -> None:
     """Part of a block is stored, or pages are lost: what follows in the same file would be synced in vain."""
+    world.places["b"].disk.reserves &= fault != "full"
     _, b = pair_in_sync(world)
     world.append(b"one")
     if fault == "full":

@@ -36,7 +36,7 @@ def stopped_pair() -> JournalWorld:
 
 
 def put(place: Place, name: str, content: bytes) -> None:
-    place.disk.files[name] = SimFile(bytearray(content), len(content))
+    place.disk.files[name] = SimFile.of(content)
 
 
 def force(place: Place, role: str = ROLE, *, in_copy: bool = True) -> ForcedActivation:

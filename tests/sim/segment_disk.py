@@ -197,6 +197,8 @@ class SimLogFiles:
         await self._disk.synced()
         self._log.pop(name, None)
 
+    async def reserve(self, name: str, size: int) -> None: ...
+
     def write(self, name: str, data: bytes) -> None:
         self._raise_failure()
         self._log[name].content.extend(data)

@@ -16,35 +16,53 @@ SYNC_S = 0.003
 
 @dataclass(slots=True)
 class SimFile:
+    """`end`: of what was written; zeros behind it are reserved. `synced`: how much of it is on the disk. `length`: that
+    of the file, as of the last sync."""
+
     content: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    end: int = 0
+    length: int = 0
+
+    @classmethod
+    def of(cls, content: bytes) -> SimFile:
+        """A file that is on the disk."""
+        return cls(bytearray(content), len(content), len(content), len(content))
+
+    def is_on_disk(self) -> None:
+        """What is left after a power failure."""
+        self.synced = self.end = self.length = len(self.content)
 
 
 class SimDisk:
     """The files of one copy; survives its processes. `sync_s`: how long each sync takes; None: up to `SYNC_S`.
     `room`: the bytes that fit on it. `sync_fails`: the next sync raises EIO, and what it should have stored is lost.
-    `read_fails`: each read of a part of a file raises EIO."""
+    `read_fails`: each read of a part of a file raises EIO. `reserves`: whether its file system can reserve space."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, reserves: bool | None = None) -> None:
+        """`reserves` by chance without it."""
         self.files: dict[str, SimFile] = {}
         self.sync_s: float | None = None
         self.room = 1 << 40
         self.sync_fails = self.read_fails = False
+        self.reserves = random.random() < 0.5 if reserves is None else reserves
         self._random = random
 
     def lose_unsynced(self) -> None:
         """The power failure that loses most."""
         for file in self.files.values():
             del file.content[file.synced :]
+            file.content += bytes(max(0, file.length - file.synced))
+            file.is_on_disk()
 
     def lose_sector(self, sector: int) -> None:
         """A power failure that stores everything but one sector of the newest journal."""
         name = max(name for name in self.files if is_file_name(name))
         for file in self.files.values():
             if file is self.files[name]:
-                assert file.synced <= sector * SECTOR_BYTES < len(file.content) - SECTOR_BYTES
+                assert file.synced <= sector * SECTOR_BYTES < file.end - SECTOR_BYTES
                 file.content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = bytes(SECTOR_BYTES)
-            file.synced = len(file.content)
+            file.is_on_disk()
 
     def damage(self, offset: int) -> None:
         """A bit of the oldest journal changes on the medium."""
@@ -52,17 +70,21 @@ class SimDisk:
         self.files[name].content[offset] ^= 1
 
     def crash(self) -> None:
-        """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros."""
+        """A power failure: unsynced ends are lost, kept, or kept with sectors of zeros. In reserved space, the rest of
+        a sector is lost as a whole."""
         for file in self.files.values():
-            loose = len(file.content) - file.synced
+            loose = file.end - file.synced
             if loose:
                 kept = file.synced + self._random.randint(0, loose)
+                next_sector = (file.synced + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
+                if file.end <= file.length and kept < file.end:
+                    kept = kept // SECTOR_BYTES * SECTOR_BYTES if kept >= next_sector else file.synced
                 del file.content[kept:]
-                at = (file.synced + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
-                if kept - at >= SECTOR_BYTES and self._random.random() < 0.5:
-                    hole = at + SECTOR_BYTES * self._random.randrange((kept - at) // SECTOR_BYTES)
+                if kept - next_sector >= SECTOR_BYTES and self._random.random() < 0.5:
+                    hole = next_sector + SECTOR_BYTES * self._random.randrange((kept - next_sector) // SECTOR_BYTES)
                     file.content[hole : hole + SECTOR_BYTES] = bytes(SECTOR_BYTES)
-            file.synced = len(file.content)
+                file.content += bytes(max(0, file.length - kept))
+            file.is_on_disk()
 
 
 class SimFiles:
@@ -108,7 +130,7 @@ class SimFiles:
 
     async def replace(self, name: str, content: bytes) -> None:
         def run() -> None:
-            self._disk.files[name] = SimFile(bytearray(content), len(content))
+            self._disk.files[name] = SimFile.of(content)
 
         await self._in_order(run)
 
@@ -116,29 +138,45 @@ class SimFiles:
         def run() -> None:
             file = self._disk.files[name]
             del file.content[size:]
-            file.synced = size
+            file.is_on_disk()
 
         await self._in_order(run)
 
     async def remove(self, name: str) -> None:
         await self._in_order(lambda: self._disk.files.pop(name, None))
 
+    async def reserve(self, name: str, size: int) -> None:
+        def run() -> None:
+            file = self._disk.files[name]
+            self._lengthen(file, size if self._disk.reserves else 0)
+
+        await self._in_order(run)
+
+    def _lengthen(self, file: SimFile, size: int) -> None:
+        """As far as the disk has room."""
+        more = min(self._disk.room, max(0, size - len(file.content)))
+        self._disk.room -= more
+        file.content += bytes(more)
+
     def write(self, name: str, data: bytes) -> None:
-        stored = data[: self._disk.room]
-        self._disk.room -= len(stored)
-        self._disk.files[name].content += stored
+        file = self._disk.files[name]
+        self._lengthen(file, file.end + len(data))
+        stored = data[: len(file.content) - file.end]
+        file.content[file.end : file.end + len(stored)] = stored
+        file.end += len(stored)
         if len(stored) < len(data):
             raise OSError(errno.ENOSPC, "no space left on device")
 
     async def sync(self, name: str) -> None:
         file = self._disk.files[name]
-        size = len(file.content)
+        end, length = file.end, len(file.content)
 
         def run() -> None:
             if self._disk.sync_fails:
                 self._disk.sync_fails = False
                 raise OSError(errno.EIO, "input/output error")
-            file.synced = max(file.synced, min(size, len(file.content)))
+            file.synced = max(file.synced, min(end, file.end))
+            file.length = max(file.length, min(length, len(file.content)))
 
         await self._in_order(run, self._disk.sync_s)
 

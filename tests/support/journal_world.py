@@ -212,11 +212,12 @@ class Place:
 class JournalWorld(ClaimsWorld):
     """`acknowledged`: number -> content of every entry whose append was answered."""
 
-    def __init__(self, seed: int = 1, *, allow_failback: bool = False) -> None:
+    def __init__(self, seed: int = 1, *, allow_failback: bool = False, reserves: bool | None = None) -> None:
+        """`reserves`: whether the file systems can reserve space; by chance without it."""
         super().__init__(seed)
         self.network = SimNetwork()
         self.allow_failback = allow_failback
-        self.places = {name: Place(name, SimDisk(self.simulation.random), name == "a") for name in NAMES}
+        self.places = {name: Place(name, SimDisk(self.simulation.random, reserves), name == "a") for name in NAMES}
         self.acknowledged: dict[int, bytes] = {}
         self.unknown = 0
         self.slow = False
@@ -238,7 +239,8 @@ class JournalWorld(ClaimsWorld):
 
         async def live() -> None:
             files = SimFiles(place.disk, process)
-            copy = CopyState(files, options, JournalLog(files, file_bytes_max=4096), place.reports.append)
+            log = JournalLog(files, file_bytes_max=4096, preallocates=True)
+            copy = CopyState(files, options, log, place.reports.append)
             assert place.store is not None
             record = RoleRecord(place.store, ROLE, options.own, TTL_S, process.now)
             network = self.network.dialler(process)

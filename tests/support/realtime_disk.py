@@ -58,6 +58,8 @@ class LogFiles:
     async def remove(self, name: str) -> None:
         self._files.pop(name, None)
 
+    async def reserve(self, name: str, size: int) -> None: ...
+
     def write(self, name: str, data: bytes) -> None:
         self._living()
         self._files[name][0].extend(data)
