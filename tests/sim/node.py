@@ -41,7 +41,8 @@ class Host:
         self.address = f"127.0.0.{number}"
         self.disk = Disk(world.simulation, name, count=world.count)
         self.disks = 1
-        self.starts = 0
+        self.starts, self.began = 0, 0.0
+        """Number of starts, and the time of the last one."""
         self.process: Process | None = None
         self.reader: ReaderBeside | None = None
         self.vault: Vault | None = None
@@ -139,7 +140,7 @@ class Host:
         return replace(config, initial_cluster=founders)
 
     def start(self) -> None:
-        self.starts += 1
+        self.starts, self.began = self.starts + 1, self.world.now
         self.ended, self._ended_event = None, asyncio.Event()
         self.was_full, self.was_failing = self.disk.full, self.disk.bad_vault
         process = self.new_process(self.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.state_machine import MetaStore
 from palisade.pipeline.local_vault import vault_pages
@@ -52,4 +53,5 @@ def slice_at(node: Any, span: KeySpan, revision: int, seen: Callable[[int], None
     sources: tuple[Any, Any] = _OneLook(reader), _Changes(store)
     seen(reader.applied())
     pages = vault_pages(*sources, part, store.lineage, lambda: None)
-    return {row.key: row.value for rows, _ in pages for row in rows_of(bytes(rows))}
+    bodies = [row[:-CHECKSUM_BYTES] for slices, _ in pages for row in slices.rows]
+    return {row.key: row.value for row in rows_of(b"".join(bodies))}

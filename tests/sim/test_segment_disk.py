@@ -24,13 +24,19 @@ async def test_killed_process_loses_nothing_that_the_system_has() -> None:
     assert disk.segments.files == {"a": b"12345"}
 
 
+async def disk_with(seed: int, **synced: bytes) -> tuple[Disk, SimSegmentFiles]:
+    disk = Disk(Simulation(seed), "n1")
+    files = SimSegmentFiles(disk.segments)
+    for name, content in synced.items():
+        await files.write(name, content)
+        await files.sync(name)
+    return disk, files
+
+
 async def test_loss_of_power_keeps_synced_files_and_loses_or_tears_others() -> None:
     found: set[bytes | None] = set()
     for seed in SEEDS:
-        disk = Disk(Simulation(seed), "n1")
-        files = SimSegmentFiles(disk.segments)
-        await files.write("kept", b"12345")
-        await files.sync("kept")
+        disk, files = await disk_with(seed, kept=b"12345")
         await files.write("a", b"67890")
         disk.lose_power()
         assert disk.segments.files["kept"] == b"12345"
@@ -41,10 +47,7 @@ async def test_loss_of_power_keeps_synced_files_and_loses_or_tears_others() -> N
 async def test_renamed_file_is_the_old_or_the_new_one_after_a_loss_of_power_and_whole_if_it_was_synced() -> None:
     found = set()
     for seed in SEEDS:
-        disk = Disk(Simulation(seed), "n1")
-        files = SimSegmentFiles(disk.segments)
-        await files.write("a", b"old")
-        await files.sync("a")
+        disk, files = await disk_with(seed, a=b"old")
         await files.write(".incoming", b"new")
         await files.sync(".incoming")
         await files.rename(".incoming", "a")
@@ -56,10 +59,7 @@ async def test_renamed_file_is_the_old_or_the_new_one_after_a_loss_of_power_and_
 async def test_removed_file_may_be_there_again_after_a_loss_of_power() -> None:
     found = set()
     for seed in SEEDS:
-        disk = Disk(Simulation(seed), "n1")
-        files = SimSegmentFiles(disk.segments)
-        await files.write("a", b"1")
-        await files.sync("a")
+        disk, files = await disk_with(seed, a=b"1")
         await files.remove("a")
         disk.lose_power()
         found.add(disk.segments.files.get("a"))

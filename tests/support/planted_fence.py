@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from palisade.fencing.release import Releases
 from palisade.node.fencing.lease_client import LeaseClient
 from palisade.service.pending_write import StrictResponses
 from palisade.vault.regions import Regions
+from tests.support.planting import data_dir, named, run_planted
 
 
 def release_without_stage() -> None:
@@ -78,7 +78,7 @@ def _lossy_holder(is_lost: Callable[[Any], bool]) -> None:
 
 def is_broken() -> Path:
     """Beside the data folder of this node: exists while messages are lost."""
-    return broken_file(next(each for each in sys.argv if each.startswith("--data-dir=")).partition("=")[2])
+    return broken_file(data_dir())
 
 
 def broken_file(data_dir: str) -> Path:
@@ -173,28 +173,22 @@ def journal_past_its_lease() -> None:
     lease.guarded = lambda self: contextlib.nullcontext()
 
 
-FAULTS: dict[str, Callable[[], None]] = {
-    each.__name__: each
-    for each in (
-        release_without_stage,
-        answer_at_commit,
-        stages_lost,
-        stages_lost_later,
-        grants_lost_later,
-        deaf_leader,
-        lease_from_receipt,
-        grant_without_quorum,
-        ignore_required,
-        silent_watches,
-        long_leases,
-        ranges_of_two_revisions,
-        journal_past_its_lease,
-    )
-}
+FAULTS = named(
+    release_without_stage,
+    answer_at_commit,
+    stages_lost,
+    stages_lost_later,
+    grants_lost_later,
+    deaf_leader,
+    lease_from_receipt,
+    grant_without_quorum,
+    ignore_required,
+    silent_watches,
+    long_leases,
+    ranges_of_two_revisions,
+    journal_past_its_lease,
+)
 
 
 if __name__ == "__main__":
-    fault, module, *rest = sys.argv[1:]
-    FAULTS[fault]()
-    sys.argv = [module, *rest]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    run_planted(FAULTS)

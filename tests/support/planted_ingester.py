@@ -8,10 +8,7 @@ at once. The faults prove that the counts of `realtime_ground.py` find what they
 from __future__ import annotations
 
 import os
-import runpy
 import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +16,14 @@ from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.realtime_log import RealtimeLog
+from tests.support.planting import data_dir, named, run_planted
 
 ROWS = 20
 
 
-def death_file(data_dir: str | Path) -> Path:
+def death_file(folder: str | Path) -> Path:
     """Names the step at which the process ends: `publish` or `discard`. Removed by it."""
-    return Path(f"{data_dir}.dies")
+    return Path(f"{folder}.dies")
 
 
 def kills_itself() -> None:
@@ -35,7 +33,7 @@ def kills_itself() -> None:
 
 def _before(owner: Any, method: str, step: str) -> None:
     original = getattr(owner, method)
-    file = death_file(next(each for each in sys.argv if each.startswith("--data-dir=")).partition("=")[2])
+    file = death_file(data_dir())
 
     async def mortal(self: Any, *arguments: Any) -> Any:
         if file.exists() and file.read_text("utf-8") == step:
@@ -74,19 +72,13 @@ def withdraws_before_others_announce() -> None:
     announcements._guard = lambda self, name, vault: ()
 
 
-FAULTS: dict[str, Callable[[], None]] = {
-    each.__name__: each
-    for each in (
-        kills_itself,
-        forgets_its_last_rows,
-        counts_its_last_rows_twice,
-        withdraws_before_others_announce,
-    )
-}
+FAULTS = named(
+    kills_itself,
+    forgets_its_last_rows,
+    counts_its_last_rows_twice,
+    withdraws_before_others_announce,
+)
 
 
 if __name__ == "__main__":
-    fault, module, *rest = sys.argv[1:]
-    FAULTS[fault]()
-    sys.argv = [module, *rest]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    run_planted(FAULTS)

@@ -5,9 +5,6 @@ It proves that the checks of the scenarios find the faults that they are for. MO
 
 from __future__ import annotations
 
-import runpy
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +18,7 @@ from palisade.recovery.recovery import Recovery
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer
 from palisade.segments.disk import FolderDisk
 from palisade.segments.segment_store import INCOMING
+from tests.support.planting import named, run_planted
 
 
 def always_join() -> None:
@@ -92,21 +90,16 @@ def sequence_stays() -> None:
     Active._raise = unchanged  # type: ignore[method-assign]
 
 
-FAULTS: dict[str, Callable[[], None]] = {
-    fault.__name__: fault
-    for fault in (
-        always_join,
-        always_snapshot,
-        difference_untold,
-        half_left,
-        missing_in_silence,
-        older_serves,
-        sequence_stays,
-    )
-}
+FAULTS = named(
+    always_join,
+    always_snapshot,
+    difference_untold,
+    half_left,
+    missing_in_silence,
+    older_serves,
+    sequence_stays,
+)
+
 
 if __name__ == "__main__":
-    FAULTS[sys.argv[1]]()
-    module = sys.argv[2]
-    sys.argv = [module, *sys.argv[3:]]
-    runpy.run_module(module, run_name="__main__")
+    run_planted(FAULTS)

@@ -19,7 +19,7 @@ from palisade.wire.segment_errors import BadSegment
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.node import Host
 from tests.sim.segment_states import ANNOUNCED, SegmentState, SegmentStates, grows, needed
-from tests.sim.world import Checker, World
+from tests.sim.world import Checker
 
 LATE_S = 10.0
 """So long after the start of a node, writes of its previous start may still be committed: longer than their lease."""
@@ -28,16 +28,11 @@ LATE_S = 10.0
 class SegmentCopies(Checker):
     name = "segment copies"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._started: dict[str, float] = {}
-
     @property
     def _states(self) -> SegmentStates:
         return self.world.checker(SegmentLookups).states
 
     def wired(self, host: Host) -> None:
-        self._started[host.id] = self.world.now
         host.disk.segments.on_remove = partial(self._removing, host)
 
     def committed(self, events: RevisionEvents) -> None:
@@ -47,7 +42,7 @@ class SegmentCopies(Checker):
                 self._check_announcement(self._states.latest, self.world.hosts[node], name)
 
     def _check_announcement(self, now: SegmentState, host: Host, name: str) -> None:
-        if self.world.now - self._started.get(host.id, self.world.now) < LATE_S:
+        if self.world.now - host.began < LATE_S:
             return
         record = now.record(name)
         has_log = bool(host.disk.segments.logs.get(file_of(name)))

@@ -17,9 +17,8 @@ from typing import Any
 from palisade.client.segment_query import Counted
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.segment_rows import SegmentRows
-from tests.sim.node import Host
 from tests.sim.segment_states import SegmentState, SegmentStates, needed
-from tests.sim.world import Checker, World
+from tests.sim.world import Checker
 from tests.support.segment_oracle import expected, name_in
 from tests.support.segment_writer import ALWAYS, SOURCE
 
@@ -43,10 +42,6 @@ class CountBegun:
 class SegmentCounts(Checker):
     name = "segment counts"
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._started: dict[str, float] = {}
-
     @property
     def _states(self) -> SegmentStates:
         return self.world.checker(SegmentLookups).states
@@ -55,16 +50,14 @@ class SegmentCounts(Checker):
     def _rows(self) -> SegmentRows:
         return self.world.checker(SegmentRows)
 
-    def wired(self, host: Host) -> None:
-        self._started[host.id] = self.world.now
-
     def begins(self) -> CountBegun:
         up = (self.world.hosts[node] for node in self.world.data_nodes)
-        steady = {host.id: host.starts for host in up if host.healthy and host.is_active and self._is_steady(host)}
+        steady = {
+            host.id: host.starts
+            for host in up
+            if host.healthy and host.is_active and self.world.now - host.began > STEADY_S
+        }
         return CountBegun(self._states.latest.revision, dict(self._rows.acknowledged), steady)
-
-    def _is_steady(self, host: Host) -> bool:
-        return self.world.now - self._started[host.id] > STEADY_S
 
     def counted(self, begun: CountBegun, found: Counted) -> None:
         state = self._states.at(found.revision)
