@@ -78,8 +78,9 @@ class Client(StoreApi):
 
     @property
     def trouble(self) -> str | None:
-        """Why no answer can arrive at the moment (no connection, no leader); None while a node is connected."""
-        return self._session.trouble
+        """Why no answer can arrive at the moment (no connection, no leader, a lookup that is refused and repeated);
+        None otherwise."""
+        return self._session.trouble or self._refused_now
 
     def why_unconnected(self, address: str) -> str | None:
         """Why the latest attempt to connect to this address failed; None if it did not."""

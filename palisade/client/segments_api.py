@@ -33,6 +33,8 @@ class SegmentsApi(ABC):
     """Times are texts such as 2013-03-01 or 2013-03-01T06:00Z, in UTC."""
 
     _credentials: Credentials | None = None
+    _refused_now: str | None = None
+    """Why the last lookup was refused, while it is repeated."""
 
     @abstractmethod
     async def _call(self, name: str, *arguments: Any) -> Any:
@@ -67,13 +69,17 @@ class SegmentsApi(ABC):
     async def _asked(self, name: str, *arguments: Any) -> Any:
         """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again."""
         until = asyncio.get_running_loop().time() + WAIT_S
-        while True:
-            try:
-                return await self._call(name, *arguments)
-            except (VaultError, BrokerNotSynced):
-                if asyncio.get_running_loop().time() >= until:
-                    raise
-                await asyncio.sleep(PAUSE_S)
+        try:
+            while True:
+                try:
+                    return await self._call(name, *arguments)
+                except (VaultError, BrokerNotSynced) as error:
+                    if asyncio.get_running_loop().time() >= until:
+                        raise
+                    self._refused_now = str(error)
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            self._refused_now = None
 
     async def segments_lookup(
         self, data_source: str, start: str, end: str, *, on_missing: str = "fail"

@@ -28,6 +28,7 @@ from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.broker_view import BrokerView, OnMissing, SegmentAnswer, SegmentState, ViewCounts
 from palisade.vault.change import Item, VaultEvent
+from palisade.vault.errors import Pending
 from palisade.vault.regions import prefix_end
 from palisade.vault.snapshot_reads import RecentChanges, Rows
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource
@@ -241,7 +242,7 @@ class SegmentBroker(Component):
             self._is_current()
             return self._feed
         for _ in range(LOOKS):
-            found = await reads.recent(ROOT, END)
+            found = await self._recent(reads)
             if isinstance(found, Rows):
                 return await self._refetched(found)
             await self._reach(found.lv)
@@ -256,6 +257,15 @@ class SegmentBroker(Component):
             f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "
             "ask again, or ask another node"
         )
+
+    async def _recent(self, reads: RecentReads) -> RecentChanges | Rows:
+        try:
+            return await reads.recent(ROOT, END)
+        except Pending as error:
+            raise Pending(
+                f"{error}. It is released once the nodes that do not acknowledge it have lost their leases, within a "
+                "few seconds; 'palisade fencing' names them"
+            ) from None
 
     async def _refetched(self, rows: Rows) -> ViewFeed:
         feed = ViewFeed()

@@ -99,9 +99,10 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
     client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     await client.segments_publish("flights", [DAY])
-    call, refusals = client._call, [error, error]
+    call, refusals, troubles = client._call, [error, error], list[str | None]()
 
     async def refused_twice(name: str, *arguments: Any) -> Any:
+        troubles.append(client.trouble)
         if refusals:
             raise refusals.pop()
         return await call(name, *arguments)
@@ -109,3 +110,5 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
     monkeypatch.setattr(client, "_call", refused_twice)
     assert (await client.segments_list())["data_sources"] == ["flights"]
     assert not refusals
+    assert troubles == [None, str(error), str(error)], "commands show it while they wait"
+    assert client.trouble is None

@@ -12,7 +12,7 @@ from palisade.metastore.requests import Txn
 from palisade.recovery.listeners import Notification
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.broker_view import SegmentAnswer
-from palisade.vault.errors import Fenced
+from palisade.vault.errors import Fenced, Pending
 from tests.support.broker_ground import BrokerGround
 from tests.support.segment_writer import SegmentWriter
 
@@ -41,6 +41,22 @@ async def lookup_of_a_node_fenced_meanwhile() -> SegmentAnswer:
     await ground.notify()
     ground.apply()
     return await lookup
+
+
+async def test_lookup_beside_an_unreleased_change_is_refused_with_what_it_waits_for() -> None:
+    """A node that does not acknowledge the change delays its release: the error says for how long, and which command
+    names the node."""
+    ground, coming = await BrokerGround().begin(), changes()
+    for _ in range(20):
+        await ground.write(next(coming))
+    ground.commit(next(coming))
+    ground.stage()
+    began = ground.now_s
+    with pytest.raises(Pending, match=r"within a few seconds; 'palisade fencing' names them"):
+        await ground.look_up()
+    assert ground.now_s - began < 1.5
+    ground.release()
+    assert (await ground.look_up()).revision == ground.driver.store.revision
 
 
 async def test_lookup_returns_no_unreleased_change_of_a_node_fenced_meanwhile() -> None:

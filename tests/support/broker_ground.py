@@ -31,23 +31,29 @@ class BrokerGround:
 
     async def begin(self) -> BrokerGround:
         follow(self.vault, self.driver)
-        self.reads.open(self.vault, asyncio.sleep, lambda: self.now_s)
+        self.reads.open(self.vault, self._wait, lambda: self.now_s)
         self.release()
         self.page.serve(10**15, 1)
         await self.broker.start()
         self.listeners.open()
         return self
 
+    async def _wait(self, s: float) -> None:
+        """A read that waits lets time pass."""
+        self.now_s += s
+        await asyncio.sleep(0)
+
     def commit(self, request: Txn) -> None:
         self.driver.do(request)
 
+    def stage(self) -> None:
+        changed = range(self.vault.revision + 1, self.driver.store.revision + 1)
+        self.vault.staging.stage([row for each in changed for row in staged_of(self.driver, each)])
+
     def release(self) -> None:
         """The rows are staged first."""
-        latest = self.driver.store.revision
-        self.vault.staging.stage(
-            [row for each in range(self.vault.revision + 1, latest + 1) for row in staged_of(self.driver, each)]
-        )
-        self.vault.staging.release(latest)
+        self.stage()
+        self.vault.staging.release(self.driver.store.revision)
 
     def apply(self) -> None:
         follow(self.vault, self.driver)
