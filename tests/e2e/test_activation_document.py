@@ -146,10 +146,12 @@ async def test_copies_are_compared_and_forced_as_typed(pair: Pair) -> None:
     pair.cluster.kill()
     await answer(alone, pair)
     assert audit.exists()
+    alone_at = sequence_of(pair)
     pair.a.start()
     await until(lambda: appended(pair, "alone"), "an entry acknowledged without the store")
     pair.cluster.start()
     await until(lambda: not audit.exists(), "the forced activation being recorded")
+    await until(lambda: serves_with_the_lock(pair, alone_at), "the copy serving with the lock")
 
     pair.a.kill()
     pair.cluster.kill()
@@ -176,6 +178,13 @@ def sequence_of(pair: Pair) -> int:
     local = read_directory(ROLE, pair.a.directory).local
     assert local is not None
     return local.sequence
+
+
+async def serves_with_the_lock(pair: Pair, alone_at: int) -> bool:
+    """Whether a has committed its next sequence. If it died after its claim, the next forced activation would have the
+    sequence of that claim, and be refused: the claim could be that of another copy."""
+    a = (await pair.status())[0]
+    return (a["state"], a.get("agreed_state"), a.get("agreed_sequence")) == ("active", "committed", alone_at + 1)
 
 
 async def lock_is_free(pair: Pair) -> bool:
