@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from palisade.metastore.mvcc import end_of
+
 PARTS_MAX = 10_000
 
 
@@ -34,9 +36,11 @@ def count_of_parts(rows: int, wanted: int, rows_per_part: int) -> int:
 def parts_of_state(
     bounds: tuple[bytes, bytes], revision: int, samples: Sequence[bytes], parts: int, endpoints: Sequence[str]
 ) -> list[ReadPart]:
-    """At most `parts`, fewer if there are not enough samples. They cover [key, range_end) without overlap."""
+    """At most `parts`, fewer if there are not enough samples. They cover [key, range_end) without overlap, whatever the
+    samples are: those of a damaged vault may be in any order, and outside of the range."""
     key, range_end = bounds
-    inner = [sample for sample in samples if sample > key]
+    end = end_of(range_end)
+    inner = sorted({sample for sample in samples if sample > key and (end is None or sample < end)})
     parts = min(parts, len(inner) + 1)
     cuts = [key, *(inner[number * len(inner) // parts] for number in range(1, parts)), range_end]
     return [

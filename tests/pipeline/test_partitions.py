@@ -24,6 +24,16 @@ def test_parts_of_a_state_cover_the_range_without_overlap(samples: list[bytes], 
     assert {part.last for part in parts} == {7}
 
 
+@given(st.lists(st.binary(min_size=1, max_size=3), max_size=30), st.integers(1, 9))
+def test_parts_of_a_state_cover_the_range_whatever_the_samples_are(samples: list[bytes], wanted: int) -> None:
+    """The keys by which a vault is divided are not verified. A part with its end before its begin would have no row."""
+    parts = parts_of_state((b"b", b"x"), 7, samples, wanted, NODES)
+    cuts = [part.key for part in parts] + [parts[-1].range_end]
+    assert (cuts[0], cuts[-1]) == (b"b", b"x")
+    assert cuts == sorted(set(cuts))
+    assert all(left.range_end == right.key for left, right in pairwise(parts))
+
+
 def test_parts_of_a_state_have_about_as_many_keys_each() -> None:
     samples = [b"%05d" % number for number in range(1_000)]
     parts = parts_of_state(ALL, 7, samples, 8, NODES)
