@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from palisade.metastore.staged_rows import StagedRows
+from palisade.metastore.requests import Put, Range, Txn
+from palisade.metastore.staged_rows import StagedRows, pack_chunk
 from palisade.pipeline import batch_steps
-from tests.support.batch_world import BatchWorld, Violation, always, nothing
+from palisade.pipeline.batch_steps import ROWS, Draft, Steps, alive_key, chunk_key, finish_overlapping, open_batch
+from palisade.pipeline.query_record import BatchName
+from tests.support.batch_world import HERE, KEYS, PREFIX, RECORD, BatchWorld, Violation, always, nothing
 
 SEEDS = 60
 PLANTED_SEEDS = 150
 
 
+def played(seed: int, patch: pytest.MonkeyPatch) -> BatchWorld:
+    """In every second schedule, the chunks of a batch are on several pages."""
+    with patch.context() as pages:
+        if seed % 2:
+            pages.setattr(batch_steps, "CHUNKS_PER_PAGE", 2)
+        world = BatchWorld(seed)
+        world.play()
+    return world
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_readers_see_all_rows_of_a_batch_or_none_and_the_newest_change_wins(seed: int) -> None:
-    world = BatchWorld(seed)
-    world.play()
-    world.check()
+def test_readers_see_all_rows_of_a_batch_or_none_and_the_newest_change_wins(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played(seed, monkeypatch).check()
+
+
+def staged(world: BatchWorld, name: str) -> Draft:
+    """Batch 0 of a query, staged by another driver each time."""
+    alive = world.do(Put(alive_key(name), b"")).revision
+    world.do(Put(chunk_key(name, ROWS, "0", 0), pack_chunk([(KEYS[0], name.encode())])))
+    return Draft(name, alive, (PREFIX,), ("0",), BatchName("q", 0, HERE), RECORD)
+
+
+def returned(world: BatchWorld, steps: Steps, answer: Any) -> Any:
+    """By steps that continue with `answer`."""
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = world.do(request) if isinstance(request, Range | Txn) else None
+
+
+def test_batch_that_another_driver_opens_and_closes_before_the_transaction_is_not_published_twice() -> None:
+    """Between its look at the record and its transaction: then no open batch shows it, only the record."""
+    world = BatchWorld(0)
+    slow, fast = open_batch(staged(world, "slow")), staged(world, "fast")
+    request = next(slow)
+    while not isinstance(request, Txn):
+        request = slow.send(world.do(request) if isinstance(request, Range) else None)
+    for step in world.run(open_batch(fast)), world.run(finish_overlapping((PREFIX,))):
+        deque(step, 0)
+    assert returned(world, slow, world.do(request)) is None
+    (found,) = world.do(Range(KEYS[0])).kvs
+    assert (found.value, found.version) == (b"fast", 1)
 
 
 def test_schedules_contain_their_faults() -> None:
@@ -47,6 +93,21 @@ def test_nothing_stays_staged_once_leases_have_expired() -> None:
 
 def close_before_copying(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch_steps, "_copy_kind", nothing)
+
+
+def copy_the_first_page_alone(patch: pytest.MonkeyPatch) -> None:
+    real = batch_steps._copy_kind
+
+    def planted(record: Any, kind: bytes, span: Any) -> Any:
+        steps, pages, answer = real(record, kind, span), 0, None
+        with suppress(StopIteration):
+            while pages < 2:
+                request = steps.send(answer)
+                pages += isinstance(request, Range)
+                if pages < 2:
+                    answer = yield request
+
+    patch.setattr(batch_steps, "_copy_kind", planted)
 
 
 def copy_every_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -98,6 +159,7 @@ def record_a_later_opening(patch: pytest.MonkeyPatch) -> None:
 
 PLANTED: list[Callable[[pytest.MonkeyPatch], None]] = [
     close_before_copying,
+    copy_the_first_page_alone,
     copy_every_attempt,
     copy_without_guard,
     sweep_live_stages,
@@ -114,8 +176,7 @@ PLANTED: list[Callable[[pytest.MonkeyPatch], None]] = [
 def test_planted_fault_is_found(planted: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch)
     for seed in range(PLANTED_SEEDS):
-        world = BatchWorld(seed)
-        world.play()
+        world = played(seed, monkeypatch)
         try:
             world.check()
         except Violation:
