@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.recovery.status import RecoveryFace
 
 Report = Mapping[str, Any]
@@ -80,11 +81,13 @@ def extent(report: Report) -> str:
     """What was transferred, if anything."""
     parts = []
     if report["revisions_replayed"]:
-        parts.append(f"{report['revisions_replayed']} revisions replayed")
+        parts.append(f"{counted(report['revisions_replayed'], 'revision')} replayed")
     if report["snapshots"]:
-        parts.append(f"{report['snapshots']} snapshot(s), {report['buckets_differing']} buckets differing")
+        parts.append(
+            f"{counted(report['snapshots'], 'snapshot')}, {counted(report['buckets_differing'], 'bucket')} differing"
+        )
     if report["bytes_fetched"]:
         parts.append(f"{report['bytes_fetched']:,} bytes fetched")
     if report["waits"]:
-        parts.append(f"waited {report['waits']} times for the cluster")
+        parts.append(f"waited {counted(report['waits'], 'time')} for the cluster")
     return "; " + ", ".join(parts) if parts else ""

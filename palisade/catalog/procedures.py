@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.catalog import keys
 from palisade.catalog.errors import CatalogError, DamagedRow, NotAllowed, NotCancellable
 from palisade.catalog.kinds.all import kind_named
@@ -145,7 +146,7 @@ def prepared(procedure: Procedure, plan: CatalogPlan, before: Changes, actor: Pr
     if len(plan.destroy) > DESTROY_MAX:
         raise NotAllowed(f"removes {len(plan.destroy)} objects at once, the limit is {DESTROY_MAX}: name fewer")
     undo = {} if procedure.operation.keeps else before
-    text = f"{len(plan.prepare)} row(s) written; to be released to every node"
+    text = f"{counted(len(plan.prepare), 'row')} written; to be released to every node"
     return procedure.step(
         ProcedureState.PREPARED,
         actor,
@@ -174,20 +175,19 @@ def destroyed(procedure: Procedure, gone: int, rows: int, actor: ProcedureActor)
     """`rows` more rows were removed, and the first `gone` prefixes are empty. All batches share one history entry."""
     total = procedure.destroyed + rows
     kept = procedure.done if procedure.done[-1].step != "destroyed" else procedure.done[:-1]
-    text = f"{total} row(s) removed permanently"
+    text = f"{counted(total, 'row')} removed permanently"
     stepped = replace(procedure, done=kept).step(ProcedureState.DESTROYING, actor, ("destroyed", text))
     return replace(stepped, gone=gone, destroyed=total)
 
 
 def finished(procedure: Procedure, actor: ProcedureActor) -> Procedure:
-    return ended(
-        procedure.step(ProcedureState.DONE, actor, ("done", f"{procedure.destroyed} row(s) removed permanently"))
-    )
+    text = f"{counted(procedure.destroyed, 'row')} removed permanently"
+    return ended(procedure.step(ProcedureState.DONE, actor, ("done", text)))
 
 
 def rolled_back(procedure: Procedure, why: CatalogError, actor: ProcedureActor) -> Procedure:
     """Raises IllegalStep in other states than PREPARED, and for operations that keep their writes."""
-    text = f"{len(procedure.undo)} row(s) restored: {why}"
+    text = f"{counted(len(procedure.undo), 'row')} restored: {why}"
     return ended(procedure.step(ProcedureState.ROLLED_BACK, actor, ("rolled-back", text), failed=Failed.of(why)))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from palisade.base.address import Address, is_wildcard
+from palisade.base.counted import counted
 from palisade.cli.options import client_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, print_rows, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
@@ -141,13 +142,13 @@ def serve(
     from palisade.journal.copy_state import CopyOptions
     from palisade.journal.serving import serve as run
 
-    uvloop.install()
     try:
         own = LockHolder(a_name(given.pop("name"), "--name"), read_advertised(listen, advertise))
         by = operator_now() if force_without_store else None
         options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
+    uvloop.install()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     call = partial(session.call, notice=False, waits_for_nodes=True)
     with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory, listen, metrics)))
@@ -180,7 +181,7 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
     if as_json:
         print_json({"first": first, "last": last, "entries": count})
     else:
-        print(f"{count} entries\t{first} to {last}")
+        print(f"{counted(count, 'entry')}\t{first} to {last}")
 
 
 async def appended(client: JournalClient, contents: Iterator[bytes]) -> AsyncIterator[tuple[int, int]]:

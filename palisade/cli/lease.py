@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.cli.options import client_options, read_lease, read_time
 from palisade.cli.printing import readable
 from palisade.cli.session import CliSession
@@ -78,7 +79,7 @@ def revoke(session: CliSession, lease_id: int) -> None:
 def timetolive(session: CliSession, lease_id: int) -> None:
     """Print the remaining time and the keys of a lease."""
     info = session.call(lambda client: client.lease_info(lease_id))
-    lines = [f"lease {info.id}: {info.ttl_s:.12g} s left of {info.granted_ttl_s:g} s, {len(info.keys)} key(s)"]
+    lines = [f"lease {info.id}: {info.ttl_s:.12g} s left of {info.granted_ttl_s:g} s, {counted(len(info.keys), 'key')}"]
     session.answer(shapes.lease_info_shape(info), "\n".join(lines + [readable(key) for key in info.keys]))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
@@ -60,8 +61,8 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     segments = ""
     if what == DEMO:
         shape["published"] = report.published
-        segments = f"; {report.published} segments published"
-    session.answer(shape, f"{report.entries} entries, {report.written} of them written{segments}")
+        segments = f"; {counted(report.published, 'segment')} published"
+    session.answer(shape, f"{counted(report.entries, 'entry')}, {report.written} of them written{segments}")
 
 
 def lines_of(path: str) -> Sequence[bytes]:

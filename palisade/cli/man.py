@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.version import VERSION
 
 SECTION = 1
@@ -30,7 +31,7 @@ def man(context: click.Context, directory: Path) -> None:
     for path, text in pages(context.find_root().command):
         (directory / f"{'-'.join(path)}.{SECTION}").write_text(text, encoding="utf-8")
         count += 1
-    click.echo(f"{directory}: {count} pages")
+    click.echo(f"{directory}: {counted(count, 'page')}")
 
 
 def pages(root: click.Command) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
 from palisade.cli.options import client_options
@@ -73,7 +74,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
         "segments": found.segments,
         "revision": found.revision,
     }
-    unserved = f" (without {len(found.unserved)} segments of replication factor 0)" if found.unserved else ""
+    unserved = f" (without {counted(len(found.unserved), 'segment')} of replication factor 0)" if found.unserved else ""
     shape["realtime"] = [{"segment": name, "rows": rows} for name, rows in sorted(found.realtime.items())]
     session.answer({**shape, "unserved": list(found.unserved)}, f"{found.rows:,}{unserved}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
 from palisade.cli.options import client_options
@@ -152,14 +153,14 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     found = refused(session, run)
     state = ", closed" if closes else ""
-    session.answer(found, f"{found['segment']}: {found['rows']} rows{state}")
+    session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{state}")
 
 
 def still_open(writer: RealtimeWriter, name: str) -> str:
     """After a failure. `name`: of the writer."""
     closing = f"'palisade segments realtime close {writer.segment}' publishes them"
     more = "repeat the command to continue" if name else closing
-    return f"{writer.segment} stays open at node {writer.node} with {writer.rows} rows: {more}"
+    return f"{writer.segment} stays open at node {writer.node} with {counted(writer.rows, 'row')}: {more}"
 
 
 async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:
@@ -200,7 +201,7 @@ def pair_of(text: str) -> tuple[str, str]:
 def close(session: CliSession, segment: str) -> None:
     """Close a SEGMENT: it is published and handed off."""
     rows = refused(session, lambda client: client.realtime_close(segment))
-    session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {rows} rows")
+    session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {counted(rows, 'row')}")
 
 
 @realtime.command("give-up")

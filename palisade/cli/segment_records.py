@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.cli.options import client_options
 from palisade.cli.segments import segments
 from palisade.cli.session import CliSession
@@ -39,7 +40,9 @@ def publish(session: CliSession, data_source: str, file: Path) -> None:
     """
     given = listed(file)
     done = session.call(lambda client: client.segments_publish(data_source, given))
-    session.answer({"data_source": data_source, "published": done}, f"{done} segments published in {data_source}")
+    session.answer(
+        {"data_source": data_source, "published": done}, f"{counted(done, 'segment')} published in {data_source}"
+    )
 
 
 def listed(file: Path) -> list[dict[str, Any]]:
@@ -127,7 +130,7 @@ def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], s
     changed = session.call(
         lambda client: client.segments_mark_unused(data_source, segments=names, start=start, end=end)
     )
-    session.answer({"changed": changed}, f"{len(changed)} segments marked unused")
+    session.answer({"changed": changed}, f"{counted(len(changed), 'segment')} marked unused")
 
 
 @segments.command("set-replicas")
@@ -150,7 +153,9 @@ def set_replicas(
     changed = session.call(
         lambda client: client.segments_set_replicas(data_source, replicas, segments=names, start=start, end=end)
     )
-    session.answer({"changed": changed}, f"{len(changed)} segments changed to {replicas} replicas")
+    session.answer(
+        {"changed": changed}, f"{counted(len(changed), 'segment')} changed to {counted(replicas, 'replica')}"
+    )
 
 
 @segments.command("reset-loaded")
@@ -162,4 +167,5 @@ def reset_loaded(session: CliSession, data_source: str) -> None:
     For data that is lost for good: queries no longer fail for segments that no node serves.
     """
     changed = session.call(lambda client: client.segments_reset_loaded(data_source))
-    session.answer({"changed": changed}, f"{len(changed)} segments are no longer counted on until they are announced")
+    text = f"queries no longer count on {counted(len(changed), 'segment')} until nodes announce them"
+    session.answer({"changed": changed}, text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.credentials import shown
@@ -60,7 +61,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     except SegmentError as error:
         code = UNAVAILABLE if error.retry else REFUSED
         session.fail(Failure(code, "not-assigned", str(error), error.retry))
-    text = f"{done.segments} segments, {done.assignments} copies on {len(done.nodes)} nodes; {done.written} changed"
+    copies = f"{counted(done.assignments, 'copy')} on {counted(len(done.nodes), 'node')}"
+    text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
     session.answer(done.as_dict(), text)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.durable_files import replacing
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
 
@@ -192,11 +193,11 @@ def text_of(path: Path, summary: Summary, fence: dict[str, Any] | None) -> str:
         if mine
         else "without an owner"
     )
-    text = f"{path}: {whose}, LV {summary.revision}, {summary.keys} keys, chain {summary.chain}"
+    text = f"{path}: {whose}, LV {summary.revision}, {counted(summary.keys, 'key')}, chain {summary.chain}"
     if summary.recovering is not None:
         text += f"; a snapshot of revision {summary.recovering} is incomplete"
     if summary.pending:
-        text += f"; {summary.pending} change(s) staged and not applied"
+        text += f"; {counted(summary.pending, 'change')} staged and not applied"
     if summary.eviction_pending:
         text += "; an eviction of local data is incomplete"
     if fence is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.client.node_addresses import addresses_in
@@ -98,7 +99,7 @@ class RealtimeWriter:
             await self.close()
         else:
             error.add_note(
-                f"realtime segment {self.segment} stays open at node {self.node} with {self.rows} rows: "
+                f"realtime segment {self.segment} stays open at node {self.node} with {counted(self.rows, 'row')}: "
                 f"'palisade segments realtime close {self.segment}' publishes them"
             )
 

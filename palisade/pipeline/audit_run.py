@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from palisade.base.counted import counted
 from palisade.pipeline import spark_audit
 from palisade.pipeline.audit import html_report
 from palisade.pipeline.audit.acts import DROPPED, FEED, NOTES, axis_of
@@ -65,7 +66,7 @@ class AuditRun:
         notes = list(_notes_of_cluster(evidence)) if evidence else []
         rows: list[AuditInterval] = []
         no_success: list[Gap] = []
-        facts = [("histories", f"{len(self._files)} files")]
+        facts = [("histories", counted(len(self._files), "file"))]
         counts = Counter(each.kind for each in found)
         if self._files:
             self._progress("read the histories")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from palisade.base.counted import counted
 from palisade.catalog.parquet_rows import columns_of
 from palisade.catalog.rows_digest import ColumnType
 from palisade.client.segment_query import check_whole
@@ -38,7 +39,7 @@ class TableUnavailable(PipelineError):
     def __init__(self, segments: Iterable[str], reason: str = "") -> None:
         self.segments = sorted(segments)
         names = "\n".join(self.segments)
-        super().__init__(f"UNAVAILABLE: {len(self.segments)} segments{reason and f' ({reason})'}:\n{names}")
+        super().__init__(f"UNAVAILABLE: {counted(len(self.segments), 'segment')}{reason and f' ({reason})'}:\n{names}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.metastore.limits import Limits
 from palisade.pipeline.errors import BadOption, PipelineError
@@ -117,7 +118,7 @@ def repeated_key(key: bytes, count: int) -> Reject:
 
 def refuse(count: int, first: Reject) -> RowsRejected:
     return RowsRejected(
-        f"{count} rows cannot be written, the first is key {first.key!r}: {first.reason}; "
+        f"{counted(count, 'row')} cannot be written, the first is key {first.key!r}: {first.reason}; "
         "correct them, or give option rejectsPrefix"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.catalog.segment import Segment, time_text
 from palisade.catalog.segment_json import record_shape
 from palisade.segments.broker_view import OnMissing, SegmentAnswer, SegmentState
@@ -30,7 +31,7 @@ def answer_view(data_source: str, answer: SegmentAnswer, on_missing: OnMissing) 
         "unserved": names(answer.unserved),
     }
     if answer.missing and on_missing is OnMissing.WARN:
-        found["warning"] = f"{len(answer.missing)} segments have no server: the answer is not complete"
+        found["warning"] = f"the answer is not complete: {counted(len(answer.missing), 'segment')} without a server"
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 
 MISSING_SHOWN = 5
@@ -63,9 +64,10 @@ class SegmentsUnavailable(SegmentError):
             missing = (missing,)
         shown = ", ".join(missing[:MISSING_SHOWN])
         more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
+        has = "has" if len(missing) == 1 else "have"
         super().__init__(
-            f"{len(missing)} segments have no server: {shown}{more}. Start the nodes that hold them, or query with "
-            "on_missing=warn for what is left"
+            f"{counted(len(missing), 'segment')} {has} no server: {shown}{more}. Start the nodes that hold them, or "
+            "query with on_missing=warn for what is left"
         )
         self.missing = tuple(missing)
 

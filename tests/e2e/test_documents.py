@@ -236,7 +236,7 @@ def type_embedded_reader(terminal: Terminal, folder: Path) -> None:
     written, read = typed_in(blocks_of(document, "console")[0].replace(" D/", " .palisade/"))
     terminal.type(written)
     assert fits(
-        ["/config/mode: fast", "9 key(s) below palisade/ at revision 9"], terminal.shell(read.command).splitlines()
+        ["/config/mode: fast", "9 keys below palisade/ at revision 9"], terminal.shell(read.command).splitlines()
     )
 
 

@@ -130,7 +130,7 @@ async def test_segment_of_a_lost_ingester_is_unavailable_until_it_is_given_up(gr
 
         await until(given_up, "the end of its lease", within_s=60.0)
         code, out, _ = await palisade("query", "count", "logs", *times, *endpoints)
-        assert (code, out.strip()) == (0, "0 (without 1 segments of replication factor 0)")
+        assert (code, out.strip()) == (0, "0 (without 1 segment of replication factor 0)")
         assert [each["reason"] for each in await client.realtime_given_up()] == ["its disk is lost"]
         ground.ingester.start()
         await until(ground.ingester.ready, "its return")

@@ -186,8 +186,6 @@ def test_copy_with_other_rows_is_not_read(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_segment_that_no_place_has_fails_with_its_name_and_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(monkeypatch, {}, [["f2"]] * 10)
-    with pytest.raises(
-        TableUnavailable, match=r"1 segments \(no node answers at h1:1: connection refused.*\):\nsales/"
-    ):
+    with pytest.raises(TableUnavailable, match=r"1 segment \(no node answers at h1:1: connection refused.*\):\nsales/"):
         places.fetch("f1")
     assert len(places.asked) == ATTEMPTS

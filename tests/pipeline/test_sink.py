@@ -54,7 +54,7 @@ def test_row_that_cannot_be_written_has_a_reason(row: Mapping[str, Any], reason:
 
 
 def test_rejected_rows_fail_the_batch_or_go_to_the_rejects(blocking: SyncClient) -> None:
-    with pytest.raises(RowsRejected, match=r"1 rows cannot be written.*'q/x'.*rejectsPrefix"):
+    with pytest.raises(RowsRejected, match=r"1 row cannot be written.*'q/x'.*rejectsPrefix"):
         publish(blocking, APPEND, [("p/a", "1"), ("q/x", "2")])
     assert contents(blocking) == {}
     publish(blocking, WITH_REJECTS, [("p/a", "1"), ("q/x", "2")])

@@ -190,7 +190,7 @@ def test_segment_that_a_newer_version_cuts_in_two_is_missing_once() -> None:
     view = view_after(
         record(replace(LOADED, segment=whole)), record(replace(LOADED, segment=inner)), announced("a", inner)
     )
-    with pytest.raises(SegmentsUnavailable, match="1 segments have no server") as caught:
+    with pytest.raises(SegmentsUnavailable, match="1 segment has no server") as caught:
         view.lookup("flights", ALWAYS)
     assert caught.value.missing == (str(whole),)
     assert view.lookup("flights", ALWAYS, OnMissing.ALLOW).missing == (whole,)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.errors import ConfigError, PalisadeError
 from palisade.base.port_probe import PortUnavailable, check_free
@@ -118,7 +119,7 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
     if content is None:
         marker.write(layout.to_json())
     verb, name = ("new cluster", "formatted") if content is None else ("cluster", "opened")
-    text = f"{verb} {layout.cluster} of {layout.nodes} node(s) in {folder}"
+    text = f"{verb} {layout.cluster} of {counted(layout.nodes, 'node')} in {folder}"
     screen.show(SupervisorEvent(name, text, {"data_dir": str(folder), **layout.to_json()}))
     return layout
 

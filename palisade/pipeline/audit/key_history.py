@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from palisade.base.counted import counted
 from palisade.pipeline.audit.findings import Finding, FindingKind
 
 FINDINGS_MAX = 20
@@ -292,5 +293,5 @@ def _doubled(known: _Key, acts: Iterable[Act]) -> Iterator[Finding]:
     for digest, act in {act.digest: act for act in puts}.items():
         revisions = written.get(digest, [])
         if len(revisions) > requests[digest]:
-            text = f"its value was written at revisions {revisions[:5]}, requested {requests[digest]} time(s)"
+            text = f"its value was written at revisions {revisions[:5]}, requested {counted(requests[digest], 'time')}"
             yield _finding(FindingKind.DOUBLED_WRITE, act, revisions[-1], text)

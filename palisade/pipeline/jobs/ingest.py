@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import CatalogError
 from palisade.catalog.row_format import a_name
 from palisade.pipeline.cluster import connect
@@ -76,10 +77,9 @@ def run(spark: Any, access: ClusterAccess, options: IngestOptions, progress: Pro
 
 
 def text_of(done: Ingested) -> str:
-    rejects = f", {done.rejected} rows rejected: {' '.join(done.rejects)}" if done.rejected else ""
-    return (
-        f"{done.data_source}: {done.rows} rows in {done.segments} segments, {done.published} of them published{rejects}"
-    )
+    rejects = f", {counted(done.rejected, 'row')} rejected: {' '.join(done.rejects)}" if done.rejected else ""
+    segments = f"{counted(done.segments, 'segment')}, {done.published} of them published"
+    return f"{done.data_source}: {counted(done.rows, 'row')} in {segments}{rejects}"
 
 
 JOB = Job(

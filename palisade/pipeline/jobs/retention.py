@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import SegmentRecord
 from palisade.client.node_addresses import addresses_in
@@ -50,7 +51,7 @@ def run(spark: Any, access: ClusterAccess, options: RetentionOptions, progress: 
     plan = expiry_plan(records, manifests, rules, system_clocks())
     if options.dry_run or not plan.targets:
         return report_of(plan, ())
-    progress(f"remove {len(plan.targets)} segments")
+    progress(f"remove {counted(len(plan.targets), 'segment')}")
     context = spark.sparkContext
     slices = min(len(plan.targets), context.defaultParallelism)
     tasks = context.parallelize(plan.targets, slices)

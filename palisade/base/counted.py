@@ -1,0 +1,10 @@
+"""Numbers of things as text."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """'1 row', '2 rows', '0 entries': with the regular plural."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{number} {noun}s"
