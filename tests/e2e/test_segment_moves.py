@@ -1,7 +1,7 @@
 """Queries while copies of segments move, and while data nodes, brokers and the leader die (S3, S5; issue 17).
 
 Each count returns every row, and no broker reports a missing segment, since one replica is up all the time.
-`scripts/moves` is the longer run.
+`scripts/moves --kills` has the moves and the deaths in one run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.segment_ground import DAYS, END, START, SegmentGround
 
 pytestmark = pytest.mark.e2e
 
-QUERIES = 300
+QUERIES = 10_000
 PAUSE_S = 0.05
 
 
@@ -36,7 +36,7 @@ async def test_queries_count_every_row_while_copies_move(ground: SegmentGround) 
     async with ground.counts() as counts:
         await counts.during(ground.moving(lambda: counts.done < QUERIES, random.Random(17)), at_once=2)
     assert counts.done > QUERIES
-    assert ground.moves >= moves + 3
+    assert ground.moves >= moves + 30
 
 
 async def test_query_counts_every_row_when_a_data_node_is_killed_in_the_middle_of_it(ground: SegmentGround) -> None:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 TESTS = Path(__file__).resolve().parents[1]
 LONGEST = (
     "pipeline/test_spark_cluster.py", "e2e/test_scenarios.py", "faults/test_planted_links.py", "e2e/test_up.py",
-    "e2e/test_documents.py",
+    "e2e/test_documents.py", "e2e/test_segment_moves.py",
 )  # fmt: skip
 """The first one begins the chain of `scheduling.py`: all tests of its folder, one after the other."""
 _PLACES = {TESTS / each: place for place, each in enumerate(LONGEST)}
