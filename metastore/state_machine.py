@@ -139,7 +139,7 @@ class MetaStore:
         return self._clock.clock_ms(now)
 
     def due_commands(self, clock_ms: int) -> list[Command]:
-        """The commands that the leader should propose now; proposing one twice does no harm."""
+        """The commands that the leader should propose now; proposing one twice is harmless."""
         return due_commands(
             self._state, self._leases, self._compactor, self._results, self.limits, self.retention, clock_ms
         )

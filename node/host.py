@@ -1,6 +1,6 @@
 """The node's access to its machine: files, ports, clock, randomness, and connections to other nodes.
 
-`Host` is the real one. A simulation hands in its own; the wiring of `member.py` and `follower.py` is the same in both.
+`Host` is the real one. A simulation passes its own; the wiring of `member.py` and `follower.py` is the same in both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The revisions that a member applies, passed directly to its own vault instead of read back from the store.
 
-`MetaStore.apply` has each event at hand. Here the latest revisions wait in memory, without a gap, until the vault has
+`MetaStore.apply` has each event in memory. Here the latest revisions wait in memory, without a gap, until the vault has
 them. The window is bounded. If too many wait, all are dropped, and the vault reads what it needs from the store, as
 after a start, a recovery and a snapshot of the group. That first read opens the window again for later revisions.
 """

@@ -1,4 +1,5 @@
-"""What can be listed and looked at: where its rows are, how one is read, which operations make and remove it. Pure."""
+"""The collections that can be listed and read: the place of their rows, how a row is parsed, and the operations that
+create and remove it. Pure."""
 
 from __future__ import annotations
 

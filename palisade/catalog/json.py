@@ -47,7 +47,7 @@ def waiting_view(procedure: Procedure, waiting_for: list[str]) -> dict[str, Any]
 
 
 def operations_view() -> dict[str, Any]:
-    """Everything that can be done and looked at: GET /v1/catalog."""
+    """All operations and collections: GET /v1/catalog."""
     return {
         "collections": list(COLLECTIONS),
         "operations": [operation_view(kind) for kind in KINDS.values()],

@@ -209,7 +209,7 @@ def close(session: CliSession, segment: str) -> None:
 @click.option("--reason", required=True, help="For the audit record.")
 @client_options
 def give_up(session: CliSession, segment: str, reason: str) -> None:
-    """Give up a SEGMENT whose node is lost for good.
+    """Give up a SEGMENT whose node is permanently lost.
 
     Its rows are lost: queries do not fail for it any more, and list it as unserved. Refused while its node serves it.
     """

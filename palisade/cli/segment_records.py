@@ -164,7 +164,7 @@ def set_replicas(
 def reset_loaded(session: CliSession, data_source: str) -> None:
     """Do not count on segments until nodes announce them.
 
-    For data that is lost for good: queries no longer fail for segments that no node serves.
+    For data that is permanently lost: queries no longer fail for segments that no node serves.
     """
     changed = session.call(lambda client: client.segments_reset_loaded(data_source))
     text = f"queries no longer count on {counted(len(changed), 'segment')} until nodes announce them"

@@ -1,4 +1,4 @@
-"""A connection that carries messages: a port, so that tests can hand in a network that fails, and TCP."""
+"""A connection that carries messages: a port, to which tests pass a failing network, and its implementation over TCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of one copy: a port, so that tests can hand in a disk that fails, and its implementation.
+"""The files of one copy: a port, to which tests pass a failing disk, and its implementation.
 
 Every operation runs in one thread, in order, and is completed even if its caller is cancelled. `write` alone is
 immediate: it fills the page cache.

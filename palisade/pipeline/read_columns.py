@@ -17,8 +17,8 @@ TYPES = {"timestamp": "TIMESTAMP", "op": "STRING", "rejected": "BINARY"}
 def schema_of(options: ReadOptions, *, stream: bool) -> str:
     """The Spark schema of a read, as DDL: `options.columns` in their order, or all.
 
-    Raises BadOption. `rejected` has the values that do not become a `value`, and a snapshot in a stream can be told
-    from changes by `op` alone, so neither is read without the other.
+    Raises BadOption. `rejected` has the values that do not become a `value`, and only `op` distinguishes a
+    snapshot in a stream from changes, so neither is read without the other.
     """
     form = options.format
     value = f"STRUCT<{form.schema}>" if form.schema else form.value_type.upper()

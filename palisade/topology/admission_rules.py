@@ -9,7 +9,7 @@ These rules imply:
   in this incarnation. Returning to the physical topology is not enough: a dropped node has to join again.
 - A name belongs to one process at a time. A request counts only from the instance that has the name in the physical
   topology, where the nodes resolve conflicts (`swim/protocol.py`).
-- A lost answer does no harm: the same request of the same instance gets the same answer.
+- A lost answer is harmless: the same request of the same instance gets the same answer.
 """
 
 from __future__ import annotations

@@ -194,8 +194,8 @@ class HttpConnection(asyncio.Protocol):
         self._delegate: asyncio.Protocol | None = None
         self._buffer = b""
         self._so_far = bytearray()
-        """Of a request whose body still lacks `_lacking` bytes. It grows in place: a body that trickles in is not
-        copied, nor is its head looked at, anew with each piece."""
+        """Of a request whose body still lacks `_lacking` bytes. It grows in place, so a body in many pieces is
+        not copied, and its head not parsed, again for each piece."""
         self._lacking = 0
         self._state, self._since = HttpState.READY, 0.0
         self._v1 = False

@@ -35,4 +35,4 @@ TRANSITIONS: Mapping[StreamState, Mapping[StreamEvent, StreamState]] = {
     StreamState.SIGNED_OUT: {StreamEvent.SIGN_OUT: StreamState.SIGNED_OUT, StreamEvent.END: StreamState.ENDED},
     StreamState.ENDED: dict.fromkeys(StreamEvent, StreamState.ENDED),
 }
-"""A connection may end while its credentials or rights are looked up: what they come to has no effect then."""
+"""A connection may end while its credentials or rights are looked up; then the result has no effect."""

@@ -85,7 +85,7 @@ def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
     fields |= {"expired": len(plan.targets) + plan.left, "left": plan.left}
     fields["segments"] = shown or [{"segment": each.name, "outcome": "", "reason": ""} for each in plan.targets]
     head = f"{fields['expired']} segments have expired: {fields['removed']} removed with their files, "
-    head += f"{fields['marked']} without a file marked unused, {fields['kept']} kept, {fields['skipped']} skipped, "
+    head += f"{fields['marked']} without a file (marked unused), {fields['kept']} kept, {fields['skipped']} skipped, "
     lines = [f"{head}{plan.left} left for later runs"]
     lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in removals if each.reason]
     return Report(fields, "\n".join(lines), ok=not counts[RemovalOutcome.SKIPPED])

@@ -1,5 +1,5 @@
 """The rights that operations of the catalog need: CATALOG on every row that they write and on the objects that they
-name; and the rights to look at objects: READ on their rows. Pure.
+name; and the right to read objects: READ on their rows. Pure.
 
 The data of a table or device need no right of their own: CATALOG on the row that describes them includes their removal.
 A property test compares the rights with the rows that plans write
