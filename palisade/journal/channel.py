@@ -1,4 +1,4 @@
-"""A connection that carries messages: a port, to which tests pass a failing network, and its implementation over TCP."""
+"""A connection that carries messages: a port, to which tests pass a failing network, and its TCP implementation."""
 
 from __future__ import annotations
 
