@@ -79,6 +79,36 @@ def test_relative_links_in_documents_exist(root: Path) -> None:
     assert broken == []
 
 
+def anchors(text: str) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def missing_anchors(path: Path, text: str) -> Iterator[str]:
+    for link in LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        page = path.parent / target if target else path
+        if anchor and "://" not in link and anchor not in anchors(page.read_text(encoding="utf-8")):
+            yield link
+
+
+def test_headings_that_links_name_exist(root: Path) -> None:
+    broken = [
+        f"{path.relative_to(root)}: {link}" for path, text in documents(root) for link in missing_anchors(path, text)
+    ]
+    assert broken == []
+
+
+def test_heading_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `title`, and more\n## Timing\n```\n# no heading\n```\n")
+    links = "[a](page.md#a-title-and-more) [b](page.md#timing) [c](page.md#no-heading) [d](#timing) [e](page.md)"
+    other = tmp_path / "other.md"
+    other.write_text("## Other\n")
+    assert [*missing_anchors(other, links)] == ["page.md#no-heading", "#timing"]
+
+
 def test_files_and_modules_named_in_documents_exist(root: Path) -> None:
     assert [each for path, text in documents(root) for each in missing(root, path, text)] == []
 
