@@ -30,7 +30,7 @@ from palisade.metastore.results import RangeResult, RevisionEvents
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.data_dir import claim_data_dir
 from palisade.node.data_dir_marker import FolderError
-from palisade.node.state_machine_adapter import ReplicaState
+from palisade.node.state_machine_adapter import StoreMachine
 from palisade.raftgroup.errors import NodeFailed, Unavailable
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
@@ -122,7 +122,7 @@ class LocalStore(StoreApi):
                     terms=limits.fingerprint(),
                 ),
                 journal=self._journal,
-                machine=ReplicaState(store, self._disk),
+                machine=StoreMachine(store, self._disk),
                 peers=NoPeers(),
                 clock=self._clock,
                 random=random.SystemRandom(),

@@ -34,7 +34,7 @@ from palisade.node.fencing.view import fencing_view
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_broker, with_segments
-from palisade.node.state_machine_adapter import ReplicaState
+from palisade.node.state_machine_adapter import StoreMachine
 from palisade.node.tracing import trace_of
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig, GroupEvents
@@ -156,7 +156,7 @@ class Node:
                 retention=LogRetention(config.retention.log_entries),
             ),
             journal=self._journal,
-            machine=ReplicaState(self.store, self._disk),
+            machine=StoreMachine(self.store, self._disk),
             peers=self._machine.peers(),
             clock=self._clock,
             random=self._machine.random,

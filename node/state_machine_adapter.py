@@ -10,7 +10,7 @@ from palisade.metastore.lmdb_store import LmdbStore
 from palisade.metastore.state_machine import MetaStore
 
 
-class ReplicaState:
+class StoreMachine:
     """`store` is over `disk`, which persists what `store` applies."""
 
     def __init__(self, store: MetaStore, disk: LmdbStore) -> None:

@@ -19,7 +19,7 @@ from palisade.base.clock import SystemClock
 from palisade.base.network_reason import reason_of
 from palisade.journal.channel import Channel, Network, TcpNetwork
 from palisade.journal.errors import AppendUnknown, JournalError, NotActive
-from palisade.journal.messages import FORMAT, AppendRefusal, MessageKind
+from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind
 
 RETRY_S = 0.05
 HELLO_S = 1.0
@@ -70,12 +70,12 @@ class JournalClient:
 
     async def append_many(self, contents: Sequence[bytes]) -> tuple[int, int]:
         """The numbers of the first and the last entry; all or none are appended. Raises as `append`."""
-        _, first, last = await self._ask(MessageKind.APPEND, list(contents))
+        _, first, last = await self._ask(JournalMessageKind.APPEND, list(contents))
         return first, last
 
     async def read(self, first: int = 1, size: int = READ_BYTES) -> tuple[list[tuple[int, bytes]], int]:
         """Acknowledged entries from number `first` on, about `size` bytes, and the last acknowledged number."""
-        _, found, last = await self._ask(MessageKind.READ, first, size)
+        _, found, last = await self._ask(JournalMessageKind.READ, first, size)
         return [(number, content) for number, content in found], last
 
     async def entries(self, first: int = 1) -> AsyncIterator[tuple[int, bytes]]:
@@ -99,7 +99,7 @@ class JournalClient:
             return {"address": address, "state": "unreachable", "reason": _reason(error)}
         try:
             async with asyncio.timeout(HELLO_S):
-                _, state = await connection.ask(MessageKind.STATUS)
+                _, state = await connection.ask(JournalMessageKind.STATUS)
             return {"address": address, **state}
         except (TimeoutError, JournalError) as error:
             return {"address": address, "state": "unreachable", "reason": _reason(error)}
@@ -108,7 +108,7 @@ class JournalClient:
 
     # One request.
 
-    async def _ask(self, kind: MessageKind, *fields: Any) -> Any:
+    async def _ask(self, kind: JournalMessageKind, *fields: Any) -> Any:
         until = self._clock() + self._timeout_s
         while True:
             connection = self._connection
@@ -121,12 +121,12 @@ class JournalClient:
             except NotActive as error:
                 self._move(connection, error.active, str(error))
             except AppendUnknown:
-                if kind == MessageKind.APPEND:
+                if kind == JournalMessageKind.APPEND:
                     raise
                 self._move(connection, "", "the connection ended")
             except (OSError, TimeoutError) as error:
                 self._move(connection, "", reason_of(error))
-                if connection is not None and kind == MessageKind.APPEND:
+                if connection is not None and kind == JournalMessageKind.APPEND:
                     raise AppendUnknown(
                         f"no answer within {self._timeout_s:g} s; the entries may have been appended"
                     ) from None
@@ -162,12 +162,12 @@ class JournalClient:
     async def _connect(self, address: str) -> _Connection:
         channel = await self._network.dial(address)
         try:
-            channel.send(MessageKind.HELLO, [FORMAT, self._role])
+            channel.send(JournalMessageKind.HELLO, [FORMAT, self._role])
             async with asyncio.timeout(HELLO_S):
                 message = await channel.receive()
             if message is None:
                 raise ConnectionError(f"{address} closed the connection: is it a journal?")
-            if message[0] == MessageKind.REFUSED:
+            if message[0] == JournalMessageKind.REFUSED:
                 raise AppendRefusal(*message[1]).error()
         except BaseException:
             channel.close()
@@ -183,7 +183,7 @@ class _Connection:
         self.ended = False
         self._receiving = asyncio.ensure_future(self._receive())
 
-    async def ask(self, kind: MessageKind, *fields: Any) -> Any:
+    async def ask(self, kind: JournalMessageKind, *fields: Any) -> Any:
         """The body of the answer. Raises the error of a refusal; AppendUnknown if the connection ended."""
         if self.ended:
             raise NotActive("the connection has ended; nothing was sent")
@@ -218,7 +218,7 @@ class _Connection:
     def _take(self, kind: int, body: Any) -> bool:
         answer = self._waiting.get(body[0])
         if answer is not None and not answer.done():
-            if kind == MessageKind.REFUSED:
+            if kind == JournalMessageKind.REFUSED:
                 answer.set_exception(_with_hint(AppendRefusal(*body)))
             else:
                 answer.set_result(body)

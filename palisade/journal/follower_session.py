@@ -11,7 +11,7 @@ from palisade.journal.blocks import UNSYNCED_BYTES_MAX, JournalEnd, read_blocks
 from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
-from palisade.journal.messages import FORMAT, AppendRefusal, MessageKind, runs_body
+from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind, runs_body
 
 
 class FollowerSession:
@@ -52,17 +52,17 @@ class FollowerSession:
         """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
         message = await self._channel.receive(self._take_at_once)
         self._silence.heard()
-        if message is not None and message[0] == MessageKind.REFUSED:
+        if message is not None and message[0] == JournalMessageKind.REFUSED:
             raise AppendRefusal(*message[1]).error()
         return message
 
     def _take_at_once(self, kind: int, body: Any) -> bool:
         """A block for which the log has room; else `_take` makes room first."""
-        if kind == MessageKind.BLOCKS and self._matched and self._has_room(len(body[0])):
+        if kind == JournalMessageKind.BLOCKS and self._matched and self._has_room(len(body[0])):
             for block in read_blocks(body[0], self._log.end):
                 self._log.append(block)
             self._dirty.set()
-        elif kind != MessageKind.HEARD:
+        elif kind != JournalMessageKind.HEARD:
             return False
         self._silence.heard()
         return True
@@ -70,7 +70,7 @@ class FollowerSession:
     def _has_room(self, size: int) -> bool:
         return self._log.has_room and self._log.unsynced_bytes + size <= UNSYNCED_BYTES_MAX
 
-    async def _expect(self, kind: MessageKind) -> Any:
+    async def _expect(self, kind: JournalMessageKind) -> Any:
         message = await self._next()
         if message is None or message[0] != kind:
             raise ReplicaRefused("the active copy ended the connection; it is dialled again")
@@ -78,12 +78,12 @@ class FollowerSession:
 
     async def _greet(self) -> None:
         options = self._copy.options
-        self._channel.send(MessageKind.HELLO, [FORMAT, options.role])
-        await self._expect(MessageKind.WELCOME)
-        self._channel.send(MessageKind.ATTACH, [options.own.name, options.primary, runs_body(self._log.runs)])
+        self._channel.send(JournalMessageKind.HELLO, [FORMAT, options.role])
+        await self._expect(JournalMessageKind.WELCOME)
+        self._channel.send(JournalMessageKind.ATTACH, [options.own.name, options.primary, runs_body(self._log.runs)])
 
     async def _match(self) -> None:
-        sequence, last, chain = await self._expect(MessageKind.ATTACHED)
+        sequence, last, chain = await self._expect(JournalMessageKind.ATTACHED)
         local = self._copy.state.local
         if local is not None and local.sequence >= sequence:
             raise ReplicaRefused(f"the active copy has sequence {sequence}, this one {local.sequence} already")
@@ -91,10 +91,10 @@ class FollowerSession:
         await self._copy.begin_filling(common, sequence)
         await self._copy.settle()  # the last session may have ended between a write and its sync
         self._synced, self._matched = common.last, True
-        self._channel.send(MessageKind.MATCHED, [common.last])
+        self._channel.send(JournalMessageKind.MATCHED, [common.last])
 
     async def _take(self, kind: int, body: list[Any]) -> None:
-        if kind == MessageKind.BLOCKS:
+        if kind == JournalMessageKind.BLOCKS:
             for block in read_blocks(body[0], self._log.end):
                 if not self._log.has_room:
                     await self._make_room()
@@ -102,7 +102,7 @@ class FollowerSession:
                     await self._log.sync()
                 self._log.append(block)
             self._dirty.set()
-        elif kind == MessageKind.ADOPT:
+        elif kind == JournalMessageKind.ADOPT:
             sequence, epoch, last = body
             self._adopt = LocalSequence(sequence, epoch), last
             self._dirty.set()
@@ -122,10 +122,10 @@ class FollowerSession:
             if last > self._synced:
                 await self._log.sync()
                 self._synced = last
-            self._channel.send(MessageKind.SYNCED, [self._synced])
+            self._channel.send(JournalMessageKind.SYNCED, [self._synced])
             if self._adopt is not None and self._synced >= self._adopt[1]:
                 sequence, self._adopt = self._adopt[0], None
                 await self._copy.adopt(sequence, replica=True)
                 self.in_sync = True
-                self._channel.send(MessageKind.ADOPTED, [sequence.sequence])
+                self._channel.send(JournalMessageKind.ADOPTED, [sequence.sequence])
                 self._on_adopted()

@@ -17,7 +17,7 @@ RUNS_MAX = 1000
 """The newest runs that a replica sends; older ones are filled again."""
 
 
-class MessageKind(enum.IntEnum):
+class JournalMessageKind(enum.IntEnum):
     HELLO = 1
     WELCOME = 2
     REFUSED = 3

@@ -12,7 +12,7 @@ from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
 from palisade.journal.history import common_end
-from palisade.journal.messages import MessageKind, runs_from
+from palisade.journal.messages import JournalMessageKind, runs_from
 
 if TYPE_CHECKING:
     from palisade.journal.agreed import Agreed
@@ -76,18 +76,18 @@ class ReplicaSession:
 
     def _show_life(self) -> None:
         """So that the replica notices a dead connection."""
-        self._channel.send(MessageKind.HEARD, [])
+        self._channel.send(JournalMessageKind.HEARD, [])
 
     async def _match(self) -> int | None:
         log, record = self._copy.log, self._active.agreed.record
         chains = {run.last: await log.chain_at(run.last) for run in self._theirs if run.last <= log.end.last}
         common = common_end(log.runs, self._theirs, chains.get)
-        self._channel.send(MessageKind.ATTACHED, [record.sequence if record else 0, common.last, common.chain])
+        self._channel.send(JournalMessageKind.ATTACHED, [record.sequence if record else 0, common.last, common.chain])
         message = await self._next()
         if message is None:
             return None
         kind, body = message
-        if kind != MessageKind.MATCHED or body[0] not in (0, common.last):
+        if kind != JournalMessageKind.MATCHED or body[0] not in (0, common.last):
             raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
         return int(body[0])
 
@@ -109,7 +109,7 @@ class ReplicaSession:
         self._position = last
         self._sent.append((last, len(data)))
         self._outstanding += len(data)
-        self._channel.send(MessageKind.BLOCKS, [data])
+        self._channel.send(JournalMessageKind.BLOCKS, [data])
 
     async def _fill(self) -> None:
         """Send what the log has, until the end is reached; then `made` sends each new block."""
@@ -131,13 +131,13 @@ class ReplicaSession:
         self._silence.heard()
         if message is None:
             return False
-        if message[0] != MessageKind.ADOPTED:
+        if message[0] != JournalMessageKind.ADOPTED:
             raise ReplicaRefused(f"replica {self.name} sent message {message[0]}; it is attached again")
         self._active.progress.adopted = True
         return True
 
     def _take_synced(self, kind: int, body: Any) -> bool:
-        if kind != MessageKind.SYNCED:
+        if kind != JournalMessageKind.SYNCED:
             return False
         self._silence.heard()
         self._synced(int(body[0]))
@@ -152,5 +152,5 @@ class ReplicaSession:
         if progress.may_join and active.agreed.record is not None:
             progress.happens(ReplicaEvent.CAUGHT_UP)  # before the sequence is sent: it may take over from then on
             record = active.agreed.record
-            self._channel.send(MessageKind.ADOPT, [record.sequence, record.epoch, progress.acknowledged])
+            self._channel.send(JournalMessageKind.ADOPT, [record.sequence, record.epoch, progress.acknowledged])
         active.advance()

@@ -7,7 +7,7 @@ from typing import Any
 from palisade.journal.active import Appended
 from palisade.journal.channel import AtOnce, Channel
 from palisade.journal.errors import JournalError, ReplicaRefused
-from palisade.journal.messages import FORMAT, MessageKind, check_hello, refusal_of
+from palisade.journal.messages import FORMAT, JournalMessageKind, check_hello, refusal_of
 from palisade.journal.role import RoleRunner
 
 READ_BYTES_MAX = 4 << 20
@@ -23,7 +23,7 @@ class JournalService:
         appends = self._appends(channel)
         try:
             message = await channel.receive()
-            if message is not None and message[0] != MessageKind.HELLO:
+            if message is not None and message[0] != JournalMessageKind.HELLO:
                 raise ReplicaRefused(f"message {message[0]} before HELLO: begin with HELLO")
             while message is not None:
                 kind, body = message
@@ -31,7 +31,7 @@ class JournalService:
                     await self._answer(channel, kind, body)
                 except JournalError as error:
                     self._refuse(channel, error, request_in(body))
-                    if kind in (MessageKind.HELLO, MessageKind.ATTACH):
+                    if kind in (JournalMessageKind.HELLO, JournalMessageKind.ATTACH):
                         await channel.drain()
                         return
                 message = await channel.receive(appends)
@@ -45,17 +45,17 @@ class JournalService:
 
     async def _answer(self, channel: Channel, kind: int, body: list[Any]) -> None:
         runner = self._runner
-        if kind == MessageKind.HELLO:
+        if kind == JournalMessageKind.HELLO:
             check_hello(body, runner.copy.options.role)
-            channel.send(MessageKind.WELCOME, [FORMAT, runner.copy.options.role, runner.copy.options.own.name])
-        elif kind == MessageKind.READ:
+            channel.send(JournalMessageKind.WELCOME, [FORMAT, runner.copy.options.role, runner.copy.options.own.name])
+        elif kind == JournalMessageKind.READ:
             number, first, size = body
             found, last = await runner.serving().read(first, min(size, READ_BYTES_MAX))
-            channel.send(MessageKind.ENTRIES, [number, found, last])
+            channel.send(JournalMessageKind.ENTRIES, [number, found, last])
             await channel.drain()
-        elif kind == MessageKind.STATUS:
-            channel.send(MessageKind.STATE, [body[0], runner.status()])
-        elif kind == MessageKind.ATTACH:
+        elif kind == JournalMessageKind.STATUS:
+            channel.send(JournalMessageKind.STATE, [body[0], runner.status()])
+        elif kind == JournalMessageKind.ATTACH:
             await runner.serving().replicate(channel, body)
         else:
             raise ReplicaRefused(f"message {kind} is not expected here")
@@ -64,7 +64,7 @@ class JournalService:
         """Handles appends in the turn in which they arrive."""
 
         def append(kind: int, body: Any) -> bool:
-            if kind != MessageKind.APPEND:
+            if kind != JournalMessageKind.APPEND:
                 return False
             number, contents = body
 
@@ -72,7 +72,7 @@ class JournalService:
                 if isinstance(result, JournalError):
                     self._refuse(channel, result, number)
                 else:
-                    channel.send(MessageKind.APPENDED, [number, *result])
+                    channel.send(JournalMessageKind.APPENDED, [number, *result])
 
             try:
                 self._runner.serving().append(contents, answer)
@@ -85,7 +85,7 @@ class JournalService:
     def _refuse(self, channel: Channel, error: JournalError, request: int = 0) -> None:
         holder = self._runner.holder
         self._runner.copy.tally.refused[error.code] += 1
-        channel.send(MessageKind.REFUSED, refusal_of(error, request, holder.address if holder else "").body())
+        channel.send(JournalMessageKind.REFUSED, refusal_of(error, request, holder.address if holder else "").body())
 
 
 def request_in(body: Any) -> int:

@@ -18,7 +18,7 @@ Clocks = Callable[[], tuple[float, float]]
 
 
 class Expiry:
-    """`holder_ports.Retention` of a node with retention."""
+    """`holder_ports.SegmentRetention` of a node with retention."""
 
     def __init__(self, clocks: Clocks) -> None:
         self.clocks = clocks

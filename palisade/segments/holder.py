@@ -31,7 +31,7 @@ from palisade.recovery.eviction_plan import EvictionAction, Step
 from palisade.recovery.lifecycle import Component
 from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.announcements import is_needed
-from palisade.segments.holder_ports import Announcements, NoRetention, Places, Retention, Unannounced
+from palisade.segments.holder_ports import Announcements, NoRetention, Places, SegmentRetention, Unannounced
 from palisade.segments.names import Wanted, name_below, own_prefix, segment_named, wanted_of
 from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf
@@ -71,14 +71,14 @@ class SegmentHolder(Component):
         places: Places,
         listeners: Listeners,
         announcements: Announcements | None = None,
-        retention: Retention | None = None,
+        retention: SegmentRetention | None = None,
     ) -> None:
         self.node = node
         self.shelf = shelf
         self.tally = Tally()
         self.wanted: dict[str, Wanted] = {}
         self.announcements: Announcements = announcements or Unannounced()
-        self.retention: Retention = retention or NoRetention()
+        self.retention: SegmentRetention = retention or NoRetention()
         self.readers = Readers()
         self._places = places
         self._listeners = listeners

@@ -53,7 +53,7 @@ class Unannounced:
 NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes": 0, "refused": 0}
 
 
-class Retention(Protocol):
+class SegmentRetention(Protocol):
     """What the holder asks about expired segments: `expiry.Expiry`."""
 
     def is_expired(self, name: str, vault: Vault) -> bool: ...

@@ -15,7 +15,7 @@ from palisade.journal.active import Active, Appended
 from palisade.journal.blocks import ENTRY_BYTES_MAX
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import ActivationStopped, AppendUnknown, EntryRefused, JournalError, NotActive, WrongRole
-from palisade.journal.messages import MessageKind
+from palisade.journal.messages import JournalMessageKind
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import DeleteRange, Put, Range, prefix_end
 from tests.support.journal_world import ROLE, JournalWorld
@@ -302,10 +302,15 @@ def test_entry_above_the_limit_is_refused(world: JournalWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [(MessageKind.APPEND, [1, [b"x"]]), (MessageKind.STATUS, [1]), (MessageKind.ATTACH, ["b", False, []])]
+    "message",
+    [
+        (JournalMessageKind.APPEND, [1, [b"x"]]),
+        (JournalMessageKind.STATUS, [1]),
+        (JournalMessageKind.ATTACH, ["b", False, []]),
+    ],
 )
 def test_connection_that_does_not_begin_with_hello_is_refused(
-    world: JournalWorld, message: tuple[MessageKind, list[object]]
+    world: JournalWorld, message: tuple[JournalMessageKind, list[object]]
 ) -> None:
     world.start("a")
     world.until_active("a")
@@ -317,7 +322,7 @@ def test_connection_that_does_not_begin_with_hello_is_refused(
         return [await channel.receive(), await channel.receive()]
 
     refusal, end = world.simulation.run(process, run())
-    assert refusal[0] == MessageKind.REFUSED
+    assert refusal[0] == JournalMessageKind.REFUSED
     assert "before HELLO" in refusal[1][2]
     assert end is None
     assert world.entries("a") == {}

@@ -42,6 +42,7 @@ def test_parameters_are_counted_without_self() -> None:
 def test_class_name_in_two_modules_is_named() -> None:
     found = trees(p__a__x="class Kind: ...", p__b__y="class Kind: ...\nclass _Own: ...", p__c__z="class _Own: ...")
     assert repeated_classes(found) == {"Kind": ["p.a.x", "p.b.y"]}
+    assert [line for line in broken_rules(found) if "class Kind is defined in p.a.x and p.b.y" in line]
 
 
 def test_linked_folders_are_parsed_under_the_name_they_are_imported_by(tmp_path: Path) -> None:
