@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from palisade import pipeline
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.requests import Put, Range
 from palisade.metastore.results import KeyValue, PutResult, RangeResult
-from palisade.wire.recorded_effects import effects_of
-from palisade.wire.recorded_history import Recorded, RecordingHeader, entries_of, packed_file
+from palisade.wire.recorded_effects import Covered, Saw, digest_of, effects_of
+from palisade.wire.recorded_history import Outcome, Promise, Recorded, RecordingHeader, entries_of, packed_file
 from tests.support.threaded_node import ThreadedNode
 
 pytestmark = pytest.mark.e2e
+
+OPERATIONS = 30_000
 
 
 def test_audit_of_a_recorded_history_finds_what_was_planted(spark: Any, threaded: ThreadedNode, tmp_path: Path) -> None:
@@ -58,3 +61,35 @@ def test_audit_of_a_recorded_history_finds_what_was_planted(spark: Any, threaded
     table = pq.read_table(report / "findings.parquet").to_pylist()
     assert {"planted#900", "planted#901"} <= {each["operation"] for each in table}
     assert "<svg" in (report / "report.html").read_text(encoding="utf-8")
+
+
+def test_one_stale_read_and_one_diverging_value_are_found_among_many_operations(spark: Any, tmp_path: Path) -> None:
+    """The history of the benchmark, of a size that several tasks check; nothing else is reported."""
+    made = runpy.run_path(str(Path(__file__).parents[2] / "scripts/bench/harness/histories.py"))
+    histories = tmp_path / "histories"
+    made["write_histories"](histories, OPERATIONS)
+
+    def audited() -> pipeline.Report:
+        options = {"to": str(tmp_path / "report"), "histories": str(histories), "history_only": True}
+        return pipeline.run("audit", "127.0.0.1:1", spark=spark, **options)
+
+    good = audited()
+    assert (good.fields["findings"], good.fields["operations"]) == (0, str(OPERATIONS)), good.text
+
+    def read(number: int, at: int, written: int, value: bytes) -> Recorded:
+        """Of key 500, at the time of operation `at`: its version `written`, of 0 to 14."""
+        key, put, at_ns = b"k/0500", 500 + made["KEYS"] * written, at * made["STEP_NS"]
+        wall_ms = (made["WALL_NS"] + at_ns) // made["NS_PER_MS"]
+        seen = Saw(key, put + 2, 502, written + 1, digest_of(value), False)
+        return Recorded(
+            number, at_ns, at_ns + 1, wall_ms, "range", Promise.LINEARIZABLE, Outcome.OK, 0, "", (), (seen,),
+            (Covered(key, b"", False),),
+        )  # fmt: skip
+
+    stale, diverging = read(1, 23_500, 9, b"19000"), read(2, 29_999, 14, b"another value")
+    header = RecordingHeader("planted", "clock", 0, made["WALL_NS"])
+    (histories / "planted-000001.history").write_bytes(b"".join(packed_file(header, [stale, diverging])))
+    bad = audited()
+    assert bad.fields["by_kind"] == {"stale-read": 1, "two-values": 1}, bad.text
+    found = pq.read_table(tmp_path / "report/findings.parquet").to_pylist()
+    assert {each["subject"] for each in found} == {b"k/0500"}
