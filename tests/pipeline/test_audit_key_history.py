@@ -112,3 +112,23 @@ def test_key_history_finds_one_read_moved_back_in_a_long_history() -> None:
     assert not check_key(acts, Scope(all_writers=True))
     acts.append(saw(15_007, 1_400, 1_400))
     assert [finding.kind for finding in check_key(acts, Scope(all_writers=True))] == [FindingKind.STALE_READ]
+
+
+def test_one_diverging_read_is_one_finding_in_any_order_of_the_acts() -> None:
+    """Tasks of Spark get the acts of a key in any order."""
+    random = Random(1)
+    acts = [act for at in (0, 10, 20) for act in (wrote(at, 2 + at, at), committed(K, 2 + at, at), saw(at + 3, 2 + at, at))]
+    acts += [saw(15, 12, 10), saw(30, 12, 99)]
+    expected = check_key(acts, Scope())
+    assert [(each.kind, each.operation) for each in expected] == [
+        (FindingKind.TWO_VALUES, "r#30"), (FindingKind.STALE_READ, "r#30"),
+    ]  # fmt: skip
+    for _ in range(50):
+        random.shuffle(acts)
+        assert check_key(acts, Scope()) == expected
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_findings_of_a_planted_fault_do_not_depend_on_the_order_of_the_acts(name: str) -> None:
+    acts, scope, _ = PLANTED[name]
+    assert check_key(acts[::-1], scope) == check_key(acts, scope)

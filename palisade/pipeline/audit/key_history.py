@@ -60,6 +60,7 @@ class Act(NamedTuple):
 
 
 WROTE, MAYBE, SAW, ABSENT, COMMITTED = "wrote", "maybe", "saw", "absent", "committed"
+CERTAINTY = {what: place for place, what in enumerate((COMMITTED, WROTE, SAW, MAYBE, ABSENT))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,9 @@ class _Key:
 
 
 def check_key(acts: Sequence[Act], scope: Scope) -> list[Finding]:
-    """The findings of one key. `acts` in any order."""
+    """The findings of one key. `acts` in any order. Of two that contradict each other, the one is reported that is
+    less certain, or later."""
+    acts = sorted(acts, key=_order)
     known = _Key(scope)
     found = list(_learn(acts, known))
     found += _feed(known, acts)
@@ -124,6 +127,12 @@ def check_key(acts: Sequence[Act], scope: Scope) -> list[Finding]:
     if scope.all_writers:
         found += _doubled(known, acts)
     return list(dict.fromkeys(found))[:FINDINGS_MAX]
+
+
+def _order(act: Act) -> tuple[int, int, str, int, int, int]:
+    """The same one for the same acts: tasks of Spark get them in any order."""
+    certainty = CERTAINTY[act.what]
+    return certainty, act.invoked_ns, act.operation, act.mod_revision, act.version, act.digest or 0
 
 
 def _finding(kind: FindingKind, act: Act, revision: int, text: str) -> Finding:
@@ -151,26 +160,29 @@ def _learn(acts: Iterable[Act], known: _Key) -> Iterator[Finding]:
 def _merged(version: _Version, act: Act) -> Iterator[Finding]:
     revision = act.mod_revision
     if act.digest is not None:
-        if version.digest not in (None, act.digest):
+        if version.digest is None:
+            version.digest = act.digest
+        elif version.digest != act.digest:
             yield _finding(FindingKind.TWO_VALUES, act, revision, f"two values of revision {revision}")
-        version.digest = act.digest
-    if version.delete not in (None, act.delete):
+    if version.delete is None:
+        version.delete = act.delete
+    elif version.delete != act.delete:
         yield _finding(FindingKind.TWO_VALUES, act, revision, f"revision {revision} is both a put and a deletion")
-    version.delete = act.delete
     for name in ("create_revision", "version"):
         value, before = getattr(act, name), getattr(version, name)
         if value and before and value != before:
             yield _finding(
                 FindingKind.TWO_VALUES, act, revision, f"revision {revision} has {name} {before} and {value}"
             )
-        setattr(version, name, value or before)
+        setattr(version, name, before or value)
     if act.what == COMMITTED:
         version.committed = True
     if act.what == WROTE:
         if version.operation and version.operation != act.operation:
             text = f"revision {revision} was acknowledged to {version.operation} and to {act.operation}"
             yield _finding(FindingKind.TWO_VALUES, act, revision, text)
-        version.operation, version.invoked_ns = act.operation, act.invoked_ns
+        else:
+            version.operation, version.invoked_ns = act.operation, act.invoked_ns
 
 
 # 5. The change feed.
