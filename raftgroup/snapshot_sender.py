@@ -70,10 +70,6 @@ class SnapshotSender:
         self._went_back = False
         self._began_at = self._heard_at = self._progress_at = self._moved_at = self._left_at = now
 
-    @property
-    def acknowledged_chunks(self) -> int:
-        return self._furthest
-
     # Events.
 
     def start(self, now: float) -> list[SenderEffect]:

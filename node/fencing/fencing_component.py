@@ -185,12 +185,6 @@ class FencingComponent(Component):
         if self.holder is not None:
             self.holder.remove()
 
-    def refuse_at_once(self) -> None:
-        """The node fails: its vault must not be trusted from now on."""
-        if self.holder is not None:
-            with contextlib.suppress(Exception):
-                self.holder.stop()
-
 
 def _ignore(revision: int) -> None:
     """On a follower no write waits for a release."""

@@ -53,9 +53,6 @@ class SegmentDisk:
         self._synced.add(self.files[name])
         self._durable[name] = self.files[name]
 
-    def keep_blocks(self, name: str) -> None:
-        self._synced.add(self.files[name])
-
     def lose_power(self) -> None:
         kept = {}
         for name in sorted(self.files.keys() | self._durable.keys()):

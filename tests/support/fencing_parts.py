@@ -180,12 +180,6 @@ class Parts:
             upto -= 1
         return upto
 
-    def latest_strict(self, upto: int) -> int:
-        """The latest strict revision up to there."""
-        while upto in self.scope.eventual:
-            upto -= 1
-        return upto
-
     def value(self, vault: Vault, key: int) -> int | None:
         """The value that a reader finds in this vault; None: the key is pending."""
         keys = self.scope.keys

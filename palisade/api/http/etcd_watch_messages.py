@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,6 @@ from palisade.api.http.protobuf_json import (
     as_bytes,
     as_int64,
     as_list,
-    read_text,
-    read_value,
 )
 from palisade.metastore.requests import (
     WatchRequest,
@@ -92,14 +90,6 @@ def _watch_create(found: dict[str, Any]) -> WatchCreate:
         filters=frozenset(found.get("filters", ())),
     )
     return WatchCreate(watch, found.get("watch_id", 0))
-
-
-def decode_messages(body: bytes) -> Iterator[Any]:
-    """The JSON values of a stream's body, one after the other. Raises BadJson where one is broken."""
-    text, position = read_text(body), 0
-    while position < len(text):
-        value, position = read_value(text, position)
-        yield value
 
 
 def watch_fields(

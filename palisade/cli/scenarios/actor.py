@@ -112,11 +112,6 @@ class Actor:
     async def status(self) -> dict[str, Any]:
         return await self.get("/v1/status")
 
-    async def recovery_now(self) -> Report | None:
-        """The newest report of the running process; its recovery may be in progress."""
-        found = (await self.get("/v1/recovery")).get("recoveries")
-        return found[-1] if found else None
-
     # Files.
 
     def report(self) -> Report | None:

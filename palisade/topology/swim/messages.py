@@ -6,7 +6,7 @@ messages anyway, so gossip costs no extra datagram (SWIM, section 4.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from palisade.topology.swim.record import Record, SwimIdentity
 
@@ -63,7 +63,3 @@ class RosterMessage:
 
 
 Message = Ping | PingRequest | Ack | RosterDigest | RosterMessage
-
-
-def with_rumours(message: Message, rumours: Rumours) -> Message:
-    return replace(message, rumours=rumours)
