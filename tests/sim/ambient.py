@@ -40,7 +40,7 @@ from palisade.recovery import flush_follower as beside
 from palisade.recovery import vault_component as vault_keeper
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
-from palisade.segments import holder, realtime_handoff
+from palisade.segments import holder, realtime_handoff, retention
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.service import housekeeping as leader_duties
 from palisade.service import pending_write
@@ -125,6 +125,7 @@ def ambient(
         (segments_wiring, "LeasedAnnouncements", partial(LeasedAnnouncements, ttl_s=ANNOUNCED_S)),
         (realtime_handoff, "FORGET_S", 5 * ANNOUNCED_S),
         (holder, "RETRY_MAX_S", 4.0),
+        (retention, "SETTLE_S", 1.0),
     ]
     if seed % DEAR_REPLAYS_EVERY == 0:
         places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))

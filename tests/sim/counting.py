@@ -12,6 +12,7 @@ from palisade.base.errors import PalisadeError
 from palisade.catalog.segment import time_text
 from palisade.client.segment_query import CountFailed, count_rows, lookup_all
 from palisade.wire.segment_errors import SegmentsUnavailable
+from tests.sim.checkers.segment_copies import SegmentCopies
 from tests.sim.checkers.segment_counts import CountBegun, SegmentCounts
 from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.support.segment_writer import ALWAYS, SOURCE
@@ -83,7 +84,8 @@ class Counter(SegmentClient):
 
         async def rows(there: Any) -> int:
             request: Any = RowsRequest(segment)
-            response: Any = await SegmentCopyRoutes(node, there.segments.local).rows(request)
+            with self.world.checker(SegmentCopies).reading(self.world.hosts[node], segment):
+                response: Any = await SegmentCopyRoutes(node, there.segments.local).rows(request)
             found: int = json.loads(response.body)["rows"]
             return found
 

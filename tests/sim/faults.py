@@ -70,6 +70,9 @@ class Kind(enum.Enum):
     SLOW_LINK = "slow-link"
     SLOW_DISK = "slow-disk"
     FULL_DISK = "full-disk"
+    FULL_SEGMENTS = "full-segments"
+    """The volume with the segments of a data node is full, that of everything else is not. The operator makes room,
+    and starts the node again."""
     FAILING_DISK = "failing-disk"
     """EIO: syncs fail, and some commits of the vault do; for a high `amount`, only the blocks of the vault are bad."""
     WIPE = "wipe"
@@ -123,7 +126,8 @@ SHORTEST_S = {Kind.ISOLATE_LONG: 4.5, Kind.LEFT_BEHIND: 4.0}
 LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
-    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0, Kind.FAILING_DISK: 2.0,
+    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0,
+    Kind.FAILING_DISK: 2.0, Kind.FULL_SEGMENTS: 5.0,
     Kind.WIPE: 2.0, Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
     Kind.DAMAGE: 2.0, Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
     Kind.PAUSE_BEFORE_GRANT: 1.0, Kind.RESTORE: 6.0, Kind.LOSE_QUORUM: 6.0, Kind.PAUSE_IN_TURN: 5.0,
@@ -144,6 +148,7 @@ SEGMENTS = (
     *NETWORK, Kind.CRASH, Kind.CRASH, Kind.CRASH_IN_TURN, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.POWER, Kind.STOP,
     Kind.PAUSE, Kind.PAUSE_IN_TURN, Kind.SLOW_DISK, Kind.COMPACT,
 )  # fmt: skip
+EXPIRY = (*SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.WALL_STEP)
 DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
     Kind.FULL_DISK, Kind.FAILING_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
@@ -177,7 +182,8 @@ MEMBERS = (
 class Scenario:
     """`every_s`: between two faults, on average. `faults_s`: how long a whole run has faults. `drift`: of the clocks,
     if it is beyond what the product allows. `rare`: with an administrator, and followers with data beside their
-    vaults."""
+    vaults. `segments`: with data nodes. `expiry`: a TTL rule comes and goes, volumes of segments fill up, and queries
+    take longer."""
 
     name: str
     kinds: tuple[Kind, ...]
@@ -185,6 +191,8 @@ class Scenario:
     faults_s: float = 40.0
     drift: float | None = None
     rare: bool = False
+    segments: bool = False
+    expiry: bool = False
 
 
 SCENARIOS = {
@@ -198,7 +206,8 @@ SCENARIOS = {
         Scenario("strange", STRANGE, every_s=2.5, faults_s=80.0, rare=True),
         Scenario("restores", RESTORES, faults_s=80.0),
         Scenario("drift", CLOCKS, drift=0.25),
-        Scenario("segments", SEGMENTS, faults_s=30.0),
+        Scenario("segments", SEGMENTS, faults_s=30.0, segments=True),
+        Scenario("expiry", EXPIRY, faults_s=30.0, segments=True, expiry=True),
         Scenario("storm", (*MANY, *DISKS, *MEMBERS), every_s=1.0, rare=True),
     )
 }

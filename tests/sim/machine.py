@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 REGISTRAR_S = 10.0
+SLOW_READ_S = 0.5
+"""The longest read of a segment where queries take longer."""
 JOIN_RETRY_S = 1.0
 
 
@@ -90,6 +92,7 @@ class SimMachine(Host):
         return self.home
 
     def segment_disk(self) -> SegmentFiles:
+        self.disk.segments.slow_s = SLOW_READ_S if self.world.has_expiry else 0.0
         return SimSegmentFiles(self.disk.segments)
 
     def realtime_folder(self) -> RealtimeFolder:

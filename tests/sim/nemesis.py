@@ -71,6 +71,7 @@ class Nemesis:
             Kind.FLAP: self.links.flap, Kind.SPLIT: self.links.split,
             Kind.STORM: self.links.storm, Kind.SLOW_LINK: self.links.slow_link,
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.FAILING_DISK: self._failing_disk,
+            Kind.FULL_SEGMENTS: self._full_segments,
             Kind.WIPE: self._wipe, Kind.LEFT_BEHIND: self._left_behind,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
@@ -103,6 +104,8 @@ class Nemesis:
         for name in self._removed:
             self.world.hosts[name].wipe()
         for host in self.world.hosts.values():
+            if host.disk.segments.full:
+                self._make_room(host)
             self._heal(host)
             self.start_at(host)
 
@@ -286,6 +289,22 @@ class Nemesis:
             disk.full = False
 
         self.later(fault.for_s, room)
+
+    def _full_segments(self, fault: Fault, host: Host) -> None:
+        segments = host.disk.segments
+        segments.full, segments.on_full = True, lambda: self.struck(fault)
+
+        def room() -> None:
+            self._make_room(host)
+            self.start_at(host)
+
+        self.later(fault.for_s, room)
+
+    @staticmethod
+    def _make_room(host: Host) -> None:
+        """And end the node: a realtime log whose write has failed accepts nothing until it is read again."""
+        host.disk.segments.full = False
+        host.kill()
 
     def _failing_disk(self, fault: Fault, host: Host) -> None:
         disk = host.disk

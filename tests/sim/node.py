@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 HTTP, PEER, STREAM = 7401, 7501, 7601
 WALL_STEP_S_MAX = 30 * 86400.0
+RETENTION_LOOK_S, TRASH_S = 0.4, 1.0
+"""Of a data node whose segments expire."""
 
 
 class Host:
@@ -128,6 +130,8 @@ class Host:
             catch_up_difference=world.settings.catch_up_difference,
             segments=self.id in world.data_nodes,
         )
+        if world.has_expiry:
+            config = replace(config, segments_look_s=RETENTION_LOOK_S, segments_trash_s=TRASH_S)
         if self.follows:
             seeds = tuple(Address(host.address, PEER) for host in world.members)
             return replace(config, follow=True, seeds=seeds)

@@ -151,7 +151,8 @@ class Run:
 
     def _run(self) -> None:
         world = self.world
-        world.has_segments, world.has_rare = self.scenario.name == "segments", self.scenario.rare
+        world.has_segments, world.has_rare = self.scenario.segments, self.scenario.rare
+        world.has_expiry = self.scenario.expiry
         world.takes_backups = any(fault.kind is Kind.BACKUP for fault in self.plan)
         world.restored, world.begins_again = self._restored, self._begin_again
         with self._looking:

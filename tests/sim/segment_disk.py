@@ -20,6 +20,7 @@ from palisade.segments.names import TRASH
 if TYPE_CHECKING:
     from tests.sim.disk import Disk
 
+SLOW_SHARE = 0.2
 THREAD_S = 0.0005
 """How long a thread takes for a call of the system."""
 
@@ -32,21 +33,43 @@ class SegmentDisk:
         self._disk, self._chance = disk, chance
         self.files: dict[str, bytes] = {}
         self.logs: dict[str, dict[str, LogFile]] = {}
+        self.full = False
+        """This volume alone."""
+        self.slow_s = 0.0
+        """The longest read of a file that is slow; 0: none is."""
+        self.on_full: Callable[[], None] = lambda: None
+        """Called when it refuses to store something."""
         self.on_remove: Callable[[str, bool], None] = lambda name, is_log: None
         self._durable: dict[str, bytes] = {}
         self._synced: set[bytes] = set()
         """Contents whose blocks are on the disk, under whatever name."""
 
-    async def in_thread(self) -> None:
-        await asyncio.sleep(THREAD_S * self._chance.random())
+    async def in_thread(self, longest_s: float = THREAD_S) -> None:
+        await asyncio.sleep(longest_s * self._chance.random())
+
+    async def read(self) -> None:
+        is_slow = self.slow_s > 0 and self._chance.random() < SLOW_SHARE
+        await self.in_thread(self.slow_s if is_slow else THREAD_S)
 
     async def synced(self) -> None:
-        """Raises OSError."""
+        """What needs no room. Raises OSError."""
         await self._disk.sync()
+
+    async def stored(self) -> None:
+        """As `synced`, with room for what was written. Raises OSError."""
+        await self._disk.sync()
+        self.check()
 
     def check(self) -> None:
         """Raises OSError."""
         self._disk.check()
+        self.check_room()
+
+    def check_room(self) -> None:
+        """Raises OSError."""
+        if self.full:
+            self.on_full()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def keep(self, name: str) -> None:
         """The file survives a loss of power."""
@@ -98,7 +121,7 @@ class SimSegmentFiles:
         return list(self._disk.files)
 
     async def read(self, file: str, limit: int) -> bytes:
-        await self._disk.in_thread()
+        await self._disk.read()
         return self._at(file)[:limit]
 
     def _at(self, file: str) -> bytes:
@@ -116,7 +139,7 @@ class SimSegmentFiles:
 
     async def sync(self, file: str) -> None:
         self._at(file)
-        await self._disk.synced()
+        await self._disk.stored()
         self._disk.keep(file)
 
     async def rename(self, old: str, new: str) -> None:
@@ -178,11 +201,11 @@ class SimLogFiles:
     async def create(self, name: str, content: bytes) -> None:
         self._log[name] = LogFile()
         self._log[name].content.extend(content[: len(content) // 2])
-        await self._disk.synced()
+        await self._disk.stored()
         self._log[name] = LogFile(content)
 
     async def replace(self, name: str, content: bytes) -> None:
-        await self._disk.synced()
+        await self._disk.stored()
         self._log[name] = LogFile(content)
 
     async def truncate(self, name: str, size: int) -> None:
@@ -197,7 +220,14 @@ class SimLogFiles:
     async def reserve(self, name: str, size: int) -> None: ...
 
     def write(self, name: str, data: bytes) -> None:
+        """A full volume stores half of it."""
         self._raise_failure()
+        try:
+            self._disk.check_room()
+        except OSError as error:
+            self._failure = error
+            self._log[name].content.extend(data[: len(data) // 2])
+            raise
         self._log[name].content.extend(data)
 
     async def sync(self, name: str) -> None:
@@ -205,7 +235,7 @@ class SimLogFiles:
         self._raise_failure()
         file = self._log[name]
         length = len(file.content)
-        await self._failing(self._disk.synced())
+        await self._failing(self._disk.stored() if length > file.synced else self._disk.synced())
         file.synced = max(file.synced, length)
 
     async def _failing(self, work: Awaitable[None]) -> None:

@@ -30,6 +30,9 @@ class SegmentState:
     def announces(self, node: str, name: str) -> bool:
         return ANNOUNCED + f"{node}/{name}".encode() in self.rows
 
+    def assigns(self, node: str, name: str) -> bool:
+        return ASSIGNED + f"{node}/{name}".encode() in self.rows
+
     def nodes(self, name: str, among: Sequence[str]) -> list[str]:
         """Of these, the ones that announce it."""
         return [node for node in among if self.announces(node, name)]

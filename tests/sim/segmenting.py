@@ -1,7 +1,7 @@
 """A user of segments: publishes, assigns, marks unused, sets replicas, resets, and looks up at every node (issue 17).
 
 The data nodes are the product's own: they fetch, announce, move and remove the copies, and the leader's coordinator
-marks as loaded what is announced. Only the scenario `segments` has this client, and those of `ingesting.py`.
+marks as loaded what is announced. The scenarios `segments` and `expiry` have this client, and those of `ingesting.py`.
 """
 
 from __future__ import annotations

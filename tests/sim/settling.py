@@ -14,6 +14,7 @@ from palisade.segments.assigning import assign_segments
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.clients import Client
 from tests.sim.counting import Counter
+from tests.sim.expiring import LostSegments
 from tests.sim.node import Host
 from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.segment_states import ANNOUNCED, ASSIGNED, RECORDS, SegmentState, grows, needed
@@ -25,6 +26,7 @@ class SegmentSettler(SegmentClient):
     def __init__(self, client: Client) -> None:
         super().__init__(client, lambda: True)
         self._counter = Counter(client, lambda: True)
+        self._lost = LostSegments(client, lambda: True)
 
     async def run(self) -> None:
         nodes = [self.world.hosts[each] for each in self.world.data_nodes]
@@ -32,6 +34,8 @@ class SegmentSettler(SegmentClient):
             for host in nodes:
                 await self._try(host, self._close)
             await self._try(self.chance.choice(self.world.members), self._assign)
+            if self.world.has_expiry:
+                await self._try(self.chance.choice(self.world.members), self._lost.mark)
             if not unsettled(self._state()) and await self._counter.count():
                 self.world.count("copy of a segment: settled")
                 return

@@ -16,6 +16,7 @@ from tests.sim.batching import Batcher
 from tests.sim.cataloguing import Cataloguer
 from tests.sim.clients import Client
 from tests.sim.counting import Counter
+from tests.sim.expiring import Expirer
 from tests.sim.giving_up import Operator
 from tests.sim.history import History
 from tests.sim.http_clients import HttpClient
@@ -105,6 +106,9 @@ class Workload:
             self.run(operator.process, Operator(operator, lambda: self.going).run())
             batcher = self._client("batcher")
             self.run(batcher.process, Batcher(batcher, lambda: self.going).run())
+        if self.world.has_expiry:
+            expirer = self._client("expirer")
+            self.run(expirer.process, Expirer(expirer, lambda: self.going).run())
         if self.world.has_rare:
             administrator = self._client("administrator")
             self.run(administrator.process, Administrator(administrator, lambda: self.going).run())

@@ -141,7 +141,7 @@ class World:
         self._closed = False
         self.is_down = False
         """All members are lost, and none of the new cluster has started yet."""
-        self.takes_backups = self.has_segments = False
+        self.takes_backups = self.has_segments = self.has_expiry = False
         self.segment_files: dict[str, bytes] = {}
         """The content of published segments, by digest."""
         self.has_rare = False

@@ -17,6 +17,8 @@ from tests.sim.world import Checker
 
 ENDS_NODES = "palisade.node.component_adapters"
 """It logs which component has failed, and passes its error on."""
+READS_LOGS = "palisade.segments.realtime_held"
+"""A start on a full volume cannot sync the end of a realtime log. It reports that, and the next start reads it."""
 
 
 class Hearing(logging.Handler):
@@ -60,6 +62,8 @@ class LoggedErrors(Checker):
         error = record.exc_info[1] if record.exc_info else None
         said = (error, *(record.args if isinstance(record.args, tuple) else ()))
         if record.name == ENDS_NODES or any(_is_explained(host, each) for each in said):
+            return
+        if record.name == READS_LOGS and host is not None and host.disk.segments.full:
             return
         who = host.id if host is not None else getattr(turning, "name", "a process")
         self.fail(f"{who} logs {record.getMessage()!r} ({record.name})\n{_traced(error)}")

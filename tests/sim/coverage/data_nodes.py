@@ -10,7 +10,15 @@ from palisade.catalog.errors import DamagedRow
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.local_segments import LocalSegments
 
-COPIES = ["announced", "removed, others have it", "removed, not needed", "log removed, handed off", "settled"]
+COPIES = [
+    "announced",
+    "removed, others have it",
+    "removed, not needed",
+    "removed, expired",
+    "purged",
+    "log removed, handed off",
+    "settled",
+]
 
 
 class Busy(enum.Enum):

@@ -1,0 +1,82 @@
+"""Faults of data nodes whose segments expire, whose queries take long, and whose volumes are full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from palisade.segments.fenced_rules import FencedRules, unfenced_rules
+from palisade.segments.names import Wanted
+from palisade.segments.readers import Readers
+from palisade.segments.realtime_log import RealtimeLog
+from palisade.segments.retention import Rules
+from palisade.segments.retention_worker import RetentionWorker
+from palisade.segments.segment_store import Shelf
+from palisade.vault.vault import Vault
+from palisade.wire.segment_errors import NotFetched
+from tests.sim.faults import Fault, Kind
+from tests.sim.plants.copies import CUT_OFF
+from tests.sim.plants.plant import Patch, Stage, caught_by
+from tests.sim.world import Settings
+
+FULL = tuple(Fault(at, Kind.FULL_SEGMENTS, "all", for_s=5.0) for at in (12.0, 28.0))
+"""Long after a start, so that announcements are those of the running node."""
+
+
+@caught_by("segment copies", on=Stage("expiry", 4))
+def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
+    """They are not read again directly before the removal, and may have been taken back."""
+    patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
+
+
+@caught_by("segment copies", on=Stage("expiry", 2, CUT_OFF, Settings()), says="which no rule ends")
+def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
+    """Those of the vault, whether or not it may be trusted (seed 000)."""
+
+    class Cached:
+        def __init__(self, vault: Vault) -> None:
+            self._vault = vault
+
+        async def look(self) -> Rules:
+            return self.look_now()
+
+        def look_now(self) -> Rules:
+            return unfenced_rules(self._vault)
+
+        def close(self) -> None: ...
+
+    patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: Cached(vault)))
+
+
+@caught_by("segment copies", on=Stage("expiry", 1), says="while a query reads it")
+def removals_while_queries_read(patch: Patch) -> None:
+    async def at_once(self: Readers, name: str) -> None: ...
+
+    patch.setattr(Readers, "until_none", at_once)
+
+
+@caught_by("segment copies", on=Stage("expiry", 1, FULL, Settings()), says="without having it")
+def copies_that_a_full_volume_has_not_stored(patch: Patch) -> None:
+    """The error of the write is swallowed."""
+    put = Shelf.put
+
+    async def swallowing(self: Shelf, name: str, wanted: Wanted, content: bytes, *, synced: bool = False) -> None:
+        try:
+            await put(self, name, wanted, content, synced=synced)
+        except NotFetched:
+            self.held[name] = wanted
+
+    patch.setattr(Shelf, "put", swallowing)
+
+
+@caught_by("segment rows", on=Stage("expiry", 1, FULL, Settings()))
+def rows_that_a_full_volume_has_not_stored(patch: Patch) -> None:
+    """They are acknowledged all the same."""
+    store = RealtimeLog._store
+
+    async def swallowing(self: RealtimeLog, entries: Sequence[bytes]) -> None:
+        try:
+            await store(self, entries)
+        except OSError:
+            self.failed = False
+
+    patch.setattr(RealtimeLog, "_store", swallowing)
