@@ -15,7 +15,8 @@
         await store.put("/plants/7/state", "running")
 
 Names are imported at their first use: `import palisade` alone loads nothing else. `palisade.errors` has every error.
-Only these names are public; everything below `palisade.<package>` may change.
+These names are public, and `palisade.spark` and `palisade.pipeline` for programs on Spark. Everything else below
+`palisade.<package>` may change.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import palisade.errors as errors
     from palisade.base.version import VERSION as __version__  # noqa: N811
+    from palisade.catalog.parquet_rows import inspect_segment
     from palisade.client.claims import Leadership, Lock
     from palisade.client.client import Client
     from palisade.client.lease import Lease
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from palisade.vault.snapshot_reads import Rows
     from palisade.wire.auth_errors import PermissionDenied, Unauthenticated
     from palisade.wire.credentials import Password, Token
+    from palisade.wire.scan_pages import rows_of
 
 __all__ = [
     "Client",
@@ -111,7 +114,9 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "inspect_segment",
     "open",
+    "rows_of",
 ]
 
 _MODULES = {
@@ -132,6 +137,8 @@ _MODULES = {
     ),
     "palisade.wire.credentials": ("Password", "Token"),
     "palisade.wire.auth_errors": ("PermissionDenied", "Unauthenticated"),
+    "palisade.wire.scan_pages": ("rows_of",),
+    "palisade.catalog.parquet_rows": ("inspect_segment",),
     "palisade.client.claims": ("Leadership", "Lock"),
     "palisade.client.client": ("Client",),
     "palisade.client.lease": ("Lease",),

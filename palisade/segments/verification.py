@@ -114,9 +114,9 @@ def decoded(file: str, content: bytes) -> Verified:
 
 def inspected(content: bytes) -> Any:
     """A `catalog.parquet_rows.SegmentContent`. Raises BadSegment."""
-    from palisade.catalog.parquet_rows import inspect
+    from palisade.catalog.parquet_rows import inspect_segment
 
     try:
-        return inspect(content)
+        return inspect_segment(content)
     except BadRows as error:
         raise BadSegment(str(error)) from error

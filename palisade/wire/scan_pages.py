@@ -91,7 +91,7 @@ def change_bytes(row: bytes, replaced: bytes) -> int:
 
 
 def rows_of(page: bytes) -> Iterator[ScannedRow]:
-    """Raises BadPage."""
+    """The rows of a page of `scan_rows`. Raises BadPage."""
     unpack, head, at, end = HEADER.unpack_from, HEADER.size, 0, len(page)
     while at < end:
         try:

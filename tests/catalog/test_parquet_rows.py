@@ -21,7 +21,14 @@ from hypothesis import strategies as st
 
 from palisade.catalog import parquet_rows
 from palisade.catalog.errors import BadRows
-from palisade.catalog.parquet_rows import SegmentContent, inspect, inspect_table, parquet_of, read_table, table_of
+from palisade.catalog.parquet_rows import (
+    SegmentContent,
+    inspect_segment,
+    inspect_table,
+    parquet_of,
+    read_table,
+    table_of,
+)
 from palisade.catalog.rows_digest import ColumnType, RowsDigest, Value
 
 COLUMNS = (
@@ -88,13 +95,13 @@ def test_form_of_a_value_is_the_documented_one(kind: ColumnType, value: Value, f
 
 
 def test_file_has_the_digest_of_its_rows() -> None:
-    found, expected = inspect(parquet_of(table_of(COLUMNS, ROWS))), digest_of(COLUMNS, ROWS)
+    found, expected = inspect_segment(parquet_of(table_of(COLUMNS, ROWS))), digest_of(COLUMNS, ROWS)
     assert (found.rows, found.size_bytes, found.digest) == (5, expected.size_bytes, expected.digest())
     assert inspect_table(table_of(COLUMNS, ROWS)) == found
 
 
 def test_statistics_are_those_of_the_rows() -> None:
-    found = {each.name: each.as_dict() for each in inspect(parquet_of(table_of(COLUMNS, ROWS))).columns}
+    found = {each.name: each.as_dict() for each in inspect_segment(parquet_of(table_of(COLUMNS, ROWS))).columns}
     assert list(found) == [name for name, _ in COLUMNS]
     assert found["when"] == {
         "name": "when",
@@ -156,7 +163,7 @@ LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_files_of_other_writers_have_the_same_digest(variant: str) -> None:
     table = table_of(COLUMNS, ROWS)
-    found, expected = inspect(VARIANTS[variant](table)), inspect(parquet_of(table))
+    found, expected = inspect_segment(VARIANTS[variant](table)), inspect_segment(parquet_of(table))
     assert (found.digest, found.rows, found.size_bytes) == (expected.digest, expected.rows, expected.size_bytes)
     assert sorted(found.columns, key=lambda each: each.name) == sorted(expected.columns, key=lambda each: each.name)
 
@@ -164,9 +171,9 @@ def test_files_of_other_writers_have_the_same_digest(variant: str) -> None:
 def test_width_of_numbers_does_not_count() -> None:
     narrow = pa.table({"a": pa.array([1, 255], pa.uint8()), "b": pa.array([0.5, 2.0], pa.float32())})
     wide = pa.table({"a": pa.array([1, 255], pa.int64()), "b": pa.array([0.5, 2.0], pa.float64())})
-    assert inspect(written(narrow)) == inspect(written(wide))
+    assert inspect_segment(written(narrow)) == inspect_segment(written(wide))
     not_null = wide.cast(pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.float64(), False)]))
-    assert inspect(written(not_null)) == inspect(written(wide))
+    assert inspect_segment(written(not_null)) == inspect_segment(written(wide))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,10 @@ def test_width_of_numbers_does_not_count() -> None:
     ],
 )
 def test_other_rows_have_another_digest(changed: dict[str, pa.Array]) -> None:
-    assert inspect(written(pa.table(changed))).digest != inspect(written(pa.table({"a": [1, 2, 2]}))).digest
+    assert (
+        inspect_segment(written(pa.table(changed))).digest
+        != inspect_segment(written(pa.table({"a": [1, 2, 2]}))).digest
+    )
 
 
 def test_neighbouring_values_cannot_be_confused() -> None:
@@ -215,14 +225,14 @@ def test_any_rows_of_any_writer_have_the_digest_of_the_rows(
 ) -> None:
     expected = digest_of(COLUMNS, rows)
     table = table_of(COLUMNS, random.sample(rows, len(rows)))
-    found = inspect(VARIANTS[variant](table))
+    found = inspect_segment(VARIANTS[variant](table))
     assert (found.digest, found.rows, found.size_bytes) == (expected.digest(), len(rows), expected.size_bytes)
 
 
 def test_many_rows_and_batches_have_the_digest_of_the_rows() -> None:
     rows: list[list[Value]] = [[f"n{number % 3000}", number % 7] for number in range(10_000)]
     columns = (("name", ColumnType.STRING), ("number", ColumnType.INT))
-    found = inspect(written(table_of(columns, rows), row_group_size=7_000))
+    found = inspect_segment(written(table_of(columns, rows), row_group_size=7_000))
     assert (found.rows, found.digest) == (10_000, digest_of(columns, rows).digest())
     assert (found.columns[1].least, found.columns[1].greatest) == (0, 6)
 
@@ -239,18 +249,18 @@ FILE = parquet_of(table_of(COLUMNS, ROWS))
 )
 def test_no_parquet_file_is_refused(content: bytes) -> None:
     with pytest.raises(BadRows, match="no Parquet file, or a damaged or incomplete one"):
-        inspect(content)
+        inspect_segment(content)
 
 
 def test_damaged_files_are_refused_or_have_other_rows() -> None:
-    expected = inspect(FILE)
+    expected = inspect_segment(FILE)
     rng = random.Random(17)
     refused = 0
     for _ in range(400):
         damaged = bytearray(FILE)
         damaged[rng.randrange(len(FILE))] ^= 1 << rng.randrange(8)
         try:
-            found: SegmentContent = inspect(bytes(damaged))
+            found: SegmentContent = inspect_segment(bytes(damaged))
         except BadRows:
             refused += 1
         else:
@@ -261,16 +271,16 @@ def test_damaged_files_are_refused_or_have_other_rows() -> None:
 def test_file_above_the_limits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_rows, "ROWS_MAX", 4)
     with pytest.raises(BadRows, match="5 rows or more"):
-        inspect(FILE)
+        inspect_segment(FILE)
     with pytest.raises(BadRows, match="5 rows or more"):
         inspect_table(table_of(COLUMNS, ROWS))
     monkeypatch.setattr(parquet_rows, "ROWS_MAX", 5)
     monkeypatch.setattr(parquet_rows, "DECODED_BYTES_MAX", 100)
     with pytest.raises(BadRows, match="bytes without compression"):
-        inspect(FILE)
+        inspect_segment(FILE)
     monkeypatch.setattr(parquet_rows, "FILE_BYTES_MAX", len(FILE) - 1)
     with pytest.raises(BadRows, match=f"{len(FILE)} bytes: a segment has at most"):
-        inspect(FILE)
+        inspect_segment(FILE)
 
 
 def test_small_file_of_many_bytes_is_refused_before_it_is_expanded() -> None:
@@ -278,7 +288,7 @@ def test_small_file_of_many_bytes_is_refused_before_it_is_expanded() -> None:
     bomb = written(pa.table({"a": pa.array(["x" * (1 << 20)] * 1, pa.string()).take(pa.array([0] * 1_000))}))
     assert len(bomb) < 1 << 21
     with pytest.raises(BadRows, match="bytes of rows or more"):
-        inspect(bomb)
+        inspect_segment(bomb)
 
 
 @pytest.mark.parametrize(
@@ -287,14 +297,14 @@ def test_small_file_of_many_bytes_is_refused_before_it_is_expanded() -> None:
 )
 def test_unsupported_type_is_refused(array: pa.Array) -> None:
     with pytest.raises(BadRows, match="column a has the type"):
-        inspect(written(pa.table({"a": array})))
+        inspect_segment(written(pa.table({"a": array})))
     with pytest.raises(BadRows, match="column a has the type"):
         parquet_of(pa.table({"a": array}))
 
 
 def test_columns_are_checked() -> None:
     with pytest.raises(BadRows, match="the rows have no columns"):
-        inspect(written(pa.table({})))
+        inspect_segment(written(pa.table({})))
     with pytest.raises(BadRows, match="column a occurs twice"):
         inspect_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
     with pytest.raises(BadRows, match="has 2 values instead of 1"):
@@ -309,7 +319,9 @@ def test_table_read_from_a_file_has_its_rows() -> None:
 
 def test_program_of_the_document_prints_what_a_record_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document = (Path(__file__).parents[2] / "docs" / "segments.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(from palisade.catalog.parquet_rows .*?)^```", document, re.M | re.S)
+    (program,) = re.findall(
+        r"^```python\n(import palisade\n\nfound = palisade\.inspect_segment.*?)^```", document, re.M | re.S
+    )
     monkeypatch.chdir(tmp_path)
     Path("2013-03-01.parquet").write_bytes(parquet_of(table_of(COLUMNS, ROWS)))
     out = io.StringIO()

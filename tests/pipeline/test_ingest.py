@@ -9,7 +9,7 @@ import pytest
 
 from palisade import pipeline
 from palisade.base.file_url import path_of_url
-from palisade.catalog.parquet_rows import inspect
+from palisade.catalog.parquet_rows import inspect_segment
 from palisade.catalog.segment import SegmentRecord
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline.errors import JobFailed
@@ -36,7 +36,7 @@ def records(node: ThreadedNode) -> list[SegmentRecord]:
     with SyncClient(node.address, follow_leader=False) as client:
         found = [each for each in client.segments_records("events")[1] if each.used]
     for each in found:
-        content = inspect(Path(path_of_url(each.url)).read_bytes())
+        content = inspect_segment(Path(path_of_url(each.url)).read_bytes())
         assert (content.rows, content.digest, content.size_bytes) == (each.rows, each.digest, each.size_bytes)
     return sorted(found, key=lambda each: each.segment.id)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from palisade.base.file_url import path_of_url
-from palisade.catalog.parquet_rows import inspect
+from palisade.catalog.parquet_rows import inspect_segment
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import replacement
 from palisade.catalog.segment import Segment, SegmentRecord
@@ -48,7 +48,7 @@ def test_attempts_with_rows_in_another_order_write_the_same_files(tmp_path: Path
     assert len(list(tmp_path.iterdir())) == 3
     assert [(each.partition, each.core_partitions, each.rows) for each in first] == [(0, 3, 34), (1, 3, 34), (2, 3, 32)]
     for each in first:
-        content = inspect(Path(path_of_url(each.url)).read_bytes())
+        content = inspect_segment(Path(path_of_url(each.url)).read_bytes())
         assert (content.rows, content.size_bytes, content.digest) == (each.rows, each.size_bytes, each.digest)
 
 

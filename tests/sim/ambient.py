@@ -156,7 +156,7 @@ def ambient(
 @cache
 def _use_parquet() -> None:
     """The first use imports modules that draw random numbers: before a run, so that it is like any other."""
-    parquet_rows.inspect(parquet_rows.parquet_of(parquet_rows.table_of([("id", ColumnType.INT)], [[1]])))
+    parquet_rows.inspect_segment(parquet_rows.parquet_of(parquet_rows.table_of([("id", ColumnType.INT)], [[1]])))
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

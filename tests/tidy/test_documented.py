@@ -57,3 +57,13 @@ def test_page_of_commands_has_each_command_once() -> None:
     heads = re.findall(r"^### palisade (.*)$", page(), re.MULTILINE)
     assert len(heads) == len({*heads}) > 150
     assert {"put", "catalog add-column", "pipeline run ingest", "segments realtime give-up"} <= {*heads}
+
+
+INTERNAL = re.compile(r"^\s*(?:from|import) palisade\.(?!errors\b|spark\b|pipeline\b)\w+", re.MULTILINE)
+
+
+def test_documents_for_users_import_public_names_only() -> None:
+    """The others may change in any release."""
+    pages = {path.name: path.read_text("utf-8") for path in (*PAGES, ROOT / "README.md")}
+    assert {name: found for name, text in pages.items() if (found := INTERNAL.findall(text))} == {}
+    assert INTERNAL.findall("from palisade.wire.scan_pages import rows_of\nfrom palisade.spark import session")
