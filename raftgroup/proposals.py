@@ -173,12 +173,14 @@ class Proposals:
         return batch
 
     def expire(self, now: float) -> None:
-        """End proposals past their deadline. Call it often: it also removes ended ones."""
+        """End proposals past their deadline. Call it often: it also removes ended ones, with their commands."""
         for timeout_s, waiting in list(self._by_timeout.items()):
             while waiting and (waiting[0].is_ended or waiting[0].deadline <= now):
                 end_late(waiting.popleft())
             if not waiting:
                 del self._by_timeout[timeout_s]
+        while self._queue and self._queue[0].is_ended:
+            self._queue.popleft()
 
     def fail(self, error: Callable[[], RaftError]) -> None:
         """This node stops: queued proposals end with `error`; the outcome of the others is unknown."""

@@ -11,12 +11,17 @@ FIRST_S, LONGEST_S = 10.0, 600.0
 
 class RecurringLine:
     """Of one condition. `first_s`: until the second line; each later interval is twice as long, up to `longest_s`.
-    `steady_s`: for so long all intervals are as the first one."""
+    `steady_s`: for so long all intervals are as the first one. `counts`: a line has the number of those left out."""
 
-    __slots__ = ("_began", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s", "_steady_s")
+    __slots__ = (
+        "_began", "_counts", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s", "_steady_s",
+    )  # fmt: skip
 
-    def __init__(self, first_s: float = FIRST_S, longest_s: float = LONGEST_S, steady_s: float = 0.0) -> None:
+    def __init__(
+        self, first_s: float = FIRST_S, longest_s: float = LONGEST_S, steady_s: float = 0.0, *, counts: bool = True
+    ) -> None:
         self._first_s, self._longest_s, self._steady_s = first_s, longest_s, steady_s
+        self._counts = counts
         self._began: float | None = None
         self._due = self._interval_s = self._last = 0.0
         self._left_out = 0
@@ -39,7 +44,8 @@ class RecurringLine:
             self._interval_s = min(2 * self._interval_s, self._longest_s)
         self._due = now + self._interval_s
         left_out, self._left_out = self._left_out, 0
-        more = f", {left_out} similar lines left out" if left_out else ""
+        lines = "line" if left_out == 1 else "lines"
+        more = f", {left_out} similar {lines} left out" if left_out and self._counts else ""
         return f"{text} (for {now - self._began:.0f} s{more})"
 
     def over(self, text: str, now: float, quiet_s: float = 0.0) -> str | None:

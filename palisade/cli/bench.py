@@ -107,7 +107,8 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         async with session.notice_of(client):
             await client.status()
         with progress_bar(f"bench {plan.what}") as show:
-            return await run_plan(session, plan, client, show)
+            async with session.notice_of_trouble(client):
+                return await run_plan(session, plan, client, show)
 
     found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]

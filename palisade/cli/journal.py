@@ -234,7 +234,7 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
             else:
                 print(f"{number}\t{text}")
 
-    ask(role, copies, deadline_s, as_json, work)
+    ask(role, copies, deadline_s, as_json, work, lines=True)
 
 
 @journal.command()
@@ -258,14 +258,19 @@ def ask(
     deadline_s: float,
     as_json: bool,
     work: Callable[[JournalClient], Coroutine[Any, Any, Any]],
+    *,
+    lines: bool = False,
 ) -> Any:
+    """The result of `work`; stderr shows what it waits for. `lines`: as of `waiting`, if it writes output meanwhile."""
     from palisade.journal.client import JournalClient
 
     async def run() -> Any:
-        async with JournalClient(role, copies, timeout_s=deadline_s) as client:
+        client = JournalClient(role, copies, timeout_s=deadline_s)
+        async with client, session.notice(lambda: client.trouble, lines=lines):
             return await work(client)
 
-    return with_errors(as_json, lambda: CliSession(copies, deadline_s, as_json).run(run()))
+    session = CliSession(copies, deadline_s, as_json)
+    return with_errors(as_json, lambda: session.run(run()))
 
 
 def with_errors(as_json: bool, work: Callable[[], Any]) -> Any:

@@ -52,9 +52,13 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         async with session.notice_of(client):
             await client.status()
         with progress_bar(what) as show:
-            if catalog is not None:
-                return await load_catalog(client, catalog, show)
-            return await load_entries(client, entries, show)
+            async with session.notice_of_trouble(client):
+                return await write(client, show)
+
+    async def write(client: Any, show: Callable[[int, int], None]) -> LoadReport:
+        if catalog is not None:
+            return await load_catalog(client, catalog, show)
+        return await load_entries(client, entries, show)
 
     report = session.call(run, notice=False)
     shape = {"entries": report.entries, "written": report.written}

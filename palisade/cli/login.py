@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from palisade.cli.session import CliSession
 from palisade.wire.credentials import Password
 
 HOUR_S, DAY_S = 3600, 86_400
-LOGIN_S = 20.0
 
 
 @click.command()
@@ -47,7 +47,7 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
-    found: dict[str, Any] = run_or_fail(session, sign_in(addresses, body), ", ".join(addresses))
+    found: dict[str, Any] = run_or_fail(session, sign_in(addresses, body, session.deadline_s), ", ".join(addresses))
     if token_file is None:
         session.answer(found, found["token"])
         return
@@ -57,23 +57,27 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
 
 
 def member_addresses(session: CliSession, shown: Password) -> list[str]:
-    """The HTTP addresses of the members, from a node of the cluster."""
+    """The HTTP addresses of the members, from a node of the cluster: first that of this node, which answers."""
 
-    async def members(client: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await client.members()
-        return found
+    async def members(client: Any) -> tuple[object, list[dict[str, Any]]]:
+        return (await client.status())["member"], await client.members()
 
-    rows = session.with_credentials(shown).call(members)
-    rows.sort(key=lambda each: not each["leader"])
+    answers, rows = session.with_credentials(shown).call(members)
+    rows.sort(key=lambda each: (each["id"] != answers, not each["leader"]))
     return [each["addresses"]["http"] for each in rows if "http" in each["addresses"]]
 
 
-async def sign_in(addresses: list[str], body: dict[str, Any]) -> Any:
-    """The response of the first node that answers. Raises NoAnswer, RequestRefused."""
+async def sign_in(addresses: list[str], body: dict[str, Any], deadline_s: float) -> Any:
+    """The response of the first node that answers. Each has half of the time that is left, the last one all of it.
+
+    Raises NoAnswer, RequestRefused."""
+    until = time.monotonic() + deadline_s
     failed = NoAnswer("any member", "no member has an HTTP address")
     for address in addresses:
+        left_s = max(until - time.monotonic(), 0.01)
+        timeout_s = left_s if address == addresses[-1] else left_s / 2
         try:
-            return await ask(address, "/v1/login", "POST", body, timeout_s=LOGIN_S, anonymous=True)
+            return await ask(address, "/v1/login", "POST", body, timeout_s=timeout_s, anonymous=True)
         except NoAnswer as error:
             failed = error
     raise failed

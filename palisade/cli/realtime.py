@@ -140,7 +140,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     closes = not how["writer"] if given is None else given
 
     async def run(client: Any) -> dict[str, Any]:
-        writer = client.realtime(data_source, start, end, columns, **how)
+        writer = client.realtime(data_source, start, end, columns, timeout_s=session.deadline_s, **how)
         try:
             await writer.open()
             return await fill(writer, file, closes)
@@ -200,7 +200,7 @@ def pair_of(text: str) -> tuple[str, str]:
 @client_options
 def close(session: CliSession, segment: str) -> None:
     """Close a SEGMENT: it is published and handed off."""
-    rows = refused(session, lambda client: client.realtime_close(segment))
+    rows = refused(session, lambda client: client.realtime_close(segment, session.deadline_s))
     session.answer({"segment": segment, "rows": rows}, f"{segment}: closed with {counted(rows, 'row')}")
 
 

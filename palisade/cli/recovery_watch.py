@@ -16,8 +16,9 @@ from palisade.cli.session import CliSession
 from palisade.recovery.report_json import progress_cell, progress_text, report_lines
 
 POLL_S = 0.25
-LINE_S = 5.0
-"""Longest time between two plain lines of a recovery in progress."""
+LINE_S, LATER_LINE_S = 1.5, 5.0
+"""Longest time between two plain lines of a recovery in progress; the second after `STEADY_POLLS`."""
+STEADY_POLLS = round(10.0 / POLL_S)
 Shape = dict[str, Any]
 
 
@@ -70,21 +71,23 @@ class JsonLines:
 
 
 class PlainLines:
-    """A line per phase, per tenth of a phase, and per `LINE_S`."""
+    """A line per phase, per tenth of a phase, and per `LINE_S`. `every`, `later`: in polls."""
 
-    def __init__(self, every: int = round(LINE_S / POLL_S)) -> None:
-        self._every = every
+    def __init__(self, every: int = round(LINE_S / POLL_S), later: int = round(LATER_LINE_S / POLL_S)) -> None:
+        self._every, self._later = every, later
         self._last: Any = None
-        self._since = 0
+        self._since = self._polls = 0
 
     def show(self, found: Shape) -> None:
         progress = found["under_way"]
         if progress is None:
-            self._last = None
+            self._last, self._polls = None, 0
             return
+        self._polls += 1
+        every = self._every if self._polls <= STEADY_POLLS else self._later
         tenth = 10 * progress["done"] // progress["total"] if progress["total"] else None
         self._since += 1
-        if (progress["phase"], tenth) != self._last or self._since >= self._every:
+        if (progress["phase"], tenth) != self._last or self._since >= every:
             self._last, self._since = (progress["phase"], tenth), 0
             print(line_of(found), flush=True)
 

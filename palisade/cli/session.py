@@ -158,7 +158,8 @@ class CliSession:
         async def run() -> T:
             from palisade.client import Client
 
-            endpoints = await self.checked_endpoints()
+            async with self.notice_of_check():
+                endpoints = await self.checked_endpoints()
             credentials, waits = self.shown, waits_for_nodes
             client = Client(endpoints, timeout_s=self.deadline_s, credentials=credentials, wait_for_nodes=waits)
             async with client:
@@ -172,8 +173,16 @@ class CliSession:
     def notice(
         self, why: Callable[[], str | None], *, lines: bool = False
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `waiting`; silent with --json, where stderr is for one object."""
-        return contextlib.nullcontext() if self.as_json else waiting(why, lines=lines)
+        """As `waiting`. With --json, stderr is for one object: only the line of a terminal, which is erased."""
+        return waiting(why, lines=lines, only_erased=self.as_json)
+
+    def notice_of_trouble(self, client: Client) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `notice`, while the command shows its progress: only what keeps it from going on."""
+        return self.notice(lambda: client.trouble, lines=True)
+
+    def notice_of_check(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `notice`: while the addresses are asked for their cluster."""
+        return self.notice(lambda: f"no answer yet from {', '.join(self.endpoints)}, whose cluster the token is for")
 
     def notice_of(
         self, client: Client, why: Callable[[], str | None] = nothing_else

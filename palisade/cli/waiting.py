@@ -1,7 +1,8 @@
 """Shows on stderr what a command waits for, from a second after the start of its process.
 
 On a terminal: one line that is written again each second, with the time, and is erased at the end. Elsewhere, or if the
-command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals.
+command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
+--json, stderr has nothing but one object in case of an error: only the line on a terminal, which is erased, is shown.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ NOTICE_S = 1.0
 """How long a command is silent, from the start of its process."""
 NOTICE_S_MIN = 0.2
 """How long it waits in silence, however long its process took to start."""
+LOOK_S = 0.3
+LINES_S = 1.4
+"""Between two lines."""
 CLEAR_BELOW = "\r\x1b[J"
 
 
@@ -32,9 +36,16 @@ def silence_s() -> float:
 
 
 @contextlib.asynccontextmanager
-async def waiting(why: Callable[[], str | None], *, lines: bool = False) -> AsyncIterator[None]:
-    """`why`: what the command waits for at the moment, None if for nothing. `lines`: never the line that is erased."""
-    notice: Notice = LineNotice() if lines or not sys.stderr.isatty() else TerminalNotice()
+async def waiting(
+    why: Callable[[], str | None], *, lines: bool = False, only_erased: bool = False
+) -> AsyncIterator[None]:
+    """`why`: what the command waits for at the moment, None if for nothing. `lines`: never the line that is erased;
+    `only_erased`: no other line."""
+    erased = sys.stderr.isatty() and not lines
+    if only_erased and not erased:
+        yield
+        return
+    notice: Notice = TerminalNotice() if erased else LineNotice()
     showing = asyncio.ensure_future(_show(why, notice))
     try:
         yield
@@ -49,16 +60,14 @@ async def _show(why: Callable[[], str | None], notice: Notice) -> None:
     while True:
         text = why()
         notice.show(None if text is None else f"palisade: waiting: {' '.join(text.split())}", time.monotonic() - began)
-        await asyncio.sleep(min(NOTICE_S, notice.look_s))
+        await asyncio.sleep(min(NOTICE_S, LOOK_S))
 
 
 class LineNotice:
-    """Lines while the command waits: every second look for ten seconds, then at growing intervals."""
-
-    look_s = 0.9
+    """Lines while the command waits: less than 2 s apart for ten seconds, then at growing intervals."""
 
     def __init__(self) -> None:
-        self._line = RecurringLine(first_s=1.5 * self.look_s, steady_s=10.0)
+        self._line = RecurringLine(first_s=LINES_S, steady_s=10.0, counts=False)
 
     def show(self, text: str | None, waited_s: float) -> None:
         if text is None:
@@ -75,16 +84,16 @@ class LineNotice:
 class TerminalNotice:
     """One text, which may take several rows of the terminal, in the place of the one before."""
 
-    look_s = 1.0
-
     def __init__(self) -> None:
         self._shown = ""
 
     def show(self, text: str | None, waited_s: float) -> None:
+        wanted = "" if text is None else f"{text} ({waited_s:.0f} s)"
+        if wanted == self._shown:
+            return
         self.end()
-        if text is not None:
-            self._shown = f"{text} ({waited_s:.0f} s)"
-            print(self._shown, end="", file=sys.stderr, flush=True)
+        self._shown = wanted
+        print(wanted, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._shown:

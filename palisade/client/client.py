@@ -19,6 +19,7 @@ from palisade.client.watch import Watch
 from palisade.metastore.command_codec import decode_result, encode_command, operation_fields
 from palisade.metastore.requests import Command, Range, RequestId, WatchRequest
 from palisade.metastore.results import PutResult, RangeResult
+from palisade.metastore.validation import is_read_only
 from palisade.wire.credentials import Credentials
 from palisade.wire.stream_frames import FrameKind
 
@@ -90,7 +91,8 @@ class Client(StoreApi):
         if self._session.is_full():
             await self._session.admit()
         rid = self._next_request_id()
-        return decode_result(await self._propose(encode_command(request, rid and RequestId(*rid)), timeout_s))
+        command = encode_command(request, rid and RequestId(*rid))
+        return decode_result(await self._propose(command, timeout_s, writes=not is_read_only(request)))
 
     async def _put(self, key: bytes, value: bytes, timeout_s: float | None) -> PutResult:
         if self._session.is_full():
@@ -110,9 +112,10 @@ class Client(StoreApi):
         self._sequence += 1
         return self._id, self._sequence
 
-    def _propose(self, command: bytes, timeout_s: float | None) -> asyncio.Future[Any]:
-        once = self._exactly_once
-        return self._session.send(FrameKind.WRITES, command, len(command), timeout_s, repeatable=once, writes=True)
+    def _propose(self, command: bytes, timeout_s: float | None, *, writes: bool) -> asyncio.Future[Any]:
+        """`writes` False: of a transaction that only reads."""
+        once = self._exactly_once or not writes
+        return self._session.send(FrameKind.WRITES, command, len(command), timeout_s, repeatable=once, writes=writes)
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         await self._session.admit()

@@ -220,6 +220,9 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "") -> None:
+        """`reason`: of its end, for messages."""
+        if reason:
+            self._end(reason)
         if self._transport is not None:
             self._transport.abort()

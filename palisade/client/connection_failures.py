@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class ConnectionFailures:
@@ -22,6 +22,10 @@ class ConnectionFailures:
     def text(self) -> str:
         """All reasons, the latest last."""
         return text_of(self._reasons)
+
+    def text_beside(self, silent: Iterable[str]) -> str:
+        """As `text`, with those addresses that have not responded yet."""
+        return text_of({**dict.fromkeys(silent, "no answer yet"), **self._reasons})
 
     def at(self, address: str) -> str | None:
         return self._reasons.get(address)

@@ -1,36 +1,29 @@
 """Chooses the node to connect to: the leader if it is known and reachable, else any node that responds.
 
-A node that knows no leader is left when another node knows one.
+A node that knows no leader is left when another node knows one. A frozen node accepts connections and does not respond:
+the next address is tried beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from palisade.base.address import Address
 from palisade.client.connection import ClientConnection
 from palisade.client.endpoints import Endpoints
+from palisade.client.whereabouts import Whereabouts, whereabouts
 from palisade.raftgroup.errors import RaftError
-from palisade.wire.auth_errors import AuthorizationError
+from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.credentials import Credentials
 
 CONNECT_S = 2.0
+STAGGER_S = 0.4
+"""After so long without a response, the next address is tried as well (RFC 8305 calls it Happy Eyeballs)."""
 
 FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
 """ValueError: an address that the cluster announced is not one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """The leader as announced by `member`, which is reached at `address`. `streams`: member -> 'host:port'."""
-
-    address: str
-    member: object
-    leader: str | None
-    streams: Mapping[str, str]
 
 
 class Connector:
@@ -47,10 +40,17 @@ class Connector:
         self._route = route
         self._on_frame = on_frame
         self._timeout_s = timeout_s
+        self._greetings: dict[asyncio.Task[tuple[ClientConnection, Whereabouts]], str] = {}
 
-    async def connect(self) -> tuple[ClientConnection, Whereabouts]:
-        """To the leader if the node at the current address knows it. Raises the error of connecting to that address."""
-        link, found = await self._greet(self._route.current())
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The addresses from which `connect` waits for a response."""
+        return tuple(self._greetings.values())
+
+    async def connect(self, failed: Callable[[str, BaseException], None]) -> tuple[ClientConnection, Whereabouts]:
+        """To the leader if the first node that responds knows it. `failed` gets each address that does not respond,
+        with the error; raises one of these errors if none responds."""
+        link, found = await self._first_to_respond(failed)
         try:
             better = await self.better(found) if found.leader is not None else None
         except BaseException:
@@ -60,6 +60,44 @@ class Connector:
             return link, found
         link.close()
         return better
+
+    async def _first_to_respond(
+        self, failed: Callable[[str, BaseException], None]
+    ) -> tuple[ClientConnection, Whereabouts]:
+        """The current address has `STAGGER_S` for its response before the next one is tried, too, and so on. If it
+        fails within that time, its error is raised. Refused credentials end all attempts."""
+        untried = self._route.in_turn()
+        greetings = self._greetings
+        try:
+            while True:
+                if untried:
+                    address = untried.pop(0)
+                    greetings[asyncio.ensure_future(self._greet(address))] = address
+                await asyncio.wait(
+                    greetings, timeout=STAGGER_S if untried else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for greeting in [each for each in greetings if each.done()]:
+                    error = greeting.exception()
+                    if error is None:
+                        self._route.select(greetings.pop(greeting))
+                        return greeting.result()
+                    address = greetings.pop(greeting)
+                    if not isinstance(error, FAILURES):
+                        raise error
+                    failed(address, error)
+                    if isinstance(error, Unauthenticated) or not greetings:
+                        raise error
+        finally:
+            await self._end_greetings()
+
+    async def _end_greetings(self) -> None:
+        """Those of addresses that responded too late, or were abandoned."""
+        greetings, self._greetings = list(self._greetings), {}
+        for greeting in greetings:
+            greeting.cancel()
+        for late in await asyncio.gather(*greetings, return_exceptions=True):
+            if isinstance(late, tuple):
+                late[0].abort()
 
     def wants_better(self, now: Whereabouts) -> bool:
         """Whether another node would be better, even if that node is currently avoided."""
@@ -104,9 +142,3 @@ class Connector:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def whereabouts(address: str, member: object, leader: object, streams: object) -> Whereabouts:
-    """From the fields of a WELCOME or LEADER frame, whatever their types."""
-    known = {str(name): str(stream) for name, stream in streams.items()} if type(streams) is dict else {}
-    return Whereabouts(address, member, leader if isinstance(leader, str) else None, known)

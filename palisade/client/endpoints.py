@@ -67,6 +67,16 @@ class Endpoints:
         """Select the next address after the current one failed."""
         self._position = (self._position + 1) % len(self._known)
 
+    def in_turn(self) -> list[str]:
+        """All known addresses, from the current one on."""
+        position = self._position % len(self._known)
+        return [*self._known[position:], *self._known[:position]]
+
+    def select(self, address: str) -> None:
+        """It has responded: it is the current address."""
+        if address in self._known:
+            self._position = self._known.index(address)
+
     def learn(self, addresses: Iterable[str]) -> None:
         """Replace the announced addresses by these. They come after the given ones."""
         if self._follow_leader:

@@ -129,10 +129,10 @@ class RealtimeWriter:
         until = self._now() + self._timeout_s
         while True:
             refusals: list[str] = []
-            for name in await self._known_nodes(refusals):
+            for name in await self._known_nodes(refusals, until):
                 self.node = name
                 try:
-                    return await self._ask_once(OPEN, body)
+                    return await self._ask_once(OPEN, body, until)
                 except NotAnsweredYet as error:
                     if not error.nothing_done:
                         return await self._ask(OPEN, body, until)
@@ -144,10 +144,10 @@ class RealtimeWriter:
                 raise NotIngesting(f"no data node has opened a realtime segment: {'; '.join(refusals)}")
             await asyncio.sleep(PAUSE_S)
 
-    async def _known_nodes(self, refusals: list[str]) -> list[str]:
+    async def _known_nodes(self, refusals: list[str], until: float) -> list[str]:
         """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
         try:
-            return list(await self._look_up())
+            return list(await self._look_up(until))
         except NotAnsweredYet as error:
             refusals.append(str(error))
             return []
@@ -183,19 +183,22 @@ class RealtimeWriter:
         until = self._now() + self._timeout_s if until is None else until
         while True:
             try:
-                return await self._ask_once(path, body)
+                return await self._ask_once(path, body, until)
             except NotAnsweredYet as error:
                 if self._now() >= until:
                     raise OutcomeUnknown(f"{error}; it may have been done: repeat it") from None
                 await asyncio.sleep(PAUSE_S)
 
-    async def _ask_once(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask_once(self, path: str, body: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Raises NotAnsweredYet, and the errors of the node."""
         node, is_known = self.node, self.node in self._addresses
-        if not is_known and node not in await self._look_up():
+        if not is_known and node not in await self._look_up(until):
             raise NotAnsweredYet(f"node {node} is not in the topology", nothing_done=True)
         try:
-            answer = await self._requests.json(self._addresses[node], path, "POST", body)
+            async with asyncio.timeout_at(until):
+                answer = await self._requests.json(self._addresses[node], path, "POST", body)
+        except TimeoutError:
+            raise NotAnsweredYet(f"{node}: no answer in time", nothing_done=False) from None
         except NoAnswer as error:
             self._addresses = {}
             raise NotAnsweredYet(f"{node}: {error}", nothing_done=error.unsent) from error
@@ -211,10 +214,13 @@ class RealtimeWriter:
             raise NotAnsweredYet(f"{node}: {refusal}", nothing_done=answer.status != OUTCOME_UNKNOWN)
         raise refusal
 
-    async def _look_up(self) -> Mapping[str, str]:
+    async def _look_up(self, until: float) -> Mapping[str, str]:
         """The addresses of the nodes, which are used until one does not answer. Raises NotAnsweredYet."""
         try:
-            self._addresses = addresses_in(await self._topology())
+            async with asyncio.timeout_at(until):
+                self._addresses = addresses_in(await self._topology())
+        except TimeoutError:
+            raise NotAnsweredYet("the topology is not known: no answer in time", nothing_done=True) from None
         except Unavailable as error:
             raise NotAnsweredYet(f"the topology is not known: {error}", nothing_done=True) from error
         return self._addresses

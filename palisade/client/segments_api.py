@@ -156,12 +156,12 @@ class SegmentsApi(ABC):
         """The audit records of realtime segments that were given up."""
         return [given_up_shape(each) for each in await given_up_records(self)]
 
-    async def realtime_close(self, segment: str) -> int:
+    async def realtime_close(self, segment: str, timeout_s: float = 30.0) -> int:
         """Close a realtime segment: it is published and handed off. Returns its number of rows."""
         node = (await self.segment(segment)).get("ingester", "")
         if not node:
             raise NotAllowed(f"segment {segment} was published as a file: it has no ingester")
-        writer = self.realtime(parse_segment(segment).data_source, "", "", {}, node=node)
+        writer = self.realtime(parse_segment(segment).data_source, "", "", {}, node=node, timeout_s=timeout_s)
         try:
             return await writer.close_of(segment, node)
         finally:

@@ -14,12 +14,13 @@ from collections import deque
 from typing import Any
 
 from palisade.client.connection import ClientConnection
-from palisade.client.connector import FAILURES, Connector, Whereabouts, whereabouts
+from palisade.client.connector import FAILURES, Connector
 from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot, content_bytes
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
+from palisade.client.whereabouts import LeaderNews, Whereabouts
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.put_series import results_in
 from palisade.metastore.requests import WatchRequest
@@ -67,7 +68,7 @@ class StreamSession:
         self._leaving: ClientConnection | None = None
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
-        self._announced: dict[object, tuple[object, object]] = {}
+        self._news = LeaderNews()
         self._trouble = f"connecting to {route.current()}"
         self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
@@ -221,8 +222,8 @@ class StreamSession:
         """Continue at another node: this one has stopped, or was removed from the cluster."""
         link = self._link or self._leaving
         if link is not None:
-            self._trouble, self._left_failed = str(error), True
-            link.abort()
+            self._left_failed = True
+            link.abort(str(error))
 
     def _refused(self, operation: Operation, error: Exception) -> None:
         """Only a refusal of the store covers all attempts, because the store knows the request by its id. Any other
@@ -251,23 +252,19 @@ class StreamSession:
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        late = [operation for operation in self._pending.values() if operation.deadline <= now]
-        for operation in late:
+        for operation in [each for each in self._pending.values() if each.deadline <= now]:
             self._give_up(operation, "the deadline passed")
-        if late:
-            self._admit_more()
-        link = self._link
-        if link is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
-            self._trouble = f"{self._address} does not respond"
-            link.abort()
+        self._admit_more()
+        if (link := self._link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
+            link.abort("it does not respond")
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _give_up(self, operation: Operation, why: str) -> None:
         self._pending.pop(operation.number, None)
         if operation.may_be_applied:
-            operation.fail(OutcomeUnknown(f"{why} without a response ({self._trouble}): {_UNKNOWN}"))
+            operation.fail(OutcomeUnknown(f"{why} without a response ({self._why_unanswered}): {_UNKNOWN}"))
         else:
-            operation.fail(Unavailable(f"{why}; nothing was done: {self._trouble}"))
+            operation.fail(Unavailable(f"{why}; nothing was done: {self._why_unanswered}"))
 
     # Connections.
 
@@ -275,16 +272,10 @@ class StreamSession:
         backoff_s = BACKOFF_S[0]
         while True:
             try:
-                self._announced.clear()
-                link, found = await self._connector.connect()
-                self._found = self._as_announced(found)
+                self._news.forget()
+                link, found = await self._connector.connect(self._not_connected)
+                self._found = self._news.applied_to(found)
             except FAILURES as error:
-                nothing = self.refused_at.failed(self._route.current(), error, self._route.known)
-                self._trouble = self.refused_at.reasons.text
-                if isinstance(nothing, WrongPort):
-                    self._end_all(nothing)
-                elif nothing is not None:
-                    self._fail_pending(nothing)
                 self._route.advance()
                 if isinstance(error, Unauthenticated):
                     self._end_all(error)
@@ -295,6 +286,7 @@ class StreamSession:
                 continue
             backoff_s = BACKOFF_S[0]
             self.refused_at.answered()
+            self._trouble = f"{found.member} has not responded to the request"
             self._begin(link)
             while not link.closed.done():
                 await self._until_news(link)
@@ -305,6 +297,14 @@ class StreamSession:
             if self._left_failed:
                 self._left_failed = False
                 await asyncio.sleep(backoff_s * (0.5 + random.random()))
+
+    def _not_connected(self, address: str, error: BaseException) -> None:
+        nothing = self.refused_at.failed(address, error, self._route.known)
+        self._trouble = self.refused_at.reasons.text
+        if isinstance(nothing, WrongPort):
+            self._end_all(nothing)
+        elif nothing is not None:
+            self._fail_pending(nothing)
 
     @property
     def _wanted(self) -> bool:
@@ -339,16 +339,11 @@ class StreamSession:
 
     def _leader_changed(self, member: object, leader: object, streams: object) -> None:
         """Announced by `member`: the connected node, or one that this client is connecting to."""
-        self._announced[member] = (leader, streams)
+        self._news.note(member, leader, streams)
         if self._found is not None and self._found.member == member:
-            self._found = self._as_announced(self._found)
+            self._found = self._news.applied_to(self._found)
             self._route.learn(self._found.streams.values())
             self._found_anew.set()
-
-    def _as_announced(self, found: Whereabouts) -> Whereabouts:
-        """The WELCOME of a node may be outdated before its connection is used."""
-        newer = self._announced.get(found.member)
-        return found if newer is None else whereabouts(found.address, found.member, *newer)
 
     async def _move(self, link: ClientConnection, found: Whereabouts) -> ClientConnection:
         """Move to a better node if there is one; returns the connection to use.
@@ -356,7 +351,7 @@ class StreamSession:
         Waits `CALM_S` for the requests in flight. Then repeatable ones are sent again over the new connection; if any
         is not repeatable, the session stays with this node for now.
         """
-        self._announced.clear()
+        self._news.forget()
         better = await self._connector.better(found)
         if better is None:
             return link
@@ -376,7 +371,7 @@ class StreamSession:
         if link.closed.done():
             self._lost(link)
         link.close()
-        link, self._found = better[0], self._as_announced(better[1])
+        link, self._found = better[0], self._news.applied_to(better[1])
         self._begin(link)
         return link
 
@@ -409,11 +404,15 @@ class StreamSession:
     def trouble(self) -> str | None:
         """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
-            return f"no connection to a node ({self._trouble})"
-        if self._found.leader is None:
-            return f"{self._found.member} knows no leader, and no other node that knows one has been found"
-        silence = self._link.silence(self._loop.time()) if self._link is not None else None
-        return silence and f"{self._found.member} at {self._address} {silence}"
+            return f"no connection to a node ({self._why_unanswered})"
+        return self._found.trouble(None if self._link is None else self._link.silence(self._loop.time()))
+
+    @property
+    def _why_unanswered(self) -> str:
+        """Of pending requests: what is known of the nodes."""
+        if self._found is not None:
+            return self.trouble or self._trouble
+        return self.refused_at.reasons.text_beside(self._connector.silent) or self._trouble
 
     @property
     def _address(self) -> str:
@@ -421,7 +420,7 @@ class StreamSession:
         return self._route.current() if self._found is None else self._found.address
 
     def _lost(self, link: ClientConnection) -> None:
-        self._trouble = f"{self._address}: {link.closed.result()}"
+        self.refused_at.reasons.failed(self._address, link.closed.result())
         self._link = self._found = None
         self._route.advance()
         for operation in list(self._pending.values()):

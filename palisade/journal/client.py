@@ -23,6 +23,7 @@ from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind
 
 RETRY_S = 0.05
 HELLO_S = 1.0
+PATIENCE_S = 1.0
 READ_BYTES = 1 << 20
 _system_clock = SystemClock()
 
@@ -51,6 +52,8 @@ class JournalClient:
         self._next_address = 0
         self._hint = self._tried = ""
         self._trouble = ""
+        self._asked_at: dict[object, float] = {}
+        """Of the requests without an answer, the oldest one first."""
 
     async def __aenter__(self) -> JournalClient:
         return self
@@ -62,6 +65,14 @@ class JournalClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a request has waited for `PATIENCE_S`; None if none has."""
+        oldest = next(iter(self._asked_at.values()), None)
+        if oldest is None or self._clock() - oldest < PATIENCE_S:
+            return None
+        return self._trouble or f"no answer yet from {', '.join(self._addresses)}"
 
     async def append(self, content: bytes) -> int:
         """The entry's number. It is on the disk of every copy that may become active. Raises AppendUnknown,
@@ -90,7 +101,7 @@ class JournalClient:
 
     async def status(self) -> list[dict[str, Any]]:
         """Of each copy, in the order of the addresses; one that does not answer has only `address` and `reason`."""
-        return [await self._status_of(address) for address in self._addresses]
+        return await asyncio.gather(*map(self._status_of, self._addresses))
 
     async def _status_of(self, address: str) -> dict[str, Any]:
         try:
@@ -109,7 +120,16 @@ class JournalClient:
     # One request.
 
     async def _ask(self, kind: JournalMessageKind, *fields: Any) -> Any:
-        until = self._clock() + self._timeout_s
+        request = object()
+        self._asked_at[request] = self._clock()
+        try:
+            answer = await self._ask_until(self._clock() + self._timeout_s, kind, *fields)
+            self._trouble = ""
+            return answer
+        finally:
+            del self._asked_at[request]
+
+    async def _ask_until(self, until: float, kind: JournalMessageKind, *fields: Any) -> Any:
         while True:
             connection = self._connection
             try:
@@ -123,9 +143,9 @@ class JournalClient:
             except AppendUnknown:
                 if kind == JournalMessageKind.APPEND:
                     raise
-                self._move(connection, "", "the connection ended")
+                self._move(connection, "", f"{self._tried}: the connection ended")
             except (OSError, TimeoutError) as error:
-                self._move(connection, "", reason_of(error))
+                self._move(connection, "", f"{self._tried}: {reason_of(error)}")
                 if connection is not None and kind == JournalMessageKind.APPEND:
                     raise AppendUnknown(
                         f"no answer within {self._timeout_s:g} s; the entries may have been appended"
@@ -133,7 +153,8 @@ class JournalClient:
             if self._clock() + RETRY_S >= until:
                 raise NotActive(
                     f"no active copy of role {self._role} at {', '.join(self._addresses)} within {self._timeout_s:g} s "
-                    f"({self._trouble}); nothing was appended. 'palisade journal status' shows the copies"
+                    f"({self._trouble}); nothing was {'appended' if kind == JournalMessageKind.APPEND else 'read'}. 'palisade "
+                    "journal status' shows the copies"
                 )
             await asyncio.sleep(RETRY_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from palisade.cli.main import main
-from palisade.cli.recovery_watch import Bar, JsonLines, PlainLines, follow
+from palisade.cli.recovery_watch import POLL_S, Bar, JsonLines, PlainLines, follow
 from palisade.recovery.decision import Case
 from palisade.recovery.report import RecoveryOutcome, RecoveryPhase, RecoveryReport
 from palisade.recovery.report import RecoveryProgress as Done
@@ -187,6 +188,20 @@ async def test_watch_prints_only_new_recoveries(capsys: pytest.CaptureFixture[st
 async def test_stalled_recovery_is_printed_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     await watched(PlainLines(every=4), *[shape(7)] * 9)
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_lines_of_a_stalled_recovery_are_less_than_two_seconds_apart_and_fewer_after_a_while(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They were 5 s apart (issue 16)."""
+    lines, shown = PlainLines(), list[float]()
+    for poll in range(120):
+        lines.show(shape(7))
+        if capsys.readouterr().out:
+            shown.append(poll * POLL_S)
+    gaps = [after - before for before, after in itertools.pairwise(shown)]
+    assert max(gap for gap, began in zip(gaps, shown, strict=False) if began + gap <= 10) < 2
+    assert 2 < max(gaps) <= 5
 
 
 async def test_bar_has_phase_count_and_rate_and_disappears_at_the_end() -> None:

@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from palisade.base.frames import encode
+from palisade.base.http_request import NoAnswer
 from palisade.cli.main import main
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
@@ -30,6 +31,7 @@ from palisade.wire.stream_frames import FrameKind
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 catalog_module: Any = importlib.import_module("palisade.cli.catalog")
+login_module: Any = importlib.import_module("palisade.cli.login")
 waiting_module: Any = importlib.import_module("palisade.cli.waiting")
 
 
@@ -94,13 +96,15 @@ def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
 ) -> None:
     """Issue 16: with two frozen nodes, commands in a pipe were silent for 2.6 s. `late_s`: of each look."""
     notice, shown = waiting_module.LineNotice(), list[float]()
-    for look in range(12):
-        now = look * (notice.look_s + late_s)
+    for look in range(36):
+        now = look * (waiting_module.LOOK_S + late_s)
         notice.show("n1 is silent", now)
-        if capsys.readouterr().err:
+        line = capsys.readouterr().err
+        if line:
             shown.append(now)
-    assert 4 <= len(shown) <= 8
-    assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 12 * notice.look_s]))
+            assert line == f"n1 is silent{f' (for {now:.0f} s)' if now else ''}\n"
+    assert 4 <= len(shown) <= 9
+    assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 36 * waiting_module.LOOK_S]))
 
 
 async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +120,8 @@ async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.Mo
     monkeypatch.setattr(asyncio, "sleep", noted)
     async with waiting_module.waiting(lambda: "n1 is silent", lines=True):
         await enough.wait()
-    assert set(slept[1:]) == {waiting_module.LineNotice.look_s}
-    assert 2 * waiting_module.LineNotice.look_s < 2
+    assert set(slept[1:]) == {waiting_module.LOOK_S}
+    assert waiting_module.LINES_S + waiting_module.LOOK_S < 2
 
 
 async def test_notice_stops_while_the_command_waits_for_nothing(
@@ -136,12 +140,29 @@ async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
     """Lines at growing intervals left a terminal silent for more than 2 s (issue 16)."""
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    async with waiting_module.waiting(lambda: "n1 is silent"):
+    reasons = itertools.chain(["n1 is silent"] * 3, itertools.cycle(["n2 is silent", "n3 is silent"]))
+    async with waiting_module.waiting(lambda: next(reasons)):
         await asyncio.sleep(0.2)
     shown = capsys.readouterr().err.split(waiting_module.CLEAR_BELOW)
     assert len(shown) > 3
-    assert set(shown[:-1]) == {"palisade: waiting: n1 is silent (0 s)"}
+    assert shown[0] == "palisade: waiting: n1 is silent (0 s)"
+    assert shown[1:3] == ["palisade: waiting: n2 is silent (0 s)", "palisade: waiting: n3 is silent (0 s)"]
     assert shown[-1] == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("lines", [True, False])
+async def test_notice_of_a_command_with_json_leaves_nothing_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, lines: bool
+) -> None:
+    """A terminal was silent until the deadline (issue 16). `lines`: the command writes other output meanwhile."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    session = CliSession(["127.0.0.1:1"], 1.0, as_json=True)
+    async with session.notice(lambda: "n1 is silent", lines=lines):
+        await asyncio.sleep(0.05)
+    shown = capsys.readouterr().err
+    assert shown.endswith(waiting_module.CLEAR_BELOW) if terminal and not lines else shown == ""
 
 
 def test_notice_of_several_rows_is_erased_as_a_whole() -> None:
@@ -241,6 +262,37 @@ def test_command_whose_nodes_are_frozen_shows_that_it_waits(
 ) -> None:
     monkeypatch.setenv("PALISADE_PASSWORD", "a long password")
     shows_what_it_waits_for(f"{command} --timeout 0.3 --endpoints {frozen}", frozen, monkeypatch)
+
+
+@pytest.mark.parametrize("command", ["journal read", "journal append one"])
+def test_command_whose_copies_of_a_journal_are_frozen_shows_that_it_waits(
+    command: str, frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were silent for 10 s (issue 16)."""
+    monkeypatch.setattr("palisade.journal.client.PATIENCE_S", 0.05)
+    monkeypatch.setattr("palisade.journal.client.HELLO_S", 0.3)
+    shows_what_it_waits_for(f"{command} --role orders --timeout 1 --copies {frozen}", frozen, monkeypatch)
+
+
+def test_login_keeps_its_deadline_at_frozen_members(frozen: str) -> None:
+    """Each member had 20 s (issue 16)."""
+    began = time.monotonic()
+    with pytest.raises(NoAnswer):
+        asyncio.run(login_module.sign_in([frozen, "127.0.0.1:9", frozen], {}, 0.6))
+    assert time.monotonic() - began < 3
+
+
+async def test_login_gives_each_member_half_of_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[float]()
+
+    async def silent(address: str, *_: Any, timeout_s: float, **__: Any) -> Any:
+        given.append(timeout_s)
+        raise NoAnswer(address, "no answer in time")
+
+    monkeypatch.setattr(login_module, "ask", silent)
+    with pytest.raises(NoAnswer, match="c:1"):
+        await login_module.sign_in(["a:1", "b:1", "c:1"], {}, 8.0)
+    assert given == pytest.approx([4.0, 4.0, 8.0], abs=0.5)
 
 
 def shows_what_it_waits_for(command: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:

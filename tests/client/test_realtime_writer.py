@@ -266,3 +266,29 @@ async def test_writer_waits_for_a_cluster_that_does_not_answer(target: dict[str,
     nodes.unavailable = 1 << 30
     with pytest.raises((NotIngesting, OutcomeUnknown), match="no leader"):
         await nodes.writer(timeout_s=0.02, **target).open()
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+async def test_writer_ends_at_its_deadline_although_the_node_is_frozen(node: str) -> None:
+    """`palisade segments realtime append` took 15 s of its 5 s: each request had 5 s of its own (issue 16)."""
+    nodes = DataNodes()
+    nodes.frozen = "n1"
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(OutcomeUnknown, match="n1: no answer in time"):
+        await nodes.writer(0.2, node=node).open()
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_writer_ends_at_its_deadline_although_the_topology_is_not_known() -> None:
+    nodes = DataNodes()
+
+    async def never() -> dict[str, Any]:
+        await asyncio.sleep(3600)
+        return {}
+
+    writer = nodes.writer(0.2)
+    writer._topology = never
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(NotIngesting, match="the topology is not known: no answer in time"):
+        await writer.open()
+    assert asyncio.get_running_loop().time() - began < 2

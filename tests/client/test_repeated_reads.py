@@ -1,15 +1,18 @@
-"""Reads that a node cannot answer yet are sent again until the client's deadline."""
+"""Reads that a node cannot answer yet are sent again until the client's deadline; they are never of unknown outcome."""
 
 from __future__ import annotations
 
 import pytest
 
 from palisade.api.stream.server import StreamServer
+from palisade.client import Client, OutcomeUnknown, Unavailable
 from palisade.client.endpoints import Endpoints
 from palisade.client.session import StreamSession
+from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put, Range
 from palisade.wire.fencing_errors import ReadPending
 from palisade.wire.stream_frames import FrameKind
 from tests.client.test_client import Sent
+from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
 
@@ -34,3 +37,15 @@ async def test_read_is_sent_again_while_a_change_that_it_sees_is_not_released(
         await late
     session._link = None
     await session.close()
+
+
+async def test_transaction_that_only_reads_is_never_of_unknown_outcome(stream: StreamServer) -> None:
+    """`palisade activation list` at a frozen node said that it may or may not have been applied (issue 16)."""
+    async with Proxy(stream.port) as proxy, Client([proxy.endpoint], timeout_s=0.4, exactly_once=False) as client:
+        absent = Compare(b"a", CompareTarget.VERSION, CompareResult.EQUAL, 0)
+        assert (await client.txn([absent], [Range(b"a")])).succeeded
+        proxy.muted = True
+        with pytest.raises(Unavailable):
+            await client.txn([absent], [Range(b"a")], [Range(b"b")])
+        with pytest.raises(OutcomeUnknown):
+            await client.txn([absent], [Range(b"a")], [Put(b"b", b"1")])

@@ -49,6 +49,16 @@ def test_queued_proposal_is_refused_and_sent_one_unknown_at_its_deadline() -> No
     assert [type(end) for end in waiting] == [Unavailable]
 
 
+def test_proposals_that_ended_without_a_leader_are_not_kept() -> None:
+    """The queue kept their commands for as long as there was no leader: retries filled the memory."""
+    queue, ends = Proposals(), []
+    for number in range(100):
+        add(queue, ends, 1.0 + number % 2)
+        queue.expire(float(number))
+    queue.expire(200.0)
+    assert (len(ends), len(queue)) == (100, 0)
+
+
 def test_expired_proposal_is_not_taken() -> None:
     queue, ends = Proposals(), []
     add(queue, ends, 1.0)

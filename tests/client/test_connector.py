@@ -1,0 +1,162 @@
+"""Which addresses a client tries, and when: a frozen node delays it for a moment only (issue 16)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from palisade.api.stream.server import StreamServer
+from palisade.client import Client
+from palisade.client import connector as connector_module
+from palisade.client.connection import ClientConnection
+from palisade.client.connector import CONNECT_S, STAGGER_S, Connector, Whereabouts
+from palisade.client.endpoints import Endpoints
+from palisade.raftgroup.errors import Unavailable
+from palisade.wire.auth_errors import Unauthenticated
+from tests.support.simulation import Simulation
+
+ADDRESSES = [f"n{number}:1" for number in (1, 2, 3)]
+Response = float | Exception
+"""Of a node: after how long, or a failure at once."""
+NEVER = float("inf")
+
+
+class FakeLink:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def close(self) -> None:
+        self.aborted = True
+
+
+class Nodes(Connector):
+    """`tried`: each address with the time; `responses`: of each of them."""
+
+    def __init__(self, responses: list[Response]) -> None:
+        self.route = Endpoints(ADDRESSES)
+        super().__init__(self.route, lambda kind, body: None, 5.0)
+        self.responses = dict(zip(ADDRESSES, responses, strict=True))
+        self.tried: list[tuple[str, float]] = []
+        self.links: dict[str, FakeLink] = {}
+        self.failures: dict[str, str] = {}
+
+    async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
+        now = asyncio.get_running_loop().time
+        self.tried.append((address, round(now() - self.began, 3)))
+        response = self.responses[address]
+        if isinstance(response, Exception):
+            raise response
+        async with asyncio.timeout(CONNECT_S):
+            await asyncio.sleep(min(response, 100.0))
+        link: Any = FakeLink()
+        self.links[address] = link
+        return link, Whereabouts(address, address, address, {})
+
+    async def reach(self) -> tuple[str, float]:
+        """The address, and the time that it took."""
+        now = asyncio.get_running_loop().time
+        self.began = now()
+        _, found = await self.connect(lambda address, error: self.failures.update({address: type(error).__name__}))
+        assert self.silent == ()
+        return found.address, round(now() - self.began, 3)
+
+
+@pytest.fixture
+def simulation() -> Iterator[Simulation]:
+    simulation = Simulation(1)
+    yield simulation
+    simulation.close()
+
+
+def reached(simulation: Simulation, nodes: Nodes) -> tuple[str, float]:
+    found: tuple[str, float] = simulation.run(simulation.process("client"), nodes.reach())
+    return found
+
+
+def test_node_that_responds_in_time_is_the_only_one_tried(simulation: Simulation) -> None:
+    nodes = Nodes([STAGGER_S - 0.01, 0.0, 0.0])
+    assert reached(simulation, nodes) == ("n1:1", STAGGER_S - 0.01)
+    assert nodes.tried == [("n1:1", 0.0)]
+
+
+def test_frozen_nodes_delay_the_connection_to_the_next_one_for_a_moment_each(simulation: Simulation) -> None:
+    """With n1 and n2 frozen, a command needed 4 s of its 5 s to reach n3."""
+    nodes = Nodes([NEVER, NEVER, 0.01])
+    assert reached(simulation, nodes) == ("n3:1", round(2 * STAGGER_S + 0.01, 3))
+    assert nodes.tried == [("n1:1", 0.0), ("n2:1", STAGGER_S), ("n3:1", 2 * STAGGER_S)]
+    assert nodes.failures == {}
+    assert nodes.route.current() == "n3:1"
+
+
+def test_slow_node_that_responds_first_after_all_is_used(simulation: Simulation) -> None:
+    nodes = Nodes([STAGGER_S + 0.1, NEVER, 0.0])
+    assert reached(simulation, nodes) == ("n1:1", STAGGER_S + 0.1)
+    assert nodes.route.current() == "n1:1"
+
+
+def test_connection_that_lost_the_race_is_closed(simulation: Simulation) -> None:
+    """Both nodes respond in one turn of the event loop."""
+    nodes = Nodes([STAGGER_S + 0.1, 0.1, 0.0])
+    assert reached(simulation, nodes) == ("n1:1", STAGGER_S + 0.1)
+    assert {address: link.aborted for address, link in nodes.links.items()} == {"n1:1": False, "n2:1": True}
+
+
+def test_refusal_while_another_node_is_silent_is_reported_and_the_next_one_tried(simulation: Simulation) -> None:
+    nodes = Nodes([NEVER, ConnectionRefusedError(), 0.01])
+    assert reached(simulation, nodes) == ("n3:1", round(STAGGER_S + 0.01, 3))
+    assert nodes.failures == {"n2:1": "ConnectionRefusedError"}
+
+
+def test_first_address_that_refuses_at_once_is_left_to_the_session(simulation: Simulation) -> None:
+    """It waits a little before it tries the next one."""
+    nodes = Nodes([ConnectionRefusedError(), 0.0, 0.0])
+    with pytest.raises(ConnectionRefusedError):
+        reached(simulation, nodes)
+    assert nodes.tried == [("n1:1", 0.0)]
+
+
+def test_every_frozen_address_is_reported_once_it_has_had_its_time(simulation: Simulation) -> None:
+    nodes = Nodes([NEVER, Unavailable("it stops"), NEVER])
+    with pytest.raises(TimeoutError):
+        reached(simulation, nodes)
+    assert nodes.failures == {"n1:1": "TimeoutError", "n2:1": "Unavailable", "n3:1": "TimeoutError"}
+
+
+def test_refused_credentials_end_all_attempts(simulation: Simulation) -> None:
+    nodes = Nodes([NEVER, Unauthenticated("who?"), 0.01])
+    with pytest.raises(Unauthenticated):
+        reached(simulation, nodes)
+    assert [address for address, _ in nodes.tried] == ["n1:1", "n2:1"]
+    assert nodes.silent == ()
+
+
+def test_abandoned_connect_leaves_no_attempt_behind(simulation: Simulation) -> None:
+    nodes = Nodes([NEVER, NEVER, NEVER])
+
+    async def abandoned() -> int:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(nodes.reach(), 1.0)
+        return len(asyncio.all_tasks())
+
+    assert simulation.run(simulation.process("client"), abandoned()) == 1
+    assert nodes.silent == ()
+
+
+async def test_client_reaches_the_node_behind_two_frozen_ones(
+    stream: StreamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With real sockets: the kernel accepts connections for a frozen process."""
+    monkeypatch.setattr(connector_module, "STAGGER_S", 0.02)
+    monkeypatch.setattr(connector_module, "CONNECT_S", 60.0)
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        frozen = [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+        async with Client([*frozen, f"127.0.0.1:{stream.port}"], timeout_s=30) as client:
+            await client.put("a", "1")
+            assert (await client.get("a")).value == b"1"
