@@ -106,9 +106,10 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
     async def run(client: Client) -> Figures:
         async with session.notice_of(client):
             await client.status()
+        clients = [client]
         with progress_bar(f"bench {plan.what}") as show:
-            async with session.notice_of_trouble(client):
-                return await run_plan(session, plan, client, show)
+            async with session.notice_of_trouble(clients):
+                return await run_plan(session, plan, clients, show)
 
     found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
@@ -135,16 +136,20 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
     }
 
 
-async def run_plan(session: CliSession, plan: BenchPlan, client: Client, show: Callable[[int, int], None]) -> Figures:
-    """Measures on connections that are opened before. Raises the error of the first refused request."""
+async def run_plan(
+    session: CliSession, plan: BenchPlan, clients: list[Client], show: Callable[[int, int], None]
+) -> Figures:
+    """Measures on connections that are opened before, and are in `clients` meanwhile. Raises the error of the first
+    refused request."""
+    client = clients[0]
     prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
     value = bytes(plan.value_bytes)
     try:
         if plan.what == "get":
             count = min(plan.keys, plan.total)
             await client.put_many(((key_of(prefix, number), value) for number in range(count)), outstanding=FILLING)
-            return await drive(session, plan, reading(plan), prefix, show)
-        return await drive(session, plan, lambda each, key: each.put(key, value), prefix, show)
+            return await drive(session, plan, reading(plan), prefix, clients, show)
+        return await drive(session, plan, lambda each, key: each.put(key, value), prefix, clients, show)
     finally:
         await clean_up(client, prefix)
 
@@ -169,7 +174,12 @@ def key_of(prefix: bytes, number: int) -> bytes:
 
 
 async def drive(
-    session: CliSession, plan: BenchPlan, request: Request, prefix: bytes, show: Callable[[int, int], None]
+    session: CliSession,
+    plan: BenchPlan,
+    request: Request,
+    prefix: bytes,
+    clients: list[Client],
+    show: Callable[[int, int], None],
 ) -> Figures:
     from palisade.client import OutcomeUnknown, Unavailable
     from palisade.wire.error_codes import refusal_of
@@ -192,7 +202,7 @@ async def drive(
             if len(latencies) % step == 0:
                 show(len(latencies), plan.total)
 
-    async with connected(session, plan.connections) as opened:
+    async with connected(session, plan.connections, clients) as opened:
         began = time.perf_counter()
         try:
             async with asyncio.TaskGroup() as group:
@@ -204,7 +214,7 @@ async def drive(
 
 
 @contextlib.asynccontextmanager
-async def connected(session: CliSession, number: int) -> AsyncIterator[list[Client]]:
+async def connected(session: CliSession, number: int, clients: list[Client]) -> AsyncIterator[list[Client]]:
     from palisade.client import Client
 
     endpoints = await session.checked_endpoints()
@@ -213,5 +223,9 @@ async def connected(session: CliSession, number: int) -> AsyncIterator[list[Clie
             await stack.enter_async_context(Client(endpoints, timeout_s=session.deadline_s, credentials=session.shown))
             for _ in range(number)
         ]
-        await asyncio.gather(*(client.status() for client in opened))
-        yield opened
+        clients += opened
+        try:
+            await asyncio.gather(*(client.status() for client in opened))
+            yield opened
+        finally:
+            del clients[-number:]

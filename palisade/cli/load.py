@@ -52,7 +52,7 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
         async with session.notice_of(client):
             await client.status()
         with progress_bar(what) as show:
-            async with session.notice_of_trouble(client):
+            async with session.notice_of_trouble([client]):
                 return await write(client, show)
 
     async def write(client: Any, show: Callable[[int, int], None]) -> LoadReport:

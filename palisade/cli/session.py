@@ -176,9 +176,9 @@ class CliSession:
         """As `waiting`. With --json, stderr is for one object: only the line of a terminal, which is erased."""
         return waiting(why, lines=lines, only_erased=self.as_json)
 
-    def notice_of_trouble(self, client: Client) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `notice`, while the command shows its progress: only what keeps it from going on."""
-        return self.notice(lambda: client.trouble, lines=True)
+    def notice_of_trouble(self, clients: Sequence[Client]) -> contextlib.AbstractAsyncContextManager[None]:
+        """As `notice`, while the command shows its progress: only what keeps one of the `clients` from going on."""
+        return self.notice(lambda: next((each.trouble for each in clients if each.trouble), None), lines=True)
 
     def notice_of_check(self) -> contextlib.AbstractAsyncContextManager[None]:
         """As `notice`: while the addresses are asked for their cluster."""

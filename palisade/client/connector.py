@@ -19,7 +19,7 @@ from palisade.wire.auth_errors import AuthorizationError, Unauthenticated
 from palisade.wire.credentials import Credentials
 
 CONNECT_S = 2.0
-STAGGER_S = 0.4
+STAGGER_S = 0.25
 """After so long without a response, the next address is tried as well (RFC 8305 calls it Happy Eyeballs)."""
 
 FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
