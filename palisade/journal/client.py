@@ -151,10 +151,10 @@ class JournalClient:
                         f"no answer within {self._timeout_s:g} s; the entries may have been appended"
                     ) from None
             if self._clock() + RETRY_S >= until:
+                done = "appended" if kind == JournalMessageKind.APPEND else "read"
                 raise NotActive(
                     f"no active copy of role {self._role} at {', '.join(self._addresses)} within {self._timeout_s:g} s "
-                    f"({self._trouble}); nothing was {'appended' if kind == JournalMessageKind.APPEND else 'read'}. 'palisade "
-                    "journal status' shows the copies"
+                    f"({self._trouble}); nothing was {done}. 'palisade journal status' shows the copies"
                 )
             await asyncio.sleep(RETRY_S)
 
