@@ -40,7 +40,7 @@ from palisade.recovery import flush_follower as beside
 from palisade.recovery import vault_component as vault_keeper
 from palisade.recovery.cost_estimate import Rates
 from palisade.recovery.recovery import Settings
-from palisade.segments import holder, realtime_handoff, retention
+from palisade.segments import fenced_rules, holder, realtime_handoff, retention
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.service import housekeeping as leader_duties
 from palisade.service import pending_write
@@ -49,6 +49,8 @@ from palisade.topology import address_announcement as moving
 from palisade.topology import join_token as token
 from palisade.topology import registrar
 from palisade.vault import read_policies as policies
+from palisade.vault.reader import VaultReader
+from palisade.vault.vault import Vault
 from tests.support.raft_network import SMALL_PEER_BYTES_MAX
 from tests.support.simulation import WALL_MS
 
@@ -126,6 +128,7 @@ def ambient(
         (realtime_handoff, "FORGET_S", 5 * ANNOUNCED_S),
         (holder, "RETRY_MAX_S", 4.0),
         (retention, "SETTLE_S", 1.0),
+        (fenced_rules, "VaultReader", _ReaderOfAThread),
     ]
     if seed % DEAR_REPLAYS_EVERY == 0:
         places.append((vault_keeper, "Settings", partial(Settings, rates=DEAR_REPLAYS)))
@@ -162,6 +165,18 @@ def _use_parquet() -> None:
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
     """Replaces a thread; a simulated process has none."""
     return work(*arguments)
+
+
+class _ReaderOfAThread(VaultReader):
+    """It reads rules directly before a removal. A thread may wait for a release there, which the event loop cannot."""
+
+    @classmethod
+    def over(cls, vault: Vault, **given: Any) -> VaultReader:  # type: ignore[override]
+        return VaultReader.over(vault, sleep=_refused, **given)
+
+
+def _refused(_s: float) -> None:
+    raise retention.RulesUnknown("the read would wait")
 
 
 def _stretched(secret: bytes, *, salt: bytes, dklen: int, **_: Any) -> bytes:
