@@ -70,13 +70,13 @@ def waits_for(progress: CountProgress, assignment: Mapping[str, Any] | None) -> 
 
 
 def nodes_of(record: Mapping[str, Any] | None, assignment: Mapping[str, Any] | None) -> str:
+    """An ingester has the rows of its segment until that is assigned."""
     if record is None:
         return ""
-    if record.get("ingester") and not record["digest"]:
-        return f" (its rows are on {record['ingester']})"
-    name = record["segment"]
-    if assignment is None or not name.startswith(assignment["prefix"]):
-        return ""
+    name, ingester = record["segment"], record.get("ingester")
+    is_assigned = record["digest"] and assignment is not None and name.startswith(assignment["prefix"])
+    if assignment is None or not is_assigned:
+        return f" (its rows are on {ingester})" if ingester else ""
     return f" (assigned to {', '.join(sorted(holders(name, assignment['nodes'], record['replicas'])))})"
 
 

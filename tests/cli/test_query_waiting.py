@@ -32,6 +32,15 @@ def test_missing_segments_are_named_with_their_nodes() -> None:
     assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == waits_for(progress, None)
 
 
+def test_segment_that_its_ingester_has_published_and_no_assignment_covers_is_on_the_ingester() -> None:
+    record = {**GROWING, "digest": "rows-sha256:0"}
+    progress = CountProgress({name(2): record}, [name(2)])
+    assert waits_for(progress, {**ASSIGNED, "prefix": "other/"}) == (
+        f"1 segment without a server: {name(2)} (its rows are on n3)"
+    )
+    assert "(assigned to n" in str(waits_for(progress, ASSIGNED))
+
+
 def test_loading_failed_and_asked_segments_are_named() -> None:
     progress = CountProgress({}, [], [name(1)], {name(2): "n2"}, {name(3): "n1: connection refused"})
     assert waits_for(progress, None) == (
