@@ -13,6 +13,7 @@ import pyarrow as pa
 from palisade.pipeline.audit.acts import Axis, OperationRow, acts_of, acts_of_commit, committed, row_of, row_of_note
 from palisade.pipeline.audit.findings import Finding
 from palisade.pipeline.audit.key_history import Act, Scope, check_key
+from palisade.pipeline.worker_memory import freeze_modules
 from palisade.wire.recorded_effects import digest_of
 from palisade.wire.recorded_history import Commit, Entry, Note, Recorded, RecordingHeader, entries_of
 
@@ -43,6 +44,7 @@ def entries_at(path: str) -> Iterator[Entry]:
 
 
 def batches_of(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    freeze_modules()
     iterator = iter(rows)
     while part := list(islice(iterator, ROWS)):
         columns = zip(*part, strict=True)

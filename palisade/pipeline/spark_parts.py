@@ -12,6 +12,7 @@ from palisade.pipeline.batches import Columns
 from palisade.pipeline.cluster import Pinned, pages
 from palisade.pipeline.options import ReadOptions
 from palisade.pipeline.partitions import ReadPart
+from palisade.pipeline.worker_memory import freeze_modules
 
 
 class PartOfRead(InputPartition):
@@ -29,6 +30,7 @@ class ResetOfSnapshot(InputPartition):
 
 
 def batches_of(options: ReadOptions, partition: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    freeze_modules()
     columns = Columns(schema, options.format.value_type, options.format.failfast)
     if isinstance(partition, ResetOfSnapshot):
         yield columns.of_reset(partition.revision)

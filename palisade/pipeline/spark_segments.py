@@ -21,6 +21,7 @@ from palisade.pipeline.errors import PipelineError
 from palisade.pipeline.options import TableOptions
 from palisade.pipeline.segment_fetch import fetch
 from palisade.pipeline.segment_read import ReadableSegment, fitted, parts_of, schema_of
+from palisade.pipeline.worker_memory import freeze_modules
 
 _lookup = blocking(lookup_all)
 
@@ -66,6 +67,7 @@ class TableReader(DataSourceReader):
         return [PartOfTable(part) for part in self._read.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_modules()
         part: ReadableSegment = partition.part
         options = self._read.options
         table = fetch(part, options.access)

@@ -22,6 +22,7 @@ from palisade.pipeline.options import ClusterAccess, WriteTarget, access_of, tar
 from palisade.pipeline.publishing import Publication
 from palisade.pipeline.query_record import BatchName
 from palisade.pipeline.task_rows import StageName, TaskRows, collecting
+from palisade.pipeline.worker_memory import freeze_modules
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -49,6 +50,7 @@ class Sink:
         self._token = secrets.token_hex(8)
 
     def collect(self, iterator: Iterator[Any], *, streaming: bool) -> TaskMessage:
+        freeze_modules()
         context = TaskContext.get()
         if context is None:
             raise PipelineError("Spark gave the writer no task context")
@@ -66,6 +68,7 @@ class Sink:
 
     def publish(self, messages: list[Any], batch: int | None) -> None:
         """Spark runs a task for a batch without partitions too, so each batch of a query has its record."""
+        freeze_modules()
         found = [message for message in messages if message is not None]
         if not found:
             return

@@ -28,6 +28,7 @@ from palisade.pipeline.spark_parts import PartOfRead, batches_of
 from palisade.pipeline.spark_segments import TableRead, TableReader, find_table
 from palisade.pipeline.spark_sink import BatchSink, Sink, StreamSink
 from palisade.pipeline.spark_stream import ChangeStream
+from palisade.pipeline.worker_memory import freeze_modules
 
 
 class PalisadeSource(DataSource):
@@ -41,6 +42,7 @@ class PalisadeSource(DataSource):
         return "palisade"
 
     def schema(self) -> str | StructType:
+        freeze_modules()
         table = table_options(self.options)
         if table is not None:
             self.table = find_table(table)
@@ -81,6 +83,7 @@ class ScanReader(DataSourceReader):
         self._options, self._pinned, self._schema = options, pinned, schema
 
     def partitions(self) -> Sequence[PartOfRead]:
+        freeze_modules()
         options, pinned = self._options, self._pinned
         bounds, endpoints = (options.key, options.range_end), options.access.endpoints
         if options.history:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from palisade.client.sync_client import SyncClient
@@ -56,6 +58,20 @@ def test_frame_keeps_its_revision_in_every_scan_while_writes_go_on(load: Load, b
     assert frame.join(frame.withColumnRenamed("value", "same"), "key").where("value = same").count() == 2_500
     assert load(prefix="a/").count() == 2_499
     assert load(prefix="a/", revision=revision, valueType="string").where("value like 'v%'").count() == 2_500
+
+
+def test_workers_do_not_collect_their_modules_after_each_task(spark: Any, load: Load, blocking: SyncClient) -> None:
+    """Spark collects garbage after each task: 40 ms for the modules alone (`worker_memory.py`). The functions of
+    `mapInArrow` run in the same workers."""
+
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (pa.record_batch([pa.array([gc.get_freeze_count()])], ["objects"]) for _ in batches)
+
+    put_all(blocking, "a/", 100)
+    frame = load(prefix="a/", numPartitions=4)
+    assert frame.count() == frame.count() == 100
+    found = spark.range(0, 4, 1, 4).mapInArrow(frozen, "objects BIGINT").collect()
+    assert min(row.objects for row in found) > 10_000
 
 
 def test_filters_of_two_scans_of_one_frame_do_not_mix(load: Load, blocking: SyncClient) -> None:
