@@ -44,10 +44,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
-    """A directory that is not used. `header`: None if it cannot be read."""
+    """A directory that is not used. `header`: None if it cannot be read. `is_read` False: its rows are not known."""
 
     why: str
     header: LogHeader | None = None
+    is_read: bool = False
 
     def error(self, name: str) -> RealtimeDamaged:
         return RealtimeDamaged(
@@ -102,7 +103,9 @@ class HeldSegments:
         self.damaged[directory] = DamagedLog(why, header)
 
     def damage_found(self, held: Held, why: str) -> RealtimeDamaged:
-        """Rows of it cannot be read any more. The error for the request that found it."""
+        """Rows of it cannot be read any more, and no request that has begun stores another one. The error for the
+        request that found it."""
+        held.log.failed = True
         if self.held.pop(held.name, None) is not None:
             self._open_files.append(held.log.files)
             self._note(file_of(held.name), why, held.log.header)
@@ -110,7 +113,7 @@ class HeldSegments:
 
     def damage_of(self, name: str) -> RealtimeDamaged | None:
         found = self.damaged.get(file_of(name))
-        return None if found is None else found.error(name)
+        return None if found is None or found.is_read else found.error(name)
 
     async def create(self, header: LogHeader) -> Held:
         """One call at a time. If it fails, nothing is left of it. Raises NotIngesting, RealtimeNotStored,
@@ -119,7 +122,7 @@ class HeldSegments:
         if name in self.held:
             raise NotIngesting(f"segment {name} is being opened here: repeat")
         if directory not in self.damaged and directory in await self._folder.names():
-            self.damaged[directory] = DamagedLog("this process did not make it")
+            self.damaged[directory] = DamagedLog("this process did not make it", is_read=True)
         if directory in self.damaged:
             raise RealtimeNotStored(
                 f"segment {name} cannot be opened here, its directory exists and is not used: "
@@ -153,7 +156,8 @@ class HeldSegments:
         try:
             await self._folder.remove(directory)
         except OSError as error:
-            self.damaged[directory] = DamagedLog(f"it was not removed ({error}); the next start does that")
+            why = f"it was not removed ({error}); the next start does that"
+            self.damaged[directory] = DamagedLog(why, is_read=True)
             raise
 
     def release(self) -> None:

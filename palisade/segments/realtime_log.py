@@ -77,7 +77,7 @@ async def header_in(files: JournalFiles) -> LogHeader | None:
 
 class RealtimeLog:
     """`rows`: synced. `closed`: it accepts no more. `size_bytes`: of the rows, in the form of `rows_digest`.
-    `failed`: a write failed, so what is on disk is known only when it is opened again."""
+    `failed`: a write failed, or stored rows are damaged: it accepts nothing until it is opened again."""
 
     def __init__(self, header: LogHeader, journal: JournalLog, files: JournalFiles) -> None:
         self.header = header
@@ -129,7 +129,7 @@ class RealtimeLog:
 
     async def _store(self, entries: Sequence[bytes]) -> None:
         if self.failed:
-            raise OSError("an earlier write failed: nothing is written until the node starts again")
+            raise OSError("an earlier write or read failed: nothing is written until the node starts again")
         self.failed, journal = True, self._journal
         if not journal.has_room:
             await journal.make_room()

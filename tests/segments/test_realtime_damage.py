@@ -3,6 +3,7 @@ silence, and the operator learns what to do (issue 17)."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from palisade.client.realtime_changes import give_up
 from palisade.journal import log as log_module
 from palisade.segments.segment_store import file_of
-from palisade.wire.segment_errors import RealtimeDamaged
+from palisade.wire.segment_errors import NoSuchSegment, RealtimeDamaged, RealtimeNotStored
 from tests.segments.test_realtime import opened, started
 from tests.segments.test_realtime_http import OPEN, Api, api, check_shape
+from tests.support.realtime_disk import LogFolder
 from tests.support.realtime_nodes import BrokerClient, IngestingNode
 
 __all__ = ["api"]
@@ -76,6 +78,39 @@ async def test_damage_that_the_hand_off_finds_ends_the_segment_here(api: Api) ->
     assert not api.node.ingester.held
     assert not api.node.ingester.growing()
     assert (await api.ask(f"{name}/rows", {"rows": [[3, None]]}))[1]["code"] == "realtime-damaged"
+
+
+async def test_append_that_waits_while_damage_is_found_stores_nothing() -> None:
+    world, node = await started()
+    held = await opened(world, node)
+    for position in (0, 2):
+        await node.ingester.append(held.name, [[1], [2]], position)
+    damage(node, held.name, b"[1]")
+    async with held.lock:
+        waiting = asyncio.create_task(node.ingester.append(held.name, [[3]], 4))
+        await asyncio.sleep(0)
+        with pytest.raises(RealtimeDamaged):
+            await node.ingester.values(held)
+    with pytest.raises(RealtimeNotStored):
+        await waiting
+    assert held.log.rows == 4
+
+
+async def test_directory_that_is_left_after_a_hand_off_is_not_reported_as_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Copies have its rows."""
+
+    async def refused(self: LogFolder, name: str) -> None:
+        raise OSError("the disk is read-only")
+
+    world, node = await started()
+    held = await opened(world, node)
+    monkeypatch.setattr(LogFolder, "remove", refused)
+    with pytest.raises(OSError, match="read-only"):
+        await node.ingester.discard(held)
+    with pytest.raises(NoSuchSegment):
+        await node.ingester.append(held.name, [[1]])
 
 
 @pytest.mark.parametrize("restarted", [False, True])
