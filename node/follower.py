@@ -150,7 +150,9 @@ class FollowerNode:
         """Raises if a port cannot be bound or the vault is refused; `stop` must be called even then."""
         with cause_of_failure():
             await self._life.start()
-        log.info("%s follows cluster %s; http on %s", self.config.id, self.config.cluster, self.config.http)
+        log.info(
+            "following a cluster: node=%s cluster=%s http=%s", self.config.id, self.config.cluster, self.config.http
+        )
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""

@@ -11,7 +11,8 @@ import json
 import logging
 import re
 
-FIELD = re.compile(r"(?:^|\s)([a-z][a-z0-9_]*)=(\S+)")
+FIELD = re.compile(r"(?:^|\s)(?:(error|reason)=(.+)|([a-z][a-z0-9_]*)=(\S+))", re.DOTALL)
+"""The text of an error is the rest of the line."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -20,7 +21,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
         event, _, rest = text.partition(": ")
-        pairs = dict(FIELD.findall(rest))
+        pairs = {text or name: rest or value for text, rest, name, value in FIELD.findall(rest)}
         shape: dict[str, object] = {
             "time": f"{datetime.datetime.fromtimestamp(record.created, datetime.UTC):%Y-%m-%dT%H:%M:%S.%f}Z",
             "level": record.levelname.lower(),

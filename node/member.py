@@ -289,7 +289,7 @@ class Node:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._first_cause(), cause_of_failure():
             await self._life.start()
-        log.info("%s serves http on %s and the stream on %s", self.config.id, self.config.http, self.config.stream)
+        log.info("serving: node=%s http=%s stream=%s", self.config.id, self.config.http, self.config.stream)
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""
@@ -314,7 +314,7 @@ class Node:
         try:
             await self._disk.flush()
         except Exception as error:
-            log.warning("store not flushed, the journal has the missing entries: %s", error)
+            log.warning("store not flushed, the journal has the missing entries: error=%s", error)
         await self._remote.close()
         if self.services.authorizer is not None:
             self.services.authorizer.close()

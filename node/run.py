@@ -56,7 +56,7 @@ async def run_node(config: NodeConfig, make: Callable[[NodeConfig], Runnable] = 
         settled = config_of(config)
     if settled is not None and not stopped.is_set():
         await _run(make(settled), stopped)
-    log.info("%s stopped", config.id)
+    log.info("stopped: node=%s", config.id)
 
 
 async def _run(node: Runnable, stopped: asyncio.Event) -> None:

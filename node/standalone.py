@@ -62,7 +62,9 @@ class StandaloneNode:
         self._life = Lifecycle([Part("http", ServerPart(server, config.http))])
         with cause_of_failure():
             await self._life.start()
-        log.warning("%s runs standalone, reads only; revision %d, http on %s", config.id, vault.revision, config.http)
+        log.warning(
+            "serving standalone, reads only: node=%s revision=%d http=%s", config.id, vault.revision, config.http
+        )
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""

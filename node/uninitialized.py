@@ -101,7 +101,7 @@ class UninitializedNode:
         """Raises OSError if a port cannot be bound."""
         with cause_of_failure():
             await self._life.start()
-        log.info("%s is not initialized, see palisade init --help; http on %s", self._config.id, self._config.http)
+        log.info("not initialized, see palisade init --help: node=%s http=%s", self._config.id, self._config.http)
 
     async def wait(self) -> None:
         await self._committed.wait()
@@ -117,7 +117,7 @@ class UninitializedNode:
         if participant != self._participant:
             keep_participant(self._config.data_dir, participant)
             self._participant = participant
-            log.info("%s is %s", self._config.id, participant.state.value)
+            log.info("initialization changed: node=%s state=%s", self._config.id, participant.state.value)
         if participant.state is InitState.COMMITTED:
             self._committed.set()
 
@@ -206,7 +206,7 @@ class _Coordinator:
                 for name in [each for each in self._http if each in step.names]:
                     await self._post(name, verb)
             elif isinstance(step, WaitInit):
-                log.info("initialization: waiting for %s", ", ".join(step.names))
+                log.info("initialization waits: nodes=%s", ",".join(step.names))
                 await asyncio.sleep(0.5)
             else:
                 return
@@ -228,7 +228,7 @@ class _Coordinator:
         try:
             answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:
-            log.warning("initialization: %s did not %s: %s", name, verb, error.reason)
+            log.warning("initialization request failed: node=%s request=%s reason=%s", name, verb, error.reason)
             return
         if answer.status == 409:
             raise InitRefused(f"{name}: {answer.detail}")

@@ -103,7 +103,7 @@ class MemberAdmission:
     def refused(self, member: str, reason: str) -> None:
         """This node stops if the group has moved on without it, or will never admit it."""
         if self.refusals.get(member) != reason:
-            log.warning("%s refuses this node: %s", member, reason)
+            log.warning("refused by a member: member=%s reason=%s", member, reason)
         self.refusals[member] = reason
         membership = self._replica.membership
         try:
@@ -136,7 +136,7 @@ class MemberAdmission:
         self._of_others = {member for member, of in self._met.items() if not may_work_together(of, generation)}
         self._met = {}
         if self._of_others:
-            log.info("taking the log of generation %d, not that of %s", generation, self._of_others)
+            log.info("log of a newer generation accepted: generation=%d before=%s", generation, self._of_others)
             guests = self._contacts.guests(self._replica.membership)
             self._peers.set_members({member: at for member, at in guests.items() if member not in self._of_others})
             self._dialled = _NOT_DIALLED

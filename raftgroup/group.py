@@ -125,7 +125,7 @@ class Group:
             try:
                 await asyncio.wait_for(self.transfer(None), self._config.timing.election_timeout_min_s)
             except (RaftError, TimeoutError):
-                log.info("%s stops without a ready successor", self._config.member)
+                log.info("stopping without a ready successor: node=%s", self._config.member)
         self._stop(Unavailable("this node is stopping; ask another one"))
         for task in self._tasks:
             task.cancel()
@@ -317,7 +317,13 @@ class Group:
 
     def _role_changed(self, state: tuple[RaftRole, int, str | None]) -> None:
         role, term, leader = state
-        log.info("%s is %s in term %d; the leader is %s", self._config.member, role.value, term, leader or "unknown")
+        log.info(
+            "role changed: node=%s role=%s term=%d leader=%s",
+            self._config.member,
+            role.value,
+            term,
+            leader or "unknown",
+        )
         self._last_role = state
         self._calls.led_by(leader)
         self._admission.dial(self._clock.now())
@@ -422,7 +428,7 @@ class Group:
 
     def on_message(self, member: str, kind: int, body: Any) -> None:
         if not is_well_formed(kind, body):
-            log.warning("dropped a malformed message of kind %d from %s", kind, member)
+            log.warning("malformed message dropped: kind=%d member=%s", kind, member)
             return
         try:
             self._handle(member, kind, body)

@@ -291,7 +291,7 @@ class Replica:
     def resign(self) -> None:
         """On a leader whose hand-over failed: without a lease it could no longer serve fenced reads."""
         if self.engine.leads and self.engine.term == self._led_term and self.lease.is_surrendered:
-            log.warning("no node took over from %s in term %d: resigning", self._own_id, self.engine.term)
+            log.warning("leadership not handed over, resigning: node=%s term=%d", self._own_id, self.engine.term)
             self.follow_term(self.engine.term + 1)
 
     def send_appends(self) -> None:

@@ -167,7 +167,7 @@ class Snapshots:
         membership = self._replica.membership_at(reader.meta.index).to_wire()
         connected = member in self._connected
         sender = SnapshotSender(member, reader.meta, membership, engine.term, self._timing, now, connected=connected)
-        log.info("sending a snapshot of index %d to %s", reader.meta.index, member)
+        log.info("sending a snapshot: index=%d member=%s", reader.meta.index, member)
         sending = self._sending[member] = _Sending(sender, reader)
         self._carry_out(member, sending, sender.start(now))
 
@@ -200,10 +200,10 @@ class Snapshots:
         sending.reader.close()
         sender = sending.sender
         if sender.outcome is TransferOutcome.FAILED:
-            log.warning("the snapshot for %s failed: %s", member, sender.reason)
+            log.warning("snapshot not sent: member=%s reason=%s", member, sender.reason)
             self._not_before[member] = self._clock.now() + RETRY_S
         elif self._replica.engine.leads:
-            log.info("%s holds the snapshot of index %d (%s)", member, sender.meta.index, sender.outcome)
+            log.info("snapshot sent: member=%s index=%d outcome=%s", member, sender.meta.index, sender.outcome)
             self._replica.follower_holds(member, sender.meta.index)
             self._arrivals.note(member, self._journal.last.index, self._clock.now())
 
@@ -220,7 +220,7 @@ class Snapshots:
             elif isinstance(effect, OpenWriter):
                 self._writer = self._machine.receive_snapshot(effect.meta)
                 first = self._writer.next_chunk
-                log.info("receiving a snapshot of index %d from piece %d on", effect.meta.index, first)
+                log.info("receiving a snapshot: index=%d first_piece=%d", effect.meta.index, first)
                 self._receive_effects(self._receiver.opened(first))
             elif isinstance(effect, AbortWriter):
                 self._abort_writer()
@@ -246,7 +246,7 @@ class Snapshots:
             writer.abort()
 
     def _give_up(self, reason: str) -> None:
-        log.warning("discarded a received snapshot: %s", reason)
+        log.warning("received snapshot discarded: reason=%s", reason)
         self._receive_effects(self._receiver.invalid(reason, self._clock.now()))
 
     def _begin_install(self, effect: Install) -> None:
@@ -269,7 +269,7 @@ class Snapshots:
             await self._writer.finish()
             self._writer = None
             self._owner.installed(meta, membership)
-            log.info("installed a snapshot of index %d", meta.index)
+            log.info("snapshot installed: index=%d", meta.index)
             self._receive_effects(self._receiver.installed(self._clock.now()))
         except SnapshotInvalid as error:
             self._give_up(str(error))

@@ -179,14 +179,14 @@ class TcpPeers:
             admitted = self._log_limit.admit(line, now)
         admitted = None if self._closed else admitted
         if admitted is not None:
-            _log.warning("peers of %s: %s", self._own_id, admitted)
+            _log.warning("peer connection: node=%s reason=%s", self._own_id, admitted)
 
     def _note_connected(self, now: float) -> None:
         for member, trouble in self._trouble.items():
             if member in self._outgoing and member in self._incoming:
                 line = trouble.over(f"{member} is connected again", now, QUIET_S)
                 if line is not None:
-                    _log.info("peers of %s: %s", self._own_id, line)
+                    _log.info("peer connection: node=%s reason=%s", self._own_id, line)
 
     def opened(self, connection: PeerConnection) -> None:
         self._open.add(connection)

@@ -30,7 +30,7 @@ def keep_report(data_dir: Path) -> Callable[[RecoveryReport], None]:
             text = json.dumps(report.as_dict(), indent=1) + "\n"
             replace_file(data_dir / FILE, text.encode(), beside)
         except OSError as error:
-            log.warning("the report of the recovery cannot be written: %s", error)
+            log.warning("recovery report not written: error=%s", error)
 
     return keep
 

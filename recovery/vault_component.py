@@ -260,8 +260,8 @@ class VaultComponent(Component):
         if changed and (vault.lineage is None or vault.lineage.node_id == self._node):
             vault.set_config(changed)
             if kept:
-                names = ", ".join(sorted(changed))
-                log.info("the configuration of %s differs from that of its last start: %s", self._node, names)
+                names = ",".join(sorted(changed))
+                log.info("configuration differs from that of the last start: node=%s options=%s", self._node, names)
 
     async def catch_up(self) -> int:
         """LV, when LM - LV is small enough. Raises RecoveryRefused, and errors of listeners."""
@@ -271,7 +271,7 @@ class VaultComponent(Component):
         async with self._port.notifying:
             await self._stop_following()
         report = await follower.recover(running=self._port.started)
-        log.info("recovered: case %s, LV %d, LM %d, MM %d", _case(report), report.lv, report.lm, report.mm)
+        log.info("recovered: case=%s lv=%d lm=%d mm=%d", _case(report), report.lv, report.lm, report.mm)
         self._following = asyncio.get_running_loop().create_task(self._follow(follower), name="follow")
         self._following.add_done_callback(self._on_end)
         if self._watching is None:

@@ -25,7 +25,7 @@ class Unwanted(Exception):
 async def opened(path: Path) -> Vault:
     """As `open_vault`, with the same errors. If cancelled, it leaves no vault open."""
     if VaultDirectory(path).suspect:
-        log.warning("the machine may have gone down while %s was written: verifying it as a whole first", path)
+        log.warning("the machine may have gone down during a write, verifying the whole vault: path=%s", path)
     unwanted = threading.Event()
 
     def between() -> None:

@@ -168,7 +168,9 @@ class FencingComponent(Component):
                 await group.transfer(None)
                 await self._welcomed_by_leader()
         except (RaftError, TimeoutError) as error:
-            log.info("the node stops before the next leader has received its promise: %s", reason_of(error))
+            log.info(
+                "stopping before the next leader has received the promise of this node: reason=%s", reason_of(error)
+            )
 
     async def _welcomed_by_leader(self) -> None:
         with contextlib.suppress(TimeoutError):

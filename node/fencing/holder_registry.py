@@ -114,7 +114,7 @@ class HolderRegistry:
             except NodeFailed:
                 raise
             except RaftError as error:
-                log.debug("holders are registered later: %s", error)
+                log.debug("holders not registered yet, retrying: error=%s", error)
 
     async def _look(self, core: Releases, term: int) -> None:
         """Ends with the term: after each write another node may lead, or this one again with other holders."""
@@ -135,7 +135,7 @@ class HolderRegistry:
         registration = registration_of_hello(hello)
         if await self._write(holder.node, value_of(registration), term) and _leads(core, term):
             core.registry.register(registration, self._now())
-            log.info("%s is registered as a holder, lease %.3f s", holder.node, hello.lease_s)
+            log.info("holder registered: node=%s lease_s=%.3f", holder.node, hello.lease_s)
             if hello.proceed_s > self._grantor.timing.proceed_s():
                 log.warning(
                     "strict writes wait up to %.2f s for %s when it does not answer, and %.2f s for a node with the "
@@ -158,7 +158,7 @@ class HolderRegistry:
                 continue
             if _leads(core, term):
                 core.registry.unregister(node, self._now())
-                log.info("%s is not a holder any more", node)
+                log.info("holder removed: node=%s", node)
                 self._grantor.unregistered(node)
 
     async def _write(self, node: str, value: bytes, term: int) -> bool:

@@ -214,7 +214,7 @@ class LeaderConnection(asyncio.Protocol):
                 self._on_frame(kind, body)
         except (FrameError, BadMessage) as error:
             self.trouble = f"the leader can't be understood: {error}"
-            log.warning("%s: %s", self._node, self.trouble)
+            log.warning("connection to the leader closed: node=%s reason=%s", self._node, self.trouble)
             self.close()
 
     def _on_frame(self, kind: int, body: Any) -> None:
@@ -234,7 +234,7 @@ class LeaderConnection(asyncio.Protocol):
             self.close()
         elif isinstance(message, RefusedMessage):
             self.trouble = message.reason
-            log.warning("%s is refused as a holder: %s", self._node, message.reason)
+            log.warning("refused as a lease holder: node=%s reason=%s", self._node, message.reason)
             self.close()
         elif not self.closed.is_set():
             try:
@@ -258,5 +258,5 @@ class LeaderConnection(asyncio.Protocol):
 
 def _unstaged(node: str, error: VaultError) -> str:
     """The connection is closed and opened again; if staging keeps failing the lease expires, and the node is fenced."""
-    log.error("%s can't take what the leader stages: %s", node, error)
+    log.error("staged changes not stored: node=%s error=%s", node, error)
     return f"the vault takes no stages: {error}"

@@ -206,7 +206,7 @@ class LeaseClient:
             verdict = self.core.on_grant(message, now)
             self.verdicts[verdict.name.lower()] = self.verdicts.get(verdict.name.lower(), 0) + 1
             if verdict not in (GrantVerdict.ACCEPTED, GrantVerdict.KEPT):
-                log.debug("%s does not take a grant: %s", self._node, verdict.name)
+                log.debug("grant not accepted: node=%s verdict=%s", self._node, verdict.name)
         elif isinstance(message, Release):
             self.core.on_release(message, now)
         elif isinstance(message, WelcomeMessage):
@@ -350,7 +350,9 @@ class LeaseClient:
         if self.listening or not self.caught_up or self.vault.staging.leaping or self.gate.busy:
             return
         if self.core.activate(now, self.vault.revision) is None:
-            log.info("%s serves fenced reads, term %d, RR %d", self._node, self.core.term, self.core.released)
+            log.info(
+                "serving fenced reads: node=%s term=%d released=%d", self._node, self.core.term, self.core.released
+            )
             self.why = ""
             self.prefixes = self.vault.staging.effective_regions.strict_prefixes
             self._serve()
@@ -392,7 +394,12 @@ class LeaseClient:
         if core is self.core:
             again = core.recovery_failed(self._now(), why)
             self._refuse(f"a recovery listener failed: {why}")
-            log.warning("%s stays fenced, it tries again in %.1f s: %s", self._node, again - self._now(), why)
+            log.warning(
+                "recovery listener failed, the node stays fenced: node=%s retry_in_s=%.1f reason=%s",
+                self._node,
+                again - self._now(),
+                why,
+            )
 
     # What to show
 

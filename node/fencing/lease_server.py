@@ -139,7 +139,7 @@ class LeaseServer:
         """This node leads and has applied every entry of earlier terms."""
         self._announced = -1
         self.core.begin_term(term, self._now(), registered, self.log.latest)
-        log.info("this node grants leases in term %d", term)
+        log.info("granting leases: term=%d", term)
         self._soon()
 
     def end_term(self) -> None:

@@ -85,7 +85,7 @@ class HistoryFiles:
                 self._written += len(chunk)
         except OSError as error:
             self._failed = True
-            _log.warning("recording of client=%s ends: %s; the client is not affected", self._header.client, error)
+            _log.warning("recording ended, the client is not affected: client=%s reason=%s", self._header.client, error)
         finally:
             if self._file is not None:
                 self._file.close()

@@ -61,7 +61,7 @@ class SegmentCoordinator:
             except NodeFailed:
                 raise
             except PalisadeError as error:
-                log.debug("coordinator of segments interrupted, retrying: %s", error)
+                log.debug("coordinator of segments interrupted, retrying: error=%s", error)
                 await asyncio.sleep(RETRY_S)
 
     async def work(self) -> None:

@@ -99,7 +99,7 @@ class HeldSegments:
         log.info("realtime segment resumed: name=%s rows=%d closed=%s", held.name, found.rows, found.closed)
 
     def _note(self, directory: str, why: str, header: LogHeader | None) -> None:
-        log.error("realtime segment not readable, lookups report it as missing: %s: %s", directory, why)
+        log.error("realtime segment not readable, lookups report it as missing: directory=%s error=%s", directory, why)
         self.damaged[directory] = DamagedLog(why, header)
 
     def damage_found(self, held: Held, why: str) -> RealtimeDamaged:

@@ -101,7 +101,7 @@ class Catalog:
         try:
             return await self.wait(own_id, max(0.0, until - loop.time()))
         except RaftError as error:
-            log.info("procedure %s was begun, its state cannot be read: %s", own_id, error)
+            log.info("procedure begun, its state cannot be read: id=%s error=%s", own_id, error)
             return CatalogOutcome(begun, False)
 
     def _checked_id(self, id_: object) -> str:

@@ -37,7 +37,9 @@ async def do_leader_duties(group: GroupFace, store: MetaStore, clock: Clock) -> 
             except NodeFailed:
                 raise
             except RaftError as error:
-                log.debug("%s was not committed, it will be proposed again: %s", type(command).__name__, error)
+                log.debug(
+                    "proposal not committed, it will be repeated: command=%s error=%s", type(command).__name__, error
+                )
                 break
 
 

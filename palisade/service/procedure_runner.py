@@ -57,7 +57,7 @@ class Runner:
             except NodeFailed:
                 raise
             except (RaftError, Compacted) as error:
-                log.debug("procedures cannot be read, retrying: %s", error)
+                log.debug("procedures cannot be read, retrying: error=%s", error)
             finally:
                 await self._drop()
 
@@ -100,7 +100,7 @@ class Runner:
             try:
                 done = await self._engine.run(id_)
                 self.ended[done.state] += 1
-                log.info("procedure %s (%s) is %s", id_, done.kind, done.state.value)
+                log.info("procedure ended: id=%s kind=%s state=%s", id_, done.kind, done.state.value)
                 return
             except (NoSuchProcedure, DamagedRow) as error:
                 log.warning("%s", error)
@@ -112,11 +112,11 @@ class Runner:
                     self._failed.set_exception(error)
                 return
             except (RaftError, ProcedurePending) as error:
-                log.debug("procedure %s is interrupted, retrying: %s", id_, error)
+                log.debug("procedure interrupted, retrying: id=%s error=%s", id_, error)
             except MetastoreError as error:
-                log.warning("procedure %s is interrupted, retrying: %s", id_, error)
+                log.warning("procedure interrupted, retrying: id=%s error=%s", id_, error)
             except Exception:
-                log.exception("procedure %s is interrupted by an unexpected error, retrying", id_)
+                log.exception("procedure interrupted by an unexpected error, retrying: id=%s", id_)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, RETRY_MAX_S)
 

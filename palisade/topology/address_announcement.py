@@ -49,8 +49,8 @@ async def announce_addresses(node: OwnNode, group: Group) -> None:
 async def _move(group: Group, member: Member) -> None:
     try:
         await group.add(member)
-        log.info("announced the addresses of %s: peer %s", member.id, member.addresses["peer"])
+        log.info("addresses announced: node=%s peer=%s", member.id, member.addresses["peer"])
     except NodeFailed:
         raise
     except RaftError as error:
-        log.info("addresses of %s not announced yet, retrying: %s", member.id, error)
+        log.info("addresses not announced yet, retrying: node=%s error=%s", member.id, error)

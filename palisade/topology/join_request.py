@@ -47,9 +47,9 @@ async def join_cluster(own: OwnNode, group: Group, headers: Mapping[str, str]) -
                 if conflict is not None and conflicts > CONFLICTS_MAX:
                     raise JoinRefused(f"{own.join} does not admit {own.id} to {own.cluster}: {conflict}")
             except NoAnswer as error:
-                log.warning("no answer from %s, trying again: %s", own.join, error.reason)
+                log.warning("no answer to the request to join, retrying: address=%s reason=%s", own.join, error.reason)
             await asyncio.sleep(RETRY_S)
-    log.info("%s is a member of %s", own.id, own.cluster)
+    log.info("joined the cluster: node=%s cluster=%s", own.id, own.cluster)
 
 
 def _is_member(own: OwnNode, group: Group) -> bool:
@@ -75,10 +75,10 @@ async def _ask(requests: HttpRequests, at: Address, own: OwnNode, group: Group) 
     }
     answer = await requests.json(str(at), "/v1/members", "POST", asked)
     if answer.status >= 500:
-        log.warning("%s can't add this node now (HTTP %d), trying again", at, answer.status)
+        log.warning("not added yet, retrying: address=%s http_status=%d", at, answer.status)
     if not 400 <= answer.status < 500:
         return None
     if answer.status != HTTPStatus.CONFLICT:
         raise JoinRefused(f"{at} does not admit {own.id} to {own.cluster}: {answer.detail}")
-    log.warning("%s does not add this node yet, trying again: %s", at, answer.detail)
+    log.warning("not added yet, retrying: address=%s reason=%s", at, answer.detail)
     return answer.detail

@@ -198,7 +198,7 @@ class Registrar:
             except NodeFailed:
                 raise
             except RaftError as error:
-                log.debug("topology maintenance postponed: %s", error)
+                log.debug("topology maintenance postponed: error=%s", error)
 
     async def _initialize(self) -> None:
         """Once per cluster, after the first leader has chosen the cluster's ID."""

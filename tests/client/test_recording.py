@@ -212,7 +212,7 @@ async def test_failing_disk_ends_the_recording_and_not_the_client(
     (tmp_path / "c-000001.history").touch()
     async with Client([f"127.0.0.1:{stream.port}"], client_id="c", record=tmp_path) as client:
         await client.put("a", "1")
-    assert "recording of client=c ends" in caplog.text
+    assert "recording ended, the client is not affected: client=c" in caplog.text
 
 
 def test_recording_refuses_sizes_below_one() -> None:

@@ -57,12 +57,12 @@ def received_bytes(node: NodeProcess) -> int:
 
 def pieces_that_it_began_with(node: NodeProcess) -> list[int]:
     """For each start or resumption of an incoming snapshot, the number of the first piece."""
-    return [int(found) for found in re.findall(r"receiving a snapshot of index \d+ from piece (\d+) on", node.log())]
+    return [int(found) for found in re.findall(r"receiving a snapshot: index=\d+ first_piece=(\d+)", node.log())]
 
 
 async def half_received(node: NodeProcess) -> None:
     await until(lambda: received_bytes(node) > RECEIVED_BYTES, "half a snapshot", within_s=60)
-    assert "installed a snapshot" not in node.log()
+    assert "snapshot installed" not in node.log()
 
 
 async def check_all(cluster: Cluster, load: Load) -> None:
@@ -74,7 +74,7 @@ async def check_all(cluster: Cluster, load: Load) -> None:
 
 
 def installs(node: NodeProcess) -> int:
-    return node.log_file.read_text().count("installed a snapshot")
+    return node.log_file.read_text().count("snapshot installed")
 
 
 async def test_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster: Cluster) -> None:
@@ -83,7 +83,7 @@ async def test_new_node_gets_a_snapshot_during_load_and_heartbeats_go_on(cluster
         term = (await leader.status())["term"]
         new = cluster.joining("n4", at=leader)
         new.start()
-        await new.logged("installed a snapshot", within_s=60)
+        await new.logged("snapshot installed", within_s=60)
         assert (await leader.status())["term"] == term
         await check_all(cluster, load)
     assert installs(new) == 1
@@ -101,7 +101,7 @@ async def test_long_absent_node_gets_one_snapshot(cluster: Cluster) -> None:
 
         await until(log_has_gone_on, "a log that begins later")
         follower.start()
-        await follower.logged("installed a snapshot", within_s=60)
+        await follower.logged("snapshot installed", within_s=60)
         await check_all(cluster, load)
     assert installs(follower) == before + 1
 
@@ -114,7 +114,7 @@ async def test_node_killed_during_a_snapshot_resumes_it(cluster: Cluster) -> Non
         new.kill()
         await load.writes(50)
         new.start()
-        await new.logged("installed a snapshot", within_s=60)
+        await new.logged("snapshot installed", within_s=60)
         assert pieces_that_it_began_with(new)[0] > 0
         await check_all(cluster, load)
     assert installs(new) == 1
@@ -127,7 +127,7 @@ async def test_snapshot_survives_a_kill_of_the_sending_leader(cluster: Cluster) 
         new.start()
         await half_received(new)
         leader.kill()
-        await new.logged("installed a snapshot", within_s=60)
+        await new.logged("snapshot installed", within_s=60)
         leader.start()
         await check_all(cluster, load)
     assert installs(new) == 1

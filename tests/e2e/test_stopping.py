@@ -77,7 +77,7 @@ async def test_port_in_use_is_refused_naming_its_process(alone: NodeProcess, lis
 
 async def test_data_folder_in_use_by_another_process_is_refused(alone: NodeProcess, tmp_path: Path) -> None:
     alone.start()
-    await alone.logged("serves http")
+    await alone.logged("serving: node=")
     second = NodeProcess(tmp_path, alone.id)
     second.data_dir = alone.data_dir
     assert "in use by another process" in await refusal_of(second)
@@ -86,7 +86,7 @@ async def test_data_folder_in_use_by_another_process_is_refused(alone: NodeProce
 
 async def test_data_folder_of_another_cluster_or_node_is_refused(alone: NodeProcess) -> None:
     alone.start()
-    await alone.logged("serves http")
+    await alone.logged("serving: node=")
     assert await alone.stop() == 0
     alone.options = {}
     alone.cluster = "other"
@@ -108,7 +108,7 @@ async def test_unusable_data_folder_is_refused(alone: NodeProcess, place: str) -
     path = alone.data_dir if place == "folder" else alone.data_dir / place
     if place != "folder":
         alone.start()
-        await alone.logged("serves http")
+        await alone.logged("serving: node=")
         assert await alone.stop() == 0
         (alone.data_dir / place).rename(alone.data_dir.parent / "moved")
     path.write_text("x")

@@ -121,7 +121,7 @@ async def test_recovery_without_majority_waits_and_continues(
         for lost in (cluster["n2"], cluster["n3"]):
             lost.resume()
         await caught_up(follower, revision)
-        assert "recovered: case b" in follower.log(), (
+        assert "recovered: case=b" in follower.log(), (
             "its report may be of its next joining by now, which missed nothing"
         )
     finally:

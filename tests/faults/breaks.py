@@ -37,14 +37,14 @@ WHOLE = ("raft", "store")
 CAME_BACK = "it came back"
 NO_ROOM = (
     r"ERROR palisade\.node\.(component_adapters: component \w+ failed|"
-    r"fencing\.leader_connection: {id} can't take what the leader stages): "
+    r"fencing\.leader_connection: staged changes not stored): (node={id} error=)?"
     r"the (journal|store|vault) in {folder}/\S+ can't be (written|used): \w+: "
     r"(No space left on device|Input/output error|File too large)\. [^\n]*"
 )
 """A node that cannot write reports it and exits. LMDB reports a partially written page as an I/O error."""
 NOT_AS_WRITTEN = (
     r"ERROR (palisade\.node\.component_adapters: component ({name}|topology) (could not start|failed)|"
-    r"palisade\.node\.fencing\.leader_connection: {id} can't take what the leader stages): "
+    r"palisade\.node\.fencing\.leader_connection: staged changes not stored): "
     r"[^\n]*(reset|folder|directory)[^\n]*"
 )
 """A node that reads damaged data names the remedy and exits; damage that a start does not read may be found later. The

@@ -7,11 +7,15 @@ import pytest
 from tests.faults.breaks import NO_ROOM
 from tests.support.node_log import faults_in
 
-INFO = "2026-11-22 21:36:08,864 INFO palisade.node.member: n1 serves http\n"
+INFO = "2026-11-22 21:36:08,864 INFO palisade.node.member: serving: node=n1\n"
 FULL = (
     "2026-11-22 21:36:08,865 ERROR palisade.node.component_adapters: component group failed: "
     "the journal in /d/n1/raft can't be written: mdb_txn_commit: No space left on device. "
     "Nothing acknowledged is lost: make room on the disk\n"
+)
+NOT_STAGED = (
+    "2026-11-22 21:36:08,866 ERROR palisade.node.fencing.leader_connection: staged changes not stored: node=n1 "
+    "error=the vault in /d/n1/vault can't be used: mdb_put: No space left on device. Its content is unchanged\n"
 )
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1\nKeyError: 7\n'
 LAST = "palisade node: the journal in /d/n1/raft can't be written\n"
@@ -24,6 +28,8 @@ EXPLAINED = NO_ROOM.format(id="n1", folder="/d/n1")
         (INFO, 0),
         (INFO + FULL + INFO, 0),
         (INFO + FULL + LAST + INFO, 0),
+        (INFO + NOT_STAGED + INFO, 0),
+        (NOT_STAGED.replace("node=n1", "node=n2"), 1),
         (INFO + FULL + TRACEBACK + INFO, 1),
         (INFO + TRACEBACK + FULL, 1),
         (TRACEBACK, 1),

@@ -38,6 +38,11 @@ def test_event_and_fields_are_split() -> None:
     assert found["fields"] == {"node": "n2", "address": "127.0.0.1:7", "state": "failed"}
 
 
+def test_text_of_an_error_is_one_field() -> None:
+    found = formatted("store not flushed: node=%s error=%s", "n2", "No space left: device=/dev/sda1")
+    assert found["fields"] == {"node": "n2", "error": "No space left: device=/dev/sda1"}
+
+
 def test_exception_is_in_the_same_line() -> None:
     try:
         raise ValueError("two\nlines")

@@ -80,7 +80,7 @@ async def test_starting_node_stores_its_configuration_in_the_vault(
         assert vault.config() == {name: text.encode() for name, text in local.items()}
         vault.close()
     said = [record.getMessage() for record in caplog.records if "configuration" in record.getMessage()]
-    assert said == ["the configuration of n1 differs from that of its last start: http, rack"]
+    assert said == ["configuration differs from that of the last start: node=n1 options=http,rack"]
 
 
 async def test_failed_start_releases_the_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ async def test_vault_opening_does_not_block_the_node(
     assert vault.key_count == KEYS
     assert not (suspect / UNSYNCED).exists()
     vault.close()
-    assert "verifying it as a whole first" in caplog.text
+    assert "verifying the whole vault" in caplog.text
 
 
 async def test_stop_during_verification_leaves_the_vault_unchanged(

@@ -151,7 +151,7 @@ class ScenarioHost:
         except (OSError, ValueError) as error:
             run.last_line = str(error)
         except Exception:
-            log.exception("scenario %s could not be run", run.scenario)
+            log.exception("scenario not run: name=%s", run.scenario)
             run.last_line = "the node could not run it; see the log of the node"
         finally:
             os.close(read_end)

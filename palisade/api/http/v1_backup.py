@@ -65,7 +65,7 @@ class Backups:
         header = opened.header
         response = web.StreamResponse(headers=headers_of(header))
         await response.prepare(request)
-        log.info("backup of revision %d started", header.revision)
+        log.info("backup started: revision=%d", header.revision)
         began = time.perf_counter()
         try:
             for data in opened.frames:
@@ -74,9 +74,9 @@ class Backups:
                 await asyncio.sleep(took_s)
                 began = time.perf_counter()
         except (SnapshotGone, StoreCorrupt) as error:
-            log.warning("backup of revision %d failed: %s", header.revision, error)
+            log.warning("backup failed: revision=%d error=%s", header.revision, error)
             return response
-        log.info("backup of revision %d completed", header.revision)
+        log.info("backup completed: revision=%d", header.revision)
         return response
 
 

@@ -77,7 +77,7 @@ class FirstUser:
                     log.warning(NO_USER)
                     warned = True
             except (RaftError, MetastoreError, ReleaseError) as error:
-                log.debug("cannot read yet whether a user exists: %s", error)
+                log.debug("not known yet whether a user exists: error=%s", error)
             if not self._exists:
                 await asyncio.sleep(RETRY_S)
         await asyncio.get_running_loop().create_future()
@@ -91,5 +91,5 @@ class FirstUser:
         credential = await asyncio.to_thread(sealed, password, secrets.token_bytes(SALT_BYTES))
         created = bool((await write_own(self._service, first_user(credential))).succeeded)
         if created:
-            log.warning("created the first user %s with the password of --root-password-file", ROOT)
+            log.warning("first user created with the password of --root-password-file: user=%s", ROOT)
         return created
