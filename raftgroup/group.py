@@ -316,16 +316,10 @@ class Group:
             self._role_changed(state)
 
     def _role_changed(self, state: tuple[RaftRole, int, str | None]) -> None:
-        role, term, leader = state
-        log.info(
-            "role changed: node=%s role=%s term=%d leader=%s",
-            self._config.member,
-            role.value,
-            term,
-            leader or "unknown",
-        )
+        role, term, leader = state[0].value, state[1], state[2] or "unknown"
+        log.info("role changed: node=%s role=%s term=%d leader=%s", self._config.member, role, term, leader)
         self._last_role = state
-        self._calls.led_by(leader)
+        self._calls.led_by(state[2])
         self._admission.dial(self._clock.now())
         if self._proposals:
             self._wake()
