@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from palisade.journal.blocks import ENTRY_BYTES_MAX, file_name
 from palisade.journal.client import JournalClient
 from palisade.journal.errors import AppendUnknown, NotActive
+from palisade.journal.log import RECENT_BYTES
 from tests.support.journal_processes import ROLE, Pair, running_pair
 from tests.support.metrics_page import differences
 from tests.support.processes import Cluster, exposition_at, metrics_at, until
@@ -91,6 +93,26 @@ async def test_acknowledged_entries_survive_kill_9_of_the_active_copy_and_the_le
         await load
         found = await entries_of(pair)
         assert {number: found.get(number) for number in acknowledged} == acknowledged
+
+
+async def test_damage_that_a_reader_finds_costs_no_entry_and_is_mended_as_documented(pair: Pair) -> None:
+    """docs/activation.md, "Failures": the active copy ends, the other one answers the reader, and fills the first one
+    again after its directory was moved aside."""
+    entry = b"x" * ENTRY_BYTES_MAX
+    async with JournalClient(ROLE, pair.addresses, timeout_s=FAILOVER_S) as client:
+        for _ in range(RECENT_BYTES // ENTRY_BYTES_MAX + 2):
+            last = await client.append(entry)
+        with (pair.a.directory / file_name(1)).open("r+b") as file:
+            file.seek(1000)
+            file.write(b"y")
+        assert await client.read() == ([(1, entry)], last)
+    await pair.reach("unreachable", "active")
+    assert "start this copy empty, so that the other copy fills it" in pair.a.log_file.read_text("utf-8")
+    pair.a.kill()
+    pair.a.directory.rename(pair.a.directory.with_suffix(".aside"))
+    pair.a.start()
+    await pair.reach("active", "in sync")
+    assert list((await entries_of(pair)).values()) == [entry] * last
 
 
 async def test_second_process_in_one_directory_is_refused(pair: Pair) -> None:
