@@ -25,6 +25,8 @@ NOTICE_S_MIN = 0.2
 LOOK_S = 0.3
 LINES_S = 1.4
 """Between two lines."""
+DEFAULT_COLUMNS = 80
+"""A terminal without a size, such as one of `script` or of a container, reports 0."""
 CLEAR_BELOW = "\r\x1b[J"
 
 
@@ -112,6 +114,6 @@ def erasure_of(text: str, columns: int) -> str:
 
 def _columns() -> int:
     try:
-        return max(1, os.get_terminal_size(sys.stderr.fileno()).columns)
+        return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_COLUMNS
     except (OSError, ValueError):
-        return 80
+        return DEFAULT_COLUMNS

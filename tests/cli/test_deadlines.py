@@ -90,6 +90,20 @@ async def test_command_shows_the_cause_of_its_wait_after_a_while(
     assert capsys.readouterr().err == "palisade: waiting: n1 does not answer\n"
 
 
+@pytest.mark.parametrize(("columns", "rows_above"), [(0, 2), (80, 2), (200, 0)])
+def test_notice_on_a_terminal_erases_its_own_rows_and_no_others(
+    columns: int, rows_above: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal without a size reports 0 columns: then the whole screen was erased."""
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((columns, 0)))
+    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2)
+    notice = waiting_module.TerminalNotice()
+    notice.show("x" * 180, 1.0)
+    notice.end()
+    up = f"\x1b[{rows_above}A" if rows_above else ""
+    assert capsys.readouterr().err == f"{'x' * 180} (1 s){up}{waiting_module.CLEAR_BELOW}"
+
+
 @pytest.mark.parametrize("late_s", [0.0, 0.05])
 def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
     late_s: float, capsys: pytest.CaptureFixture[str]
