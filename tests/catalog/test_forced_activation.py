@@ -91,7 +91,7 @@ def test_sequence_can_be_raised() -> None:
     assert force(chosen(4), [other(2)], agreed(3), Operator("root", 5, sequence=40)).sequence == 40
 
 
-def test_what_could_not_be_compared_is_given_up() -> None:
+def test_uncompared_copy_is_given_up() -> None:
     lost = CopyReport("n2:7501", problem="connection refused")
     assert "n2:7501 was not compared (connection refused)" in force(chosen(4), [lost], agreed(4)).gives_up[0]
     assert "no record of the role" in force(chosen(4), [], AgreedView(None, 1)).gives_up[0]

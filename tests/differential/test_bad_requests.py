@@ -103,7 +103,7 @@ async def test_spellings_that_etcd_accepts_are_accepted(theirs: ClientSession, o
         assert await ask(ours, name, body) == expected, (name, body)
 
 
-async def test_there_is_no_alarm_as_long_as_there_is_room(theirs: ClientSession, ours: ClientSession) -> None:
+async def test_alarm_is_absent_while_there_is_room(theirs: ClientSession, ours: ClientSession) -> None:
     for body in (
         "",
         "{}",

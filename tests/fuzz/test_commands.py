@@ -108,7 +108,7 @@ def tables_of(driver: Driver) -> Tables:
     return tables
 
 
-def test_what_is_refused_changes_nothing(rounds: Rounds) -> None:
+def test_refused_command_changes_nothing(rounds: Rounds) -> None:
     """Nor does it cost the replica anything: a refusal has one line, whatever was sent."""
     for dice in rounds:
         workload = Workload(dice.randrange(1 << 30))

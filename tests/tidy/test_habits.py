@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 
 from .conftest import Source
 
 FILE_LINES_MAX = 450
-FILE_LINES_USUAL = 300
 FUNCTION_LINES_MAX = 70
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
 SKIPPED = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b")
+NO_SUBJECT = re.compile(r"\bdef test_(what|it|they|who|whoever|nobody|somebody|there|this|that)_")
 MACHINE_PATH = re.compile(r"(?<![\w.~$}*-])/(home|root|Users|work)/\w")
 
 
@@ -43,6 +42,11 @@ def test_no_test_is_skipped_by_a_mark(texts: dict[str, str]) -> None:
     needy = ("tests/differential/", "tests/clients/requirement.py", "tests/pipeline/conftest.py")
     code = {path: text for path, text in texts.items() if not path.startswith(needy)}
     assert lines_with(SKIPPED, code) == []
+
+
+def test_test_names_begin_with_their_subject(texts: dict[str, str]) -> None:
+    assert lines_with(NO_SUBJECT, texts) == []
+    assert NO_SUBJECT.search("async def test_it_is_read_as_it_was_written() -> None:")
 
 
 def test_no_path_of_somebodys_machine(texts: dict[str, str]) -> None:
@@ -103,9 +107,6 @@ def test_every_module_says_what_it_is(production: list[Source]) -> None:
 
 def test_no_file_and_no_function_is_a_giant(everything: list[Source]) -> None:
     files = {source.path: source.text.count("\n") for source in everything}
-    long = sorted(((lines, path) for path, lines in files.items() if lines > FILE_LINES_USUAL), reverse=True)
-    if long:
-        warnings.warn(f"two concepts each, perhaps: {', '.join(f'{path} {n}' for n, path in long)}", stacklevel=1)
     giants = {path: lines for path, lines in files.items() if lines > FILE_LINES_MAX}
     giants |= {
         name: lines for source in everything for name, lines in functions_of(source) if lines > FUNCTION_LINES_MAX

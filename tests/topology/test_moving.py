@@ -30,7 +30,7 @@ def test_so_is_another_host_that_was_asked_for() -> None:
     }
 
 
-def test_what_is_missing_is_added_and_what_is_not_known_here_is_kept() -> None:
+def test_missing_addresses_are_added_and_unknown_ones_kept() -> None:
     known = {"peer": "db1:7501", "swim": "db1:7701"}
     assert current_addresses(known, config().own_node()) == {
         **known,

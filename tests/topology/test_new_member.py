@@ -42,12 +42,12 @@ WRONG: list[tuple[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("id_", "incarnation", "addresses", "voter"), WRONG)
-def test_what_is_no_member_is_refused(id_: Any, incarnation: Any, addresses: Any, voter: Any) -> None:
+def test_invalid_member_is_refused(id_: Any, incarnation: Any, addresses: Any, voter: Any) -> None:
     with pytest.raises(InvalidRequest):
         new_member(id_, incarnation, addresses, voter)
 
 
-def test_what_is_one_begins_as_a_learner() -> None:
+def test_valid_member_begins_as_a_learner() -> None:
     member = new_member("n2", "abc", PEER, True)
     assert (member.role, member.becomes_voter, member.addresses) == (MemberRole.LEARNER, True, PEER)
 

@@ -313,7 +313,7 @@ GROUPS = (
     Group(
         "snapshot is refused",
         lambda: names_of(palisade.raftgroup.snapshot_transfer.TransferRefusal),
-        "crash who receives a snapshot",
+        "crash the receiver of a snapshot",
     ),
     Group("recovery decision", _recoveries, "crashes, wipes, compaction; a vault that is not its own"),
     Group("recovery next", lambda: names_of(palisade.recovery.catchup.Next), "a replay that never comes closer"),
@@ -324,7 +324,7 @@ GROUPS = (
     Group(
         "topology verdict",
         lambda: names_of(palisade.topology.admission_rules.Verdict),
-        "joins, also of those who are not to join",
+        "joins, also of nodes that must not join",
     ),
     Group("swim state", lambda: names_of(palisade.topology.swim.record.SwimState), "pauses, cuts, stops in good order"),
     Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
