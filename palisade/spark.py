@@ -1,4 +1,4 @@
-"""Spark with Palisade: `pip install palisade[spark]`, and Java 17.
+"""Spark with Palisade: `pip install '.[spark]'` in a clone, and Java 17 or 21.
 
 from palisade.spark import register, session
 

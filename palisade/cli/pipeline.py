@@ -26,7 +26,7 @@ TIMEOUT_S = 30.0
 def pipeline() -> None:
     """Run the jobs of the data pipeline on Spark.
 
-    They need pip install 'palisade[spark]' and Java 17 or 21.
+    They need pip install '.[spark]' in a clone of Palisade, and Java 17 or 21.
     """
 
 

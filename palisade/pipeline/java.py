@@ -21,7 +21,7 @@ INSTALL_JAVA = "install Java 17 (Debian: apt-get install openjdk-17-jre-headless
 def require_pyspark() -> None:
     """Raises SparkMissing."""
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
-        raise SparkMissing("pyspark is not installed: pip install 'palisade[spark]'")
+        raise SparkMissing("pyspark is not installed: pip install '.[spark]' in a clone of Palisade")
 
 
 def require_java() -> None:

@@ -20,6 +20,7 @@ from palisade.pipeline import segment_folder
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.ingest import record_of
 from palisade.pipeline.ingest_rows import DAY_MS, REASON, ROW, START
+from palisade.pipeline.jobs.ingest import IngestOptions
 from palisade.pipeline.segment_folder import SegmentFolder, folder_of, remove_file, write_file
 from palisade.pipeline.segment_writing import SegmentWriter, WrittenFile
 
@@ -95,6 +96,8 @@ def test_sweep_deletes_what_no_record_names_and_keeps_later_runs_and_rejects(tmp
 def test_folder_must_be_absolute(to: str) -> None:
     with pytest.raises(BadOption, match="option to"):
         folder_of(to, "c1", "flights")
+    with pytest.raises(BadOption, match="option to"):
+        IngestOptions(to)  # Before Spark is started.
     assert folder_of("file:///data/", "c1", "flights") == folder_of("/data", "c1", "flights")
 
 

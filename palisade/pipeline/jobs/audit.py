@@ -13,7 +13,7 @@ from palisade.pipeline.options import ClusterAccess
 
 def run(spark: Any, access: ClusterAccess, options: AuditOptions, progress: Progress) -> Report:
     if importlib.util.find_spec("matplotlib") is None:
-        raise SparkMissing("matplotlib is not installed: pip install 'palisade[audit]'")
+        raise SparkMissing("matplotlib is not installed: pip install '.[audit]' in a clone of Palisade")
     from palisade.pipeline.audit_run import AuditRun
 
     return AuditRun(spark, access, options, files_in(options.histories), progress).run()

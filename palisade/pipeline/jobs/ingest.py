@@ -15,6 +15,7 @@ from palisade.pipeline.ingest import DEMO, Ingested, Source, ingest_source
 from palisade.pipeline.ingest_rows import GRANULARITIES, within
 from palisade.pipeline.job import Job, Progress, Report, option
 from palisade.pipeline.options import ClusterAccess
+from palisade.pipeline.segment_folder import folder_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
+        folder_of(self.to, "", "")
         if self.input and not (self.data_source and self.time_column):
             raise BadOption("option input needs data_source and time_column")
         if not self.input and (self.data_source not in ("", *DEMO) or self.time_column or self.columns):
