@@ -15,9 +15,10 @@ from typing import Any
 
 from aiohttp import web
 
-from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
+from palisade.api.http.aiohttp_fixes import fix
 from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.fast_path import HttpLimits
+from palisade.api.http.listener import runner_of
 from palisade.api.http.problems import errors_as_answers, problem_response
 from palisade.api.http.request_body import HTTP_LIMITS, read_json
 from palisade.api.http.v1_keys import answer
@@ -86,14 +87,7 @@ class UninitializedNode:
                 web.post("/v1/cluster/init", self._initialize),
             ]
         )
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=1.0,
-            lingering_time=LINGERING_S,
-            logger=quiet_log(),
-        )
+        self._runner = runner_of(app, close_s=1.0)
         http = Part("http", ServerPart(_Site(self._runner), config.http))
         self._life = Lifecycle([Part("physical", self._physical), http])
 

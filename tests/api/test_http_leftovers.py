@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from palisade.api.http import vault_server
+from palisade.api.http import listener
 from palisade.api.http.fast_path import HttpConnection
 from palisade.api.http.server import HttpServer
 from palisade.node import uninitialized as waiting_room
@@ -94,7 +94,7 @@ async def test_unanswered_request_leaves_no_cycle(server: HttpServer, what: str)
 
 async def test_request_at_standalone_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was kept for 10 s after its client had disconnected, and until the next collection of cycles."""
-    monkeypatch.setattr(vault_server, "LINGERING_S", 0.1)
+    monkeypatch.setattr(listener, "LINGERING_S", 0.1)
     await fill(tmp_path / "f1")
     node = StandaloneNode(config_of(tmp_path / "f1"))
     try:
@@ -107,7 +107,7 @@ async def test_request_at_standalone_node_leaves_no_cycle(tmp_path: Path, monkey
 
 
 async def test_request_at_uninitialized_node_leaves_no_cycle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_room, "LINGERING_S", 0.1)
+    monkeypatch.setattr(listener, "LINGERING_S", 0.1)
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
     room = waiting_room.UninitializedNode(config)

@@ -33,7 +33,7 @@ from palisade.metastore.requests import (
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.proposals import Proposal
 from palisade.wire.stream_frames import IN_FLIGHT_MAX, ITEMS_MAX, PROTOCOL, FrameKind
-from tests.support.fake_group import FakeGroup
+from tests.support.fake_group import HOST, FakeGroup
 from tests.support.waiting import until
 
 
@@ -92,7 +92,7 @@ async def test_welcome_names_the_cluster_and_its_leader(stream: StreamServer) ->
         "cluster": "demo",
         "member": "n1",
         "leader": "n1",
-        "streams": {"n1": "127.0.0.1:7601"},
+        "streams": {"n1": f"{HOST}:7601"},
         "limits": {"request_bytes": 2 * 1024 * 1024, "value_bytes": 1024 * 1024},
     }
 

@@ -13,6 +13,7 @@ from palisade.api.http.server import HttpServer
 from palisade.api.stream.server import StreamServer
 from palisade.client import Client, Unavailable
 from palisade.errors import WrongPort
+from tests.support.fake_group import HOST
 from tests.support.served_node import client, group, server, service, services, stream
 
 __all__ = ["client", "group", "server", "service", "services", "stream"]
@@ -22,7 +23,7 @@ async def test_http_request_to_the_stream_port_is_answered_with_the_http_port(st
     async with ClientSession() as session, session.get(f"http://127.0.0.1:{stream.port}/v1/status") as answer:
         problem = await answer.json(content_type=None)
     assert answer.status == 421
-    assert problem["detail"].endswith("use the HTTP API port 127.0.0.1:7401")
+    assert problem["detail"].endswith(f"use the HTTP API port {HOST}:7401")
 
 
 @pytest.mark.parametrize("wait_for_nodes", [False, True])
@@ -33,7 +34,7 @@ async def test_stream_client_at_the_http_port_fails_at_once_with_the_stream_port
     address = f"127.0.0.1:{server.port}"
     async with asyncio.timeout(15), Client(address, timeout_s=60, wait_for_nodes=wait_for_nodes) as wrong:
         for request in (wrong.get("a"), wrong.put("a", "b")):
-            with pytest.raises(WrongPort, match=rf"^{address}: .*use the stream port 127\.0\.0\.1:7601"):
+            with pytest.raises(WrongPort, match=rf"^{address}: .*use the stream port {HOST}:7601"):
                 await request
         async with wrong.watch("a") as changes:
             with pytest.raises(WrongPort):
@@ -69,7 +70,10 @@ async def test_http2_client_is_refused_in_its_own_protocol_with_the_reason(
 ) -> None:
     """The HTTP port answered a gRPC client with the text of aiohttp's parser (issue 16)."""
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
-    for port, remedy in ((server.port, b"the JSON paths /v1 and /v3"), (stream.port, b"127.0.0.1:7401 with HTTP/1.1")):
+    for port, remedy in (
+        (server.port, b"the JSON paths /v1 and /v3"),
+        (stream.port, f"{HOST}:7401 with HTTP/1.1".encode()),
+    ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(preface)
         answer = await reader.read()

@@ -20,6 +20,10 @@ from palisade.raftgroup.status import GroupStatus, MemberStatus
 
 TERM = 2
 
+HOST = "127.77.0.1"
+"""Of the member. `palisade up` listens on 127.0.0.1 with these ports: clients of a test followed to its cluster, wrote
+there, and the test failed."""
+
 
 class FakeClock:
     """Seconds that pass only when a test advances them, unless `running` gives another clock."""
@@ -56,7 +60,7 @@ class FakeGroup:
         """The generation of the log that it is receiving."""
         self._waiting: list[Proposal] = []
         self._due = False
-        addresses = {"peer": "127.0.0.1:7501", "http": "127.0.0.1:7401", "stream": "127.0.0.1:7601"}
+        addresses = {"peer": f"{HOST}:7501", "http": f"{HOST}:7401", "stream": f"{HOST}:7601"}
         self._members = Membership((Member(member, MemberRole.VOTER, "fake", addresses),))
         self._index = store.applied[0]
         store.lead(self.clock.now(), 0)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from palisade.api.cluster_view import not_ready
-from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.etcd_api import EtcdApi
@@ -21,6 +20,7 @@ from palisade.api.http.etcd_stream import EtcdStreams
 from palisade.api.http.fast_path import FrontServer, HttpLimits
 from palisade.api.http.feed import FeedRoutes
 from palisade.api.http.health import Health
+from palisade.api.http.listener import HttpListener, runner_of
 from palisade.api.http.member_metrics import Exposition
 from palisade.api.http.open_streams import STREAMS
 from palisade.api.http.openapi_document import DocumentKind
@@ -52,7 +52,6 @@ from palisade.service.authorization.callers import Access
 from palisade.service.ports import own_addresses
 from palisade.service.regions import RegionAdmin
 
-CLOSE_S = 2.0
 ETCD_PROGRESS_S = 60.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -86,51 +85,38 @@ class HttpServer:
         self._fenced = FencedRoutes(services.fenced)
         self._keys = KeyPuts(service)
         self.app = self._application(cluster, progress_s)
-        self._runner = web.AppRunner(
-            self.app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=CLOSE_S,
-            handler_cancellation=True,
-            lingering_time=LINGERING_S,
-            logger=quiet_log(),
-        )
-        self._front: FrontServer | None = None
+        self.listener = HttpListener(runner_of(self.app, cancels_handlers=True))
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
+        await self.listener.start(self._front_of, host, port)
+
+    def _front_of(self, server: Any) -> FrontServer:
         service = self._service
-        await self._runner.setup()
-        server = cast(Any, self._runner.server)
-        fix(server)
-        self._front = FrontServer(
+        return FrontServer(
             {} if self._trace else hot_paths(self.api.unary),
             server,
             self._limits,
-            self._service.metrics,
+            service.metrics,
             self._room,
             [] if self._trace else [self._fenced.hot, self._keys.hot],
             self._gate.callers,
             lambda: own_addresses(service.group),
         )
-        await self._front.start(host, port)
 
     @property
     def port(self) -> int:
-        return self._front.port if self._front is not None else 0
+        return self.listener.port
 
     async def close(self) -> None:
         """Stop listening, finish pending responses, end streams."""
-        if self._front is not None:
-            await self._front.close(CLOSE_S)
+        await self.listener.stop()
         await self.api.close()
         await self._scenarios.close()
         streams = self.app[STREAMS]
         for stream in list(streams):
             stream.cancel()
-        await self._runner.cleanup()
-        if self._front is not None:
-            self._front.abort()
+        await self.listener.end()
 
     def _application(self, cluster: str, progress_s: float) -> web.Application:
         app = web.Application(
@@ -165,17 +151,11 @@ class HttpServer:
 
     @web.middleware
     async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Notifies the fast path that a head is complete, and counts responses."""
-        front, transport = self._front, request.transport
-        if front is not None:
-            front.handling(transport)
-        try:
+        """Notifies the fast path, and counts responses."""
+        with self.listener.handling(request):
             response = await handler(request)
             self._service.metrics.answered(response.status)
             return response
-        finally:
-            if front is not None:
-                front.handled(transport)
 
 
 def body_bytes_for(request_bytes_max: int) -> int:

@@ -4,15 +4,15 @@ of node. All other paths of /v1 and /v3 are refused; the error names the nodes t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
 from palisade.api.http.authorization import AuthorizationGate
 from palisade.api.http.fast_path import FrontServer, HttpLimits
 from palisade.api.http.health import Health
+from palisade.api.http.listener import HttpListener, runner_of
 from palisade.api.http.problems import Handler, errors_as_answers
 from palisade.api.http.request_body import HTTP_LIMITS
 from palisade.api.http.request_head import Hot
@@ -23,7 +23,6 @@ from palisade.base.metrics import Metrics
 from palisade.recovery.status import RecoveryFace
 from palisade.service.authorization.authorizer import Authorizer
 
-CLOSE_S = 2.0
 BODY_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -46,7 +45,6 @@ class VaultServer:
         *,
         trace: Middleware | None = None,
     ) -> None:
-        self._front: FrontServer | None = None
         self._status, self._refused = status, refused
         gate = AuthorizationGate(authorizer)
         self._keys, self._callers = () if trace else tuple(keys), gate.callers
@@ -59,45 +57,29 @@ class VaultServer:
         self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])
         self.app.add_routes([*recovery, *routes])
         self.app.add_routes([web.route("*", f"/{api}/{{rest:.*}}", self._refuse) for api in ("v1", "v3")])
-        self._runner = web.AppRunner(
-            self.app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=CLOSE_S,
-            lingering_time=LINGERING_S,
-            logger=quiet_log(),
-        )
+        self.listener = HttpListener(runner_of(self.app))
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
-        await self._runner.setup()
-        server, metrics, limits = cast(Any, self._runner.server), Metrics(), self.app[HTTP_LIMITS]
-        fix(server)
-        self._front = FrontServer({}, server, limits, metrics, ConnectionLimit(metrics), self._keys, self._callers)
-        await self._front.start(host, port)
+        await self.listener.start(self._front_of, host, port)
+
+    def _front_of(self, server: Any) -> FrontServer:
+        metrics = Metrics()
+        limits, room = self.app[HTTP_LIMITS], ConnectionLimit(metrics)
+        return FrontServer({}, server, limits, metrics, room, self._keys, self._callers)
 
     @property
     def port(self) -> int:
-        return self._front.port if self._front is not None else 0
+        return self.listener.port
 
     async def close(self) -> None:
-        if self._front is not None:
-            await self._front.close(CLOSE_S)
-        await self._runner.cleanup()
-        if self._front is not None:
-            self._front.abort()
+        await self.listener.stop()
+        await self.listener.end()
 
     @web.middleware
     async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Notifies the fast path when a head is complete and when its request has ended."""
-        front, transport = self._front, request.transport
-        if front is not None:
-            front.handling(transport)
-        try:
+        with self.listener.handling(request):
             return await handler(request)
-        finally:
-            if front is not None:
-                front.handled(transport)
 
     async def _state(self, request: web.Request) -> web.Response:
         return answer(self._status())

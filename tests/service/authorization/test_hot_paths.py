@@ -48,8 +48,8 @@ async def test_hot_put_is_authorized_without_aiohttp(
     assert await put(http, "alice", OTHER) == 403
     assert await put(http, "bob", PUT) == 403
     assert service.store.revision == before + 1
-    assert server._front is not None
-    assert {connection._delegate for connection in server._front.connections} == {None}
+    assert server.listener.front is not None
+    assert {connection._delegate for connection in server.listener.front.connections} == {None}
     assert authorizer.refusals == {"permission-denied": 2}
 
 
@@ -100,9 +100,9 @@ def test_header_that_is_not_plain_text_stays_in_the_head(value: bytes) -> None:
 
 async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServer) -> None:
     assert await put(http, "alice", PUT) == 200
-    assert server._front is not None
-    assert server._front._plans
-    assert not any(b"uthorization" in head for head in server._front._plans)
+    assert server.listener.front is not None
+    assert server.listener.front._plans
+    assert not any(b"uthorization" in head for head in server.listener.front._plans)
 
 
 class OnlyByPrefix(UserRights):
