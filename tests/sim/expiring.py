@@ -18,6 +18,7 @@ from palisade.client.segment_changes import mark_unused
 from palisade.segments.names import TRASH
 from palisade.segments.retention import DATABASE
 from palisade.segments.segment_store import file_of
+from tests.sim.checkers.segment_copies import digest_of
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.segment_states import RECORDS, needed
@@ -67,7 +68,7 @@ async def begin(kind: str, given: dict[str, Any], id_: str, node: Any) -> Any:
 
 
 class LostSegments(SegmentClient):
-    """Those of which no copy is left anywhere: `mark` marks them unused."""
+    """Those of which no whole copy is left anywhere: `mark` marks them unused."""
 
     def lost(self) -> list[str]:
         state = self.world.checker(SegmentLookups).states.latest
@@ -78,10 +79,9 @@ class LostSegments(SegmentClient):
         if not needed(record) or not record["digest"] or record["digest"] in self.world.segment_files:
             return False
         disks = [host.disk.segments for host in self.world.hosts.values()]
-        files = file_of(name), TRASH + file_of(name)
-        return not any(file in disk.files for disk in disks for file in files) and not any(
-            disk.logs.get(file_of(name)) for disk in disks
-        )
+        files = [disk.files.get(file) for disk in disks for file in (file_of(name), TRASH + file_of(name))]
+        has_log = any(disk.logs.get(file_of(name)) for disk in disks if file_of(name) not in disk.damaged)
+        return not has_log and all(file is None or digest_of(file) != record["digest"] for file in files)
 
     async def mark(self, node: Any) -> None:
         if names := self.lost():

@@ -73,6 +73,8 @@ class Kind(enum.Enum):
     FULL_SEGMENTS = "full-segments"
     """The volume with the segments of a data node is full, that of everything else is not. The operator makes room,
     and starts the node again."""
+    DAMAGED_SEGMENTS = "damaged-segments"
+    """A bit of a copy or of a realtime log changes on the medium; for a low `amount`, the node is killed then."""
     FAILING_DISK = "failing-disk"
     """EIO: syncs fail, and some commits of the vault do; for a high `amount`, only the blocks of the vault are bad."""
     WIPE = "wipe"
@@ -127,7 +129,7 @@ LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
     Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
     Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0,
-    Kind.FAILING_DISK: 2.0, Kind.FULL_SEGMENTS: 5.0,
+    Kind.FAILING_DISK: 2.0, Kind.FULL_SEGMENTS: 5.0, Kind.DAMAGED_SEGMENTS: 2.0,
     Kind.WIPE: 2.0, Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
     Kind.DAMAGE: 2.0, Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
     Kind.PAUSE_BEFORE_GRANT: 1.0, Kind.RESTORE: 6.0, Kind.LOSE_QUORUM: 6.0, Kind.PAUSE_IN_TURN: 5.0,
@@ -148,7 +150,10 @@ SEGMENTS = (
     *NETWORK, Kind.CRASH, Kind.CRASH, Kind.CRASH_IN_TURN, Kind.CRASH_IN_WRITE, Kind.POWER, Kind.POWER, Kind.STOP,
     Kind.PAUSE, Kind.PAUSE_IN_TURN, Kind.SLOW_DISK, Kind.COMPACT,
 )  # fmt: skip
-EXPIRY = (*SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.WALL_STEP)
+EXPIRY = (
+    *SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.FULL_SEGMENTS, Kind.DAMAGED_SEGMENTS, Kind.DAMAGED_SEGMENTS,
+    Kind.WALL_STEP,
+)  # fmt: skip
 DISKS = (
     Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.SLOW_DISK,
     Kind.FULL_DISK, Kind.FAILING_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,

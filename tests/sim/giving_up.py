@@ -22,11 +22,11 @@ class Operator(SegmentClient):
             await asyncio.sleep(LOOK_S * self.chance.random())
             host = self.chance.choice(self.world.members)
             try:
-                await self.ask(host, self._look, TIMEOUT_S)
+                await self.ask(host, self.look, TIMEOUT_S)
             except REFUSED:
                 continue
 
-    async def _look(self, node: Any) -> None:
+    async def look(self, node: Any) -> None:
         store = OwnSegmentStore(node.key_values)
         announced = {kv.key for kv in (await store.range(ANNOUNCED, prefix=True)).kvs}
         for kv in (await store.range(RECORDS, prefix=True)).kvs:

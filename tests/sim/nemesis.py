@@ -13,7 +13,7 @@ from palisade.recovery.decision import RefusalReason
 from palisade.service.callers import UNRESTRICTED
 from palisade.vault.errors import VaultDamaged, VaultDiverged
 from palisade.wire.fencing_errors import ReleaseError
-from tests.sim import foreign
+from tests.sim import foreign, segment_trouble
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disaster import Disaster
 from tests.sim.disk import FSYNC_S
@@ -71,7 +71,8 @@ class Nemesis:
             Kind.FLAP: self.links.flap, Kind.SPLIT: self.links.split,
             Kind.STORM: self.links.storm, Kind.SLOW_LINK: self.links.slow_link,
             Kind.SLOW_DISK: self._slow_disk, Kind.FULL_DISK: self._full_disk, Kind.FAILING_DISK: self._failing_disk,
-            Kind.FULL_SEGMENTS: self._full_segments,
+            Kind.FULL_SEGMENTS: lambda fault, host: segment_trouble.full(self, fault, host),
+            Kind.DAMAGED_SEGMENTS: lambda fault, host: segment_trouble.damaged(self, fault, host),
             Kind.WIPE: self._wipe, Kind.LEFT_BEHIND: self._left_behind,
             Kind.TORN_VAULT: self._torn_vault, Kind.TRANSFER: self._transfer, Kind.REMOVE: self._remove,
             Kind.COMPACT: self._compact, Kind.FOREIGN_VAULT: self._foreign_vault, Kind.DAMAGE: self._damage,
@@ -105,7 +106,7 @@ class Nemesis:
             self.world.hosts[name].wipe()
         for host in self.world.hosts.values():
             if host.disk.segments.full:
-                self._make_room(host)
+                segment_trouble.make_room(host)
             self._heal(host)
             self.start_at(host)
 
@@ -289,22 +290,6 @@ class Nemesis:
             disk.full = False
 
         self.later(fault.for_s, room)
-
-    def _full_segments(self, fault: Fault, host: Host) -> None:
-        segments = host.disk.segments
-        segments.full, segments.on_full = True, lambda: self.struck(fault)
-
-        def room() -> None:
-            self._make_room(host)
-            self.start_at(host)
-
-        self.later(fault.for_s, room)
-
-    @staticmethod
-    def _make_room(host: Host) -> None:
-        """And end the node: a realtime log whose write has failed accepts nothing until it is read again."""
-        host.disk.segments.full = False
-        host.kill()
 
     def _failing_disk(self, fault: Fault, host: Host) -> None:
         disk = host.disk

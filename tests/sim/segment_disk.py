@@ -37,6 +37,8 @@ class SegmentDisk:
         """This volume alone."""
         self.slow_s = 0.0
         """The longest read of a file that is slow; 0: none is."""
+        self.damaged: set[str] = set()
+        """Names on the disk of which a bit has changed at some time."""
         self.on_full: Callable[[], None] = lambda: None
         """Called when it refuses to store something."""
         self.on_remove: Callable[[str, bool], None] = lambda name, is_log: None
@@ -70,6 +72,23 @@ class SegmentDisk:
         if self.full:
             self.on_full()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def damage(self) -> bool:
+        """Change a bit of a copy or a log. Whether there is any."""
+        logs = [(name, file) for name, log in sorted(self.logs.items()) for file in log.values() if file.content]
+        names = [name for name in sorted(self.files) if not name.startswith((".", TRASH))]
+        if not names and not logs:
+            return False
+        if logs and (not names or self._chance.random() < 0.5):
+            name, file = self._chance.choice(logs)
+            file.content[self._chance.randrange(len(file.content))] ^= 1 << self._chance.randrange(8)
+        else:
+            name = self._chance.choice(names)
+            content = bytearray(self.files[name])
+            content[self._chance.randrange(len(content))] ^= 1 << self._chance.randrange(8)
+            self.files[name] = bytes(content)
+        self.damaged.add(name)
+        return True
 
     def keep(self, name: str) -> None:
         """The file survives a loss of power."""

@@ -15,6 +15,7 @@ from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.clients import Client
 from tests.sim.counting import Counter
 from tests.sim.expiring import LostSegments
+from tests.sim.giving_up import Operator
 from tests.sim.node import Host
 from tests.sim.segment_client import REFUSED, SegmentClient
 from tests.sim.segment_states import ANNOUNCED, ASSIGNED, RECORDS, SegmentState, grows, needed
@@ -27,6 +28,7 @@ class SegmentSettler(SegmentClient):
         super().__init__(client, lambda: True)
         self._counter = Counter(client, lambda: True)
         self._lost = LostSegments(client, lambda: True)
+        self._operator = Operator(client, lambda: True)
 
     async def run(self) -> None:
         nodes = [self.world.hosts[each] for each in self.world.data_nodes]
@@ -36,6 +38,7 @@ class SegmentSettler(SegmentClient):
             await self._try(self.chance.choice(self.world.members), self._assign)
             if self.world.has_expiry:
                 await self._try(self.chance.choice(self.world.members), self._lost.mark)
+                await self._try(self.chance.choice(self.world.members), self._operator.look)
             if not unsettled(self._state()) and await self._counter.count():
                 self.world.count("copy of a segment: settled")
                 return

@@ -90,6 +90,6 @@ async def test_full_and_failing_disks_refuse_writes_and_syncs() -> None:
     with pytest.raises(OSError, match="Input/output error") as failing:
         await log.append([b"[1]"], 9)
     disk.failing = False
-    with pytest.raises(OSError, match="an earlier write failed"):
+    with pytest.raises(OSError, match="an earlier write or read failed"):
         await log.append([b"[1]"], 9)
     assert (full.value.errno, failing.value.errno, log.rows) == (errno.ENOSPC, errno.EIO, 0)

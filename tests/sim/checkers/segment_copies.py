@@ -5,6 +5,7 @@
   announced the segment after that node had ceased to; or a TTL rule ends it.
 - A rule ends a copy only if it holds when the copy is removed: one that was taken back before that, and released, ends
   none. The same for its removal from the trash.
+- A query is not answered from a damaged copy.
 - A copy is not removed while a query reads it that began when lookups returned its node.
 - The log of a realtime segment is removed only if a complete copy has its rows, or if no query counts on them.
 
@@ -63,8 +64,8 @@ class SegmentCopies(Checker):
                 self._check_announcement(self._states.latest, self.world.hosts[node], name)
 
     def _check_announcement(self, now: SegmentState, host: Host, name: str) -> None:
-        if self.world.now - host.began < LATE_S:
-            return
+        if self.world.now - host.began < LATE_S or file_of(name) in host.disk.segments.damaged:
+            return  # damage that no read has found yet
         record = now.record(name)
         has_log = bool(host.disk.segments.logs.get(file_of(name)))
         is_ingester = record is not None and record.get("ingester") == host.id
@@ -77,11 +78,16 @@ class SegmentCopies(Checker):
         """A query that a lookup may have sent to this node."""
         reader = host.id, host.starts, name
         is_sent = self._states.at(self.world.checker(SegmentLookups).released).announces(host.id, name)
+        record, content = self._states.latest.record(name), host.disk.segments.files.get(file_of(name))
         self._readers[reader] += is_sent
         try:
             yield
         finally:
             self._readers[reader] -= is_sent
+        if content is None or record is None or not record["digest"] or digest_of(content) == record["digest"]:
+            return
+        if host.disk.segments.files.get(file_of(name)) is content:
+            self.fail(f"{host.id} answers a query with segment {name}, whose file is not that of its record")
 
     def _is_expired(self) -> bool:
         """Whether a rule holds that a linearizable read may have returned now."""
@@ -151,11 +157,18 @@ class SegmentCopies(Checker):
             return
         if grows(record):
             self.fail(f"{host.id} removes the rows of segment {name}, which grows")
-        if name not in self._expired and not any(
-            has_copy(each, name, record["digest"]) for each in self.world.hosts.values()
+        if (
+            name not in self._expired
+            and not is_damaged(self.world, name)
+            and not any(has_copy(each, name, record["digest"]) for each in self.world.hosts.values())
         ):
             self.fail(f"{host.id} removes the rows of segment {name}, of which no node has a copy")
         self.world.count("copy of a segment: log removed, handed off")
+
+
+def is_damaged(world: World, name: str) -> bool:
+    """On some machine, at some time."""
+    return any(file_of(name) in host.disk.segments.damaged for host in world.hosts.values())
 
 
 def counts(record: object, content: bytes) -> bool:

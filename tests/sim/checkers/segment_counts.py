@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from palisade.client.segment_query import Counted
+from tests.sim.checkers.segment_copies import is_damaged
 from tests.sim.checkers.segment_lookups import SegmentLookups
 from tests.sim.checkers.segment_rows import SegmentRows
 from tests.sim.segment_states import SegmentState, SegmentStates, needed
@@ -94,6 +95,8 @@ class SegmentCounts(Checker):
         steady = [host.id for host in hosts if host.healthy and host.starts == begun.starts[host.id]]
         states = self._states.since(begun.at)
         for name in missing:
+            if is_damaged(self.world, name):
+                continue
             served = [each.nodes(name, steady) for each in states if promised(each, name)]
             moves = sum(one != other for one, other in pairwise(served))
             if len(served) == len(states) and all(served) and moves <= MOVES_MAX:

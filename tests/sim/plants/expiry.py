@@ -1,18 +1,19 @@
-"""Faults of data nodes whose segments expire, whose queries take long, and whose volumes are full."""
+"""Faults of data nodes whose segments expire or are damaged, whose queries take long, whose volumes are full."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palisade.journal import log
 from palisade.segments.fenced_rules import FencedRules, unfenced_rules
-from palisade.segments.names import Wanted
+from palisade.segments.names import SIZE_BYTES_MAX, Wanted
 from palisade.segments.readers import Readers
 from palisade.segments.realtime_log import RealtimeLog
 from palisade.segments.retention import Rules
 from palisade.segments.retention_worker import RetentionWorker
-from palisade.segments.segment_store import Shelf
+from palisade.segments.segment_store import Shelf, file_of
 from palisade.vault.vault import Vault
-from palisade.wire.segment_errors import NotFetched
+from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.copies import CUT_OFF
 from tests.sim.plants.plant import Patch, Stage, caught_by
@@ -20,6 +21,12 @@ from tests.sim.world import Settings
 
 FULL = tuple(Fault(at, Kind.FULL_SEGMENTS, "all", for_s=5.0) for at in (12.0, 28.0))
 """Long after a start, so that announcements are those of the running node."""
+DAMAGED = tuple(
+    Fault(at + later, Kind.DAMAGED_SEGMENTS, node, for_s=0.5, amount=amount)
+    for at, amount in ((6.0, 0.9), (10.0, 0.1), (16.0, 0.9), (20.0, 0.1), (25.0, 0.1))
+    for later, node in enumerate(("n1", "n2", "n3"))
+)
+"""Of each node in turn; low amounts kill it."""
 
 
 @caught_by("segment copies", on=Stage("expiry", 4))
@@ -47,7 +54,7 @@ def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: Cached(vault)))
 
 
-@caught_by("segment copies", on=Stage("expiry", 1), says="while a query reads it")
+@caught_by("segment copies", on=Stage("expiry", 2), says="while a query reads it")
 def removals_while_queries_read(patch: Patch) -> None:
     async def at_once(self: Readers, name: str) -> None: ...
 
@@ -80,3 +87,22 @@ def rows_that_a_full_volume_has_not_stored(patch: Patch) -> None:
             self.failed = False
 
     patch.setattr(RealtimeLog, "_store", swallowing)
+
+
+@caught_by("segment copies", on=Stage("expiry", 1, DAMAGED, Settings()), says="not that of its record")
+def reads_of_copies_without_a_check(patch: Patch) -> None:
+    """The bytes of a file are not compared with those that were verified."""
+
+    async def read(self: Shelf, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
+        held = self.held.get(name)
+        if held is None or (digest is not None and held.digest != digest):
+            raise NoSuchSegment(f"this node does not have segment {name}")
+        return await self.disk.read(file_of(name), SIZE_BYTES_MAX), held
+
+    patch.setattr(Shelf, "read", read)
+
+
+@caught_by("segment rows", on=Stage("expiry", 2, DAMAGED, Settings()))
+def damage_of_a_log_that_counts_as_a_torn_end(patch: Patch) -> None:
+    """A start removes the rows from there on, which were acknowledged."""
+    patch.setattr(log, "check_torn", lambda data, offset, name, *, replica=False: None)
