@@ -60,8 +60,8 @@ def with_segments(
         return on_vault, Segments()
     if importlib.util.find_spec("pyarrow") is None:
         raise ConfigError(
-            "segments: pyarrow is not installed, which reads Parquet files; run pip install '.[segments]' in a clone of "
-            "Palisade, or omit --segments"
+            "segments: pyarrow is not installed, which reads Parquet files; run pip install '.[segments]' in a clone "
+            "of Palisade, or omit --segments"
         )
     peers, origin = machine.segment_peers(), machine.segment_origin()
     listeners = on_vault.components.listeners

@@ -33,8 +33,8 @@ def trace_of(config: NodeConfig) -> Middleware | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise ConfigError(
-            "otel-endpoint: OpenTelemetry is not installed; run pip install '.[otel]' in a clone of Palisade, or omit "
-            "--otel-endpoint"
+            "otel-endpoint: OpenTelemetry is not installed; run pip install '.[otel]' in a clone of Palisade, or "
+            "omit --otel-endpoint"
         ) from None
     from palisade.api.http.tracing import tracing
 
