@@ -29,7 +29,7 @@ DAMAGED = tuple(
 """Of each node in turn; low amounts kill it."""
 
 
-@caught_by("segment copies", on=Stage("expiry", 4))
+@caught_by("segment copies", on=Stage("expiry", 8))
 def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
     """They are not read again directly before the removal, and may have been taken back."""
     patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
@@ -54,7 +54,7 @@ def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: Cached(vault)))
 
 
-@caught_by("segment copies", on=Stage("expiry", 2), says="while a query reads it")
+@caught_by("segment copies", on=Stage("expiry", 3), says="while a query reads it")
 def removals_while_queries_read(patch: Patch) -> None:
     async def at_once(self: Readers, name: str) -> None: ...
 
