@@ -41,11 +41,12 @@ class Connector:
         self._on_frame = on_frame
         self._timeout_s = timeout_s
         self._greetings: dict[asyncio.Task[tuple[ClientConnection, Whereabouts]], str] = {}
+        self._better = ""
 
     @property
     def silent(self) -> tuple[str, ...]:
         """The addresses from which `connect` waits for a response."""
-        return tuple(self._greetings.values())
+        return (*self._greetings.values(), *filter(None, [self._better]))
 
     async def connect(self, failed: Callable[[str, BaseException], None]) -> tuple[ClientConnection, Whereabouts]:
         """To the leader if the first node that responds knows it. `failed` gets each address that does not respond,
@@ -108,11 +109,14 @@ class Connector:
     async def better(self, now: Whereabouts) -> tuple[ClientConnection, Whereabouts] | None:
         """A connection to the leader or, if this node knows none, to a node that does; None if there is none."""
         for address in self._better_addresses(now):
+            self._better = address
             try:
                 link, found = await self._greet(address)
             except FAILURES:
                 self._route.avoid(address, self._now())
                 continue
+            finally:
+                self._better = ""
             if found.leader is not None:
                 return link, found
             link.close()

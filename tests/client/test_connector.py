@@ -46,6 +46,7 @@ class Nodes(Connector):
         self.tried: list[tuple[str, float]] = []
         self.links: dict[str, FakeLink] = {}
         self.failures: dict[str, str] = {}
+        self.wheres: dict[str, Whereabouts] = {}
 
     async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
         now = asyncio.get_running_loop().time
@@ -57,7 +58,7 @@ class Nodes(Connector):
             await asyncio.sleep(min(response, 100.0))
         link: Any = FakeLink()
         self.links[address] = link
-        return link, Whereabouts(address, address, address, {})
+        return link, self.wheres.get(address, Whereabouts(address, address, address, {}))
 
     async def reach(self) -> tuple[str, float]:
         """The address, and the time that it took."""
@@ -147,6 +148,24 @@ def test_abandoned_connect_leaves_no_attempt_behind(simulation: Simulation) -> N
 
     assert simulation.run(simulation.process("client"), abandoned()) == 1
     assert nodes.silent == ()
+
+
+def test_leader_that_does_not_respond_is_named_meanwhile(simulation: Simulation) -> None:
+    """A follower has responded; the leader that it names is frozen."""
+    nodes, named = Nodes([0.01, NEVER, NEVER]), list[tuple[str, ...]]()
+    follower = Whereabouts("n1:1", "m1", "m2", {"m2": "n2:1"})
+    nodes.wheres["n1:1"] = follower
+
+    async def looks() -> None:
+        await asyncio.sleep(1.0)
+        named.append(nodes.silent)
+
+    async def both() -> tuple[str, float]:
+        found, _ = await asyncio.gather(nodes.reach(), looks())
+        return found
+
+    assert simulation.run(simulation.process("client"), both()) == ("n1:1", round(0.01 + CONNECT_S, 3))
+    assert named == [("n2:1",)]
 
 
 async def test_client_reaches_the_node_behind_two_frozen_ones(
