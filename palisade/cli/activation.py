@@ -27,7 +27,7 @@ copies_option = click.option(
 )
 directory_option = click.option(
     "--copy", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Directory of the copy to force; its process must be stopped.",
+    help="Directory of the forced copy; its process must be stopped.",
 )  # fmt: skip
 
 

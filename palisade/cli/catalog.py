@@ -37,13 +37,23 @@ def catalog() -> None:
 # Operations.
 
 
+def is_argument(field: Field) -> bool:
+    return field.required and field.shape in POSITIONAL
+
+
+def help_of(kind: OperationKind) -> str:
+    """With the meaning of the arguments, for which click has no place."""
+    arguments = [f"{field.name.upper()}: {field.help}." for field in kind.fields if is_argument(field)]
+    return "\n\n".join((kind.help, " ".join(arguments)))
+
+
 def parameters_of(kind: OperationKind) -> list[click.Parameter]:
     """Required names as arguments in their order, all other fields as options."""
     return [parameter_of(field) for field in kind.fields]
 
 
 def parameter_of(field: Field) -> click.Parameter:
-    if field.required and field.shape in POSITIONAL:
+    if is_argument(field):
         return click.Argument([field.name], nargs=-1 if field.shape == "many" else 1, required=True)
     option = "--" + field.name.replace("_", "-")
     if field.shape == "flag":
@@ -55,7 +65,11 @@ def parameter_of(field: Field) -> click.Parameter:
         singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
         metavar = {"properties": "NAME[=TEXT]"}.get(field.shape, "NAME:TYPE[:...]")
         return click.Option(
-            [singular, field.name], multiple=True, required=field.required, metavar=metavar, help=field.help
+            [singular, field.name],
+            multiple=True,
+            required=field.required,
+            metavar=metavar,
+            help=f"{field.help}; repeatable",
         )
     return click.Option([option, field.name], required=field.required, help=field.help)
 
@@ -204,7 +218,7 @@ def operation_command(kind: OperationKind) -> click.Command:
     def run(session: CliSession, wait_s: float, procedure: str | None, **given: Any) -> None:
         begin(session, kind, wait_s, procedure, given)
 
-    command = click.command(kind.name, help=kind.help, short_help=kind.help)(WAIT(PROCEDURE(client_options(run))))
+    command = click.command(kind.name, help=help_of(kind), short_help=kind.help)(WAIT(PROCEDURE(client_options(run))))
     command.params = [*parameters_of(kind), *command.params]
     return command
 

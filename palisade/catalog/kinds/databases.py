@@ -44,7 +44,7 @@ KINDS = (
     OperationKind(
         "create-database",
         "Create a database.",
-        (DATABASE, Field("properties", properties, "name -> text", "properties", required=False)),
+        (DATABASE, Field("properties", properties, "a name and its text", "properties", required=False)),
         locks,
         create,
     ),

@@ -112,7 +112,7 @@ KINDS = (
         (
             TABLE,
             Field("columns", columns, "name:type, or name:type:category (tag, attribute, field)", "columns"),
-            Field("properties", properties, "name -> text", "properties", required=False),
+            Field("properties", properties, "a name and its text", "properties", required=False),
         ),
         locks,
         create,
