@@ -72,8 +72,12 @@ class Announcer(Component):
                     self.holder.wake()
 
     def _is_local(self, key: bytes) -> bool:
+        """False also if the vault cannot be read, while a running node gets a snapshot: then a pass decides."""
         name = name_in_key(key)
-        return (name in self.holder.shelf.held or name in self._growing()) and name not in self.own.removing
+        try:
+            return (name in self.holder.shelf.held or name in self._growing()) and name not in self.own.removing
+        except VaultError:
+            return False
 
     async def stop(self) -> None:
         await self.own.close()

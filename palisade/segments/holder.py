@@ -37,6 +37,7 @@ from palisade.segments.readers import Readers
 from palisade.segments.segment_store import Shelf
 from palisade.segments.sources import fetch
 from palisade.vault.change import Item
+from palisade.vault.errors import VaultError
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import BadSegment, FolderUnreadable, NoSuchSegment, NotRemoved, SegmentError
 
@@ -262,7 +263,7 @@ class SegmentHolder(Component):
         return record is not None and is_needed(record) and self.shelf.fits(name, record.digest, record.rows)
 
     def record(self, name: str) -> SegmentRecord | None:
-        """As of the vault. Raises DamagedRow."""
+        """As of the vault. Raises DamagedRow, and VaultError while a running node gets a snapshot."""
         key = segment_named(name).key
         item = self.vault.get(key)
         return None if item is None else SegmentRecord.from_bytes(key, item.value)
@@ -308,7 +309,7 @@ class SegmentHolder(Component):
         """Whether nodes have the only copies, since it was handed off by an ingester."""
         try:
             record = self.record(name)
-        except DamagedRow:
+        except (DamagedRow, VaultError):
             return True
         return record is not None and bool(record.ingester) and not record.url
 

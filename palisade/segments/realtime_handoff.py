@@ -30,6 +30,7 @@ from palisade.segments.names import ASSIGNMENTS, LAST_ASSIGNMENT, Wanted, assign
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_held import Held
 from palisade.segments.realtime_step import RealtimeState, RealtimeStep, Situation, next_step, state_of
+from palisade.vault.errors import VaultError
 from palisade.wire.segment_errors import BadSegment, NotFetched
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class RealtimeHandOff(Component):
         try:
             step = next_step(situation_of(self._ingester, held))
             return bool(held.error) or held.log.closed or step is not RealtimeStep.WAIT
-        except DamagedRow:
+        except (DamagedRow, VaultError):
             return True
 
     async def _step(self, held: Held) -> None:
@@ -153,15 +154,15 @@ class RealtimeHandOff(Component):
 
 
 def state_in(ingester: RealtimeIngester, held: Held) -> RealtimeState:
-    """That of its record; while the record is damaged, it is served as if it grew."""
+    """That of its record; while that cannot be read, it is served as if it grew."""
     try:
         return state_of(situation_of(ingester, held))
-    except DamagedRow:
+    except (DamagedRow, VaultError):
         return RealtimeState.REALTIME
 
 
 def situation_of(ingester: RealtimeIngester, held: Held) -> Situation:
-    """Raises DamagedRow."""
+    """Raises DamagedRow, and VaultError while a running node gets a snapshot."""
     name, holder = held.name, ingester.holder
     record = ingester.record(name)
     if record is None or record.is_growing:
