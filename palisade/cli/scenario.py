@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import click
 
 from palisade.cli.printing import print_json, print_rows
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, CliSession, Failure
+from palisade.cli.waiting import CLEAR_BELOW, NOTICE_S
 
 if TYPE_CHECKING:
     from palisade.cli.scenarios.stage import Stage
@@ -59,7 +61,7 @@ def run(names: Sequence[str], run_all: bool, as_json: bool, events: bool, keep: 
 
         watch_parent(parent_pipe)
     try:
-        held = asyncio.run(play(session, chosen, EventPrinter(as_json, events), keep))
+        held = asyncio.run(shown(session, chosen, EventPrinter(as_json, events), keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(INTERRUPTED)
     sys.exit(0 if held else REFUSED)
@@ -75,6 +77,12 @@ def choose(session: CliSession, names: Sequence[str], run_all: bool) -> list[Sce
     if bool(names) == run_all:
         raise click.UsageError("name the scenarios to run, or give --all; 'palisade scenario list' shows them")
     return list(SCENARIOS) if run_all else [BY_NAME[name] for name in names]
+
+
+async def shown(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: EventPrinter, keep: bool) -> bool:
+    """As `play`; stderr shows that a long step goes on."""
+    async with session.notice(printer.waits_for):
+        return await play(session, chosen, printer, keep)
 
 
 async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: EventPrinter, keep: bool) -> bool:
@@ -108,8 +116,18 @@ class EventPrinter:
     def __init__(self, as_json: bool, events: bool) -> None:
         self._as_json = as_json
         self._events = events
+        self._what, self._shown_at = "the demo data are read", time.monotonic()
+
+    def waits_for(self) -> str | None:
+        """None within a second after an event."""
+        return self._what if time.monotonic() - self._shown_at >= NOTICE_S else None
 
     def show(self, event: ScenarioEvent) -> None:
+        if event.kind == "scenario":
+            self._what = f"the next step of {event.fields['scenario']}"
+        self._shown_at = time.monotonic()
+        if sys.stderr.isatty():
+            print(CLEAR_BELOW, end="", file=sys.stderr, flush=True)
         if self._events:
             print_json(event.as_dict())
         elif not self._as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +16,14 @@ from palisade.api.http.scenario_host import ScenarioRun
 from palisade.catalog.demo.entries import entry
 from palisade.catalog.demo.segments import texts_of
 from palisade.catalog.demo.tables import FLIGHTS
+from palisade.cli.scenario import EventPrinter
 from palisade.cli.scenarios import members
 from palisade.cli.scenarios.all import BY_NAME, SCENARIOS
 from palisade.cli.scenarios.edits import AIRPORTS, LATE_FLIGHT, corrected, late_flights
 from palisade.cli.scenarios.local_data import files_of
 from palisade.cli.scenarios.runner import end_text
 from palisade.cli.scenarios.story import CASE, Check, ScenarioEvent, ScenarioOutcome, complete, judge_case
+from palisade.cli.waiting import CLEAR_BELOW
 from tests.support.segment_names import segment
 
 SNAPSHOT = BY_NAME["snapshot"]
@@ -169,3 +172,31 @@ def test_segment_that_is_renamed_while_it_is_read_is_omitted(tmp_path: Path, mon
     monkeypatch.setattr(Path, "read_bytes", renamed_meanwhile)
     node: Any = SimpleNamespace(data_dir=tmp_path)
     assert files_of(node) == {"flights@2013-01-02": b"rows"}
+
+
+def test_long_step_of_a_scenario_is_shown_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps of 10 s were silent (issue 16)."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    printer = EventPrinter(as_json=False, events=False)
+
+    def look(after_s: float) -> str | None:
+        now[0] += after_s
+        return printer.waits_for()
+
+    assert (look(0.5), look(0.6)) == (None, "the demo data are read")
+    printer.show(ScenarioEvent("scenario", "snapshot: title", {"scenario": "snapshot", "title": "title"}))
+    assert (look(0.9), look(0.2)) == (None, "the next step of snapshot")
+    printer.show(ScenarioEvent("step", "n1 is killed"))
+    assert (look(0.9), look(9.0)) == (None, "the next step of snapshot")
+    assert capsys.readouterr().err == ""
+
+
+def test_notice_is_erased_before_an_event_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    EventPrinter(as_json=False, events=False).show(ScenarioEvent("step", "n1 is killed"))
+    assert capsys.readouterr() == ("  - n1 is killed\n", CLEAR_BELOW)
