@@ -141,6 +141,10 @@ class SegmentBroker(Component):
         self._unreleased_to = 0
         """A fenced node applies changes before their release, so the view may be ahead of RR up to this revision. A
         fenced read of a later revision includes them."""
+        self._ahead: dict[bytes, int] = {}
+        """Keys of changes that lookups have taken before the listener was notified of them, with their revisions."""
+        self._notified = 0
+        """Of changes up to this revision."""
         self._seen: object | None = None
         """The state of the fenced reads (`segments_state`) as of which the view is current."""
         self._moved = asyncio.Event()
@@ -175,7 +179,7 @@ class SegmentBroker(Component):
         vault, began = self._vault(), self._now()
         for _ in self._feed.rows(vault.range(ROOT, END), vault.revision):
             await asyncio.sleep(0)
-        self._whole, self._unreleased_to = True, vault.revision
+        self._whole, self._unreleased_to, self._notified = True, vault.revision, vault.revision
         self._is_current()
         self.first_sync_s = self._now() - began
         self._listeners.listen("segments broker", self._on_change, below=ROOT)
@@ -186,11 +190,22 @@ class SegmentBroker(Component):
             self._unreleased_to = notification.revision
         for event in notification.events:
             self._feed.change(event)
+            if self._ahead.get(event.key, 0) <= notification.revision:
+                self._ahead.pop(event.key, None)
         self._whole = notification.last
         if notification.last:
+            self._notified = notification.revision
+            self._end_what_came_and_went(notification.revision)
             self._feed.view.settle(notification.revision)
             self._is_current()
             self._moved.set()
+
+    def _end_what_came_and_went(self, revision: int) -> None:
+        """Every key that was changed up to this revision has been notified, but one that the vault did not have, and a
+        snapshot does not have either: then their difference does not name it."""
+        for key in [key for key, changed in self._ahead.items() if changed <= revision]:
+            del self._ahead[key]
+            self._feed.change(VaultEvent(key, revision, None))
 
     async def lookup(
         self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL
@@ -249,6 +264,8 @@ class SegmentBroker(Component):
             if self._unreleased_to <= found.revision:
                 for event in found.events:
                     self._feed.change(event)
+                    if event.mod_revision > self._notified:
+                        self._ahead[event.key] = event.mod_revision
                 self._feed.view.settle(found.revision)
                 self._seen = state
                 self._is_current()

@@ -8,13 +8,14 @@ from random import Random
 
 import pytest
 
-from palisade.metastore.requests import Txn
+from palisade.catalog.segment import ANNOUNCED
+from palisade.metastore.requests import DeleteRange, Put, Txn
 from palisade.recovery.listeners import Notification
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.broker_view import SegmentAnswer
 from palisade.vault.errors import Fenced, Pending
 from tests.support.broker_ground import BrokerGround
-from tests.support.segment_writer import SegmentWriter
+from tests.support.segment_writer import SOURCE, SegmentWriter
 
 
 def changes() -> Iterator[Txn]:
@@ -41,6 +42,42 @@ async def lookup_of_a_node_fenced_meanwhile() -> SegmentAnswer:
     await ground.notify()
     ground.apply()
     return await lookup
+
+
+async def states_after_a_snapshot_without_what_came_and_went() -> tuple[object, object]:
+    """A lookup takes an announcement that the vault has not applied. It ends, and the node gets a snapshot: neither its
+    vault nor the snapshot has the key, so the difference does not name it. All segments with their nodes then, and
+    those of a new broker."""
+    ground, coming = await BrokerGround().begin(), changes()
+    while True:
+        command = next(coming)
+        (first, *_) = command.success
+        key = first.key if isinstance(first, Put) else b""
+        if key.startswith(ANNOUNCED) and ground.vault.get(key) is None:
+            ground.commit(command)
+            ground.release()
+            assert (await ground.look_up()).revision > ground.vault.revision
+            break
+        await ground.write(command)
+    ground.commit(Txn((), (DeleteRange(key),)))
+    ground.release()
+    await ground.leap()
+    again = BrokerGround()
+    again.driver, again.vault = ground.driver, ground.vault
+    await again.begin()
+    return await ground.broker.segments(SOURCE), await again.broker.segments(SOURCE)
+
+
+async def test_lookup_after_a_snapshot_returns_no_server_that_came_and_went_before_it() -> None:
+    """The simulator found it (scenario expiry)."""
+    found, expected = await states_after_a_snapshot_without_what_came_and_went()
+    assert found == expected
+
+
+async def test_planted_view_that_keeps_what_came_and_went_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SegmentBroker, "_end_what_came_and_went", lambda self, revision: None)
+    found, expected = await states_after_a_snapshot_without_what_came_and_went()
+    assert found != expected
 
 
 async def test_lookup_beside_an_unreleased_change_is_refused_with_what_it_waits_for() -> None:

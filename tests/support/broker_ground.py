@@ -9,7 +9,7 @@ from palisade.recovery.listeners import Listeners, Notification
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.broker_view import OnMissing, SegmentAnswer
 from palisade.service.fenced_reads import FencedReads
-from palisade.vault.change import events_of
+from palisade.vault.change import VaultEvent, events_of
 from palisade.vault.fence_page import BOOT_BYTES, FENCE_BYTES, FencePage
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
@@ -63,6 +63,17 @@ class BrokerGround:
             self._notified += 1
             revision = revision_at(self.driver, self._notified)
             await self.listeners.notify(Notification(revision.number, events_of(revision)))
+
+    async def leap(self) -> None:
+        """A snapshot: the difference of the vault to the latest state, in two parts."""
+        before = {item.key: item for item in self.vault.range(b"", None)}
+        follow(self.vault, self.driver)
+        after = {item.key: item for item in self.vault.range(b"", None)}
+        latest = self._notified = self.driver.store.revision
+        changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
+        events = [VaultEvent(key, latest, after.get(key)) for key in changed]
+        await self.listeners.notify(Notification(latest, events[::2], last=False))
+        await self.listeners.notify(Notification(latest, events[1::2]))
 
     async def write(self, request: Txn) -> None:
         """As a node that serves: released, notified, applied."""
