@@ -8,13 +8,16 @@ answer is not used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.wire.credentials import StoredToken
 
 ASK_S = 2.0
+OTHERS_S = 0.5
+"""How long addresses may take to answer once another one has."""
 READ_BYTES = 64 * 1024
 
 
@@ -26,9 +29,7 @@ class OtherCluster(PalisadeError):
 
 async def check_streams(endpoints: Sequence[str], token: StoredToken, timeout_s: float = ASK_S) -> tuple[str, ...]:
     """The endpoints that belong to the cluster of the token. Raises OtherCluster, and OSError if none answers."""
-    answers = await asyncio.gather(
-        *(asyncio.wait_for(cluster_at_stream(each), timeout_s) for each in endpoints), return_exceptions=True
-    )
+    answers = await answers_of([asyncio.wait_for(cluster_at_stream(each), timeout_s) for each in endpoints])
     sure, failures = [], []
     for endpoint, answer in zip(endpoints, answers, strict=True):
         if isinstance(answer, BaseException):
@@ -39,6 +40,16 @@ async def check_streams(endpoints: Sequence[str], token: StoredToken, timeout_s:
     if not sure:
         raise next((each for each in failures if isinstance(each, OSError)), failures[0])
     return tuple(sure)
+
+
+async def answers_of(asking: Sequence[Coroutine[Any, Any, str]]) -> list[str | BaseException]:
+    """Each answer, or its error. Frozen nodes delay the others for `OTHERS_S` only."""
+    tasks = [asyncio.ensure_future(each) for each in asking]
+    await asyncio.wait(tasks, timeout=OTHERS_S)
+    if any(each.done() and each.exception() is None for each in tasks):
+        for each in tasks:
+            each.cancel()
+    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def check_http(address: str, token: StoredToken, timeout_s: float = ASK_S) -> None:
