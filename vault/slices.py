@@ -74,7 +74,7 @@ def samples_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> tupl
 def samples_of_pages(
     snapshot: VaultSnapshot, read: ReadPage, start: bytes, end: bytes | None
 ) -> tuple[int, list[bytes]] | None:
-    """About how many keys the range has, and samples of them, as those of `samples_of`; in a hundredth of the time.
+    """About how many keys the range has, and samples of them, as those of `samples_of`; in a thirtieth of the time.
     None: it has too few pages to be divided by these. Raises UnknownPages."""
     tree = snapshot.tree(VaultTable.ENTRY)
     found = list(page_keys(read, tree, start, end, PAGES_PER_SAMPLE))

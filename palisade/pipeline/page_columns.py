@@ -126,12 +126,12 @@ def row_columns(page: bytes) -> PageRows:
     return rows_at(page, np.array(_starts_of_rows(page), np.int64))
 
 
-def rows_at(page: bytes, starts: Numbers, tail_bytes: int = 0) -> PageRows:
-    """`starts`: where each row of the page begins. `tail_bytes`: of each row, after its value, to be passed over."""
+def rows_at(page: bytes, starts: Numbers, *, tails: bool = False) -> PageRows:
+    """`starts`: where each row of the page begins. `tails`: after its value, a row has bytes that are no part of it."""
     headers = _records(page, starts, HEADERS)
     keys_at = starts + HEADER.size
     values_at = keys_at + headers["key_bytes"]
-    if not tail_bytes:
+    if not tails:
         return PageRows(headers, _parts(page, [starts, keys_at, values_at]), ROW_PARTS)
     tails_at = values_at + headers["value_bytes"]
     return PageRows(headers, _parts(page, [starts, keys_at, values_at, tails_at]), (*ROW_PARTS, "tail"))

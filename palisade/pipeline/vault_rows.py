@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.pipeline.page_columns import HEADERS, Numbers, RowColumns, rows_at
 from palisade.vault.change import HEADER_BYTES
 
@@ -22,7 +21,7 @@ _HEADER = slice(HEADER_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class VaultRows:
-    """Keys in order, and their rows as of a `VaultSlice`: each a body with `CHECKSUM_BYTES` after it."""
+    """Keys in order, and their rows as of a `VaultSlice`: each a body with a checksum after it."""
 
     keys: Sequence[bytes]
     rows: Sequence[bytes]
@@ -35,7 +34,7 @@ class VaultRows:
         if not values:
             return RowsWithoutValues(self.keys, self.rows)
         sizes = np.fromiter(map(len, self.rows), np.int64, len(self))
-        return rows_at(b"".join(self.rows), np.cumsum(sizes) - sizes, CHECKSUM_BYTES)
+        return rows_at(b"".join(self.rows), np.cumsum(sizes) - sizes, tails=True)
 
 
 class RowsWithoutValues(RowColumns):
