@@ -16,6 +16,7 @@ from palisade.pipeline.cluster import Pinned, fix, network_pages, pages
 from palisade.pipeline.options import ReadOptions, read_options
 from palisade.pipeline.partitions import ReadPart
 from tests.support.processes import LONGEST_WAIT_S, Cluster, NodeProcess
+from tests.support.row_pages import page_bytes
 
 pytestmark = pytest.mark.e2e
 
@@ -51,14 +52,14 @@ async def test_read_continues_over_the_network_when_the_node_of_its_vault_dies(c
         await client.put("s/after", "x")
         found += await asyncio.to_thread(list, reading)
         wanted = await asyncio.to_thread(list, network_pages(options, pinned, part))
-        assert b"".join(map(bytes, found)) == b"".join(wanted)
+        assert b"".join(map(page_bytes, found)) == b"".join(wanted)
 
 
 def same_rows(cluster: Cluster, node: NodeProcess) -> bool:
     vault = str(node.data_dir / "vault")
     options = read_options({"endpoints": ",".join(cluster.endpoints), "vaults": vault, "vaultOnly": "true"})
     pinned, part = chosen(cluster.endpoints, options)
-    found = b"".join(map(bytes, pages(options, pinned, part)))
+    found = b"".join(map(page_bytes, pages(options, pinned, part)))
     return len(found) > KEYS and found == b"".join(network_pages(options, pinned, part))
 
 

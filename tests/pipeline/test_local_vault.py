@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.client.sync_client import SyncClient
 from palisade.pipeline import cluster, local_vault, vault_rows
 from palisade.pipeline.batches import Columns
@@ -25,6 +24,7 @@ from palisade.vault.reader import VaultReader
 from palisade.vault.slices import slice_of
 from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.scan_pages import ScannedRow, rows_of
+from tests.support.row_pages import page_bytes
 from tests.support.threaded_node import ThreadedNode
 from tests.support.vault_ground import VaultGround
 
@@ -59,11 +59,7 @@ def fixed(client: SyncClient, options: ReadOptions) -> tuple[Pinned, ReadPart]:
 
 
 def rows(found: Iterable[bytes | VaultRows]) -> list[ScannedRow]:
-    return [
-        row
-        for page in found
-        for row in rows_of(page if isinstance(page, bytes) else b"".join(row[:-CHECKSUM_BYTES] for row in page.rows))
-    ]
+    return [row for page in found for row in rows_of(page_bytes(page))]
 
 
 @pytest.mark.usefixtures("small_slices")
