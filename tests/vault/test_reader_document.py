@@ -26,9 +26,7 @@ def test_documented_example_reads_a_served_vault_and_reports_unknown(tmp_path: P
     try:
         assert node.stdout.readline() == "serving\n"
         said = run(found[1], vault, "palisade/counter", "nothing")
-        assert re.search(
-            r"palisade/counter: \d+\nnothing: no such key\n1 keys below palisade/ at revision \d+", said
-        )
+        assert re.search(r"palisade/counter: \d+\nnothing: no such key\n1 keys below palisade/ at revision \d+", said)
     finally:
         node.terminate()
         node.wait(30)
