@@ -148,6 +148,13 @@ def reads_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "RECENT_BYTES", 0)
 
 
+def break_reads(place: Place, fault: str) -> None:
+    if fault == "damaged":
+        place.disk.damage(FIRST_ENTRY)
+    else:
+        place.disk.read_fails = True
+
+
 @pytest.mark.usefixtures("reads_files")
 @pytest.mark.parametrize("fault", ["damaged", "unreadable"])
 def test_read_that_finds_damage_is_answered_by_the_other_copy(world: JournalWorld, fault: str) -> None:
@@ -155,10 +162,7 @@ def test_read_that_finds_damage_is_answered_by_the_other_copy(world: JournalWorl
     a, b = pair_in_sync(world)
     for content in (b"one", b"two", b"three"):
         world.append(content)
-    if fault == "damaged":
-        a.disk.damage(FIRST_ENTRY)
-    else:
-        a.disk.read_fails = True
+    break_reads(a, fault)
     process, client = world.client()
     assert world.simulation.run(process, client.read()) == ([(1, b"one"), (2, b"two"), (3, b"three")], 3)
     assert world.until_active("b") is b
@@ -176,10 +180,7 @@ def test_damage_that_a_new_replica_would_receive_stops_the_active_copy_only(worl
     world.until_active("a")
     for content in (b"one", b"two", b"three"):
         world.append(content)
-    if fault == "damaged":
-        a.disk.damage(FIRST_ENTRY)
-    else:
-        a.disk.read_fails = True
+    break_reads(a, fault)
     b = world.start("b")
     world.simulation.run_until(lambda: a.failure is not None, within_s=10)
     world.simulation.run_for(10)
