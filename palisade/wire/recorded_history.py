@@ -1,5 +1,4 @@
-"""The files of a recorded history: what clients requested, when, and what they got. Pure; docs/pipeline.md has the
-schema.
+"""The files of a recorded history: what clients requested, when, and what they got. Pure.
 
 A file is a sequence of msgpack objects. Maps are about the file:
 
