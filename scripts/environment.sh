@@ -4,6 +4,8 @@
 #     prepare_environment demo        # or: test
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+# Some images set it. Without byte code on disk each of hundreds of processes compiles the program: a second of CPU.
+unset PYTHONDONTWRITEBYTECODE
 . scripts/packages.sh
 
 find_python() {

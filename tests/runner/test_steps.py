@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,6 +42,15 @@ def test_the_second_lane_gives_way_and_the_time_of_processors_is_counted() -> No
     busy = "import time\nwhile time.process_time() < 0.2: pass"
     assert run.go((python("busy", busy),), (python("idle", idle),)) == 0
     assert next(each.cpu_s for each in run.ended if each.name == "busy") >= 0.2
+
+
+def test_processes_keep_their_byte_code_whatever_the_image_sets() -> None:
+    """Compiling the program takes a second of CPU, in each of hundreds of processes."""
+    shown = 'echo "${PYTHONDONTWRITEBYTECODE-unset}"'
+    command = ["/bin/bash", "-euo", "pipefail", "-c", f". scripts/environment.sh; {shown}"]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "unset\n"
 
 
 REAL_TIME = re.compile(
