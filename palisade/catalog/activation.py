@@ -126,6 +126,8 @@ def decide(
             f"the agreed sequence {record.sequence} is of epoch {record.epoch}, the metadata store of {epoch}: "
             "it was restored, and may have forgotten a later activation"
         )
+    if local is None and not record.served:
+        return _decide_first(configured_primary=configured_primary)
     if local is None:
         return Follow(f"it has no sequence; the newest copy has {record.served} or more")
     if local.epoch == epoch and local.sequence > record.sequence:
@@ -140,6 +142,11 @@ def decide(
 def _decide_without_record(local: LocalSequence | None, *, configured_primary: bool) -> Decision:
     if local is not None:
         return Stop(f"it has sequence {local.sequence}, but the metadata store has no record of the role")
+    return _decide_first(configured_primary=configured_primary)
+
+
+def _decide_first(*, configured_primary: bool) -> ClaimNext | Follow:
+    """No copy has served yet, at most a first claim was interrupted. One copy alone may begin without a sequence."""
     return ClaimNext() if configured_primary else Follow("the role was never active; its configured primary begins")
 
 

@@ -4,6 +4,7 @@ A file begins with a header; blocks follow. A block is what one write and one sy
 numbers of one activation sequence. The replica stores the same bytes.
 
     file    magic "PALJ", u32 format, u64 number of the first entry, u64 chain before it, u64 checksum of these
+            every format has this header, so that a flipped bit is no newer format
     block   magic "PJBL", u32 body length, u64 first entry, u64 sequence, u32 entries, u64 chain before, u64 chain
     body    for each entry: u32 length, content
 
@@ -147,10 +148,10 @@ def read_file_header(data: bytes, name: str) -> JournalEnd | None:
     if len(data) < FILE_HEADER_BYTES or not any(data[:FILE_HEADER_BYTES]):
         return None
     magic, version, first, chain = _FILE.unpack_from(data)
-    if magic == FILE_MAGIC and version > FORMAT:
-        raise NewerFormat(f"{name} has format {version}, this version reads up to {FORMAT}: install a newer version")
     if magic != FILE_MAGIC or _CHAIN.unpack_from(data, _FILE.size)[0] != xxh3_64_intdigest(data[: _FILE.size]):
         raise JournalDamaged(f"the header of {name} is damaged", REMEDY)
+    if version > FORMAT:
+        raise NewerFormat(f"{name} has format {version}, this version reads up to {FORMAT}: install a newer version")
     return JournalEnd(first - 1, chain)
 
 

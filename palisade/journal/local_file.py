@@ -1,6 +1,7 @@
 """`role.json` beside the entries: the role, this copy's activation sequence, and whether it is being filled. Pure.
 
-Replaced completely or not at all. A copy without a sequence has the file too, so that it can't serve another role.
+Replaced completely or not at all. Every format has `format` and `checksum`. A copy without a sequence has the file too,
+so that it can't serve another role.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def decode(packed: bytes, where: str) -> LocalState:
     try:
         value = json.loads(packed)
         version, checksum = value["format"], value.pop("checksum")
-        if type(version) is int and version > FORMAT:
-            raise NewerFormat(f"{where} has format {version}, this version reads {FORMAT}: install a newer version")
         if checksum != _checksum(value):
             raise ValueError("the checksum does not match")
+        if type(version) is int and version > FORMAT:
+            raise NewerFormat(f"{where} has format {version}, this version reads {FORMAT}: install a newer version")
         local = LocalSequence(value["sequence"], value["epoch"]) if value["sequence"] else None
         return LocalState(value["role"], local, value["filling"], value.get("replica", False))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

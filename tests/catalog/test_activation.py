@@ -62,7 +62,12 @@ def resumes_the_claim(record: ActivationRecord | None, role: str, owner: str, ep
     return claimed(record, role, owner, epoch)
 
 
+def follows_its_first_claim(record: ActivationRecord | None, local: LocalSequence | None, **rest: int) -> Decision:
+    return decide(record, local, **rest) if record is None or local else Follow("it has no sequence")  # type: ignore[arg-type]
+
+
 FAULTS = {
+    "a-first-claim-that-was-interrupted-is-never-repeated": Rules(decide=follows_its_first_claim),
     "an-older-copy-starts": Rules(decide=starts_when_one_behind),
     "an-empty-copy-starts": Rules(decide=starts_without_sequence),
     "another-copy's-claim-is-resumed": Rules(claimed=resumes_the_claim),
@@ -139,6 +144,10 @@ def test_owner_of_the_record_with_an_older_copy_does_not_start() -> None:
         (agreed(4, served=3), at(2), True, Follow),
         (agreed(4, served=3), None, True, Follow),
         (agreed(4, served=3), at(5), True, Stop),
+        (agreed(1, served=0), None, True, ClaimNext),
+        (agreed(1, served=0), None, False, Follow),
+        (agreed(1, served=0), at(1), True, ClaimNext),
+        (agreed(1, served=0), at(2), True, Stop),
         (agreed(3), at(3, epoch=EPOCH - 1), True, Follow),
         (agreed(3), at(9, epoch=EPOCH - 1), True, Follow),
         (replace(agreed(3), epoch=EPOCH - 1), at(3, epoch=EPOCH - 1), True, Stop),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palisade.journal import blocks as block_format
 from palisade.journal.blocks import (
     BLOCK_HEADER_BYTES,
     FILE_HEADER_BYTES,
@@ -161,8 +162,16 @@ def test_block_of_another_journal_is_refused() -> None:
         read_blocks(block.data, JournalEnd())
 
 
-def test_file_of_a_newer_format_is_refused() -> None:
-    data = bytearray(file_header(JournalEnd()))
-    data[7] = 9
+def test_file_of_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_format, "FORMAT", 9)
+    data = file_header(JournalEnd())
+    monkeypatch.undo()
     with pytest.raises(NewerFormat, match="install a newer version"):
+        read_file_header(data, NAME)
+
+
+def test_flipped_bit_in_the_format_of_a_file_is_damage() -> None:
+    data = bytearray(file_header(JournalEnd()))
+    data[7] ^= 8
+    with pytest.raises(JournalDamaged, match=f"the header of {NAME} is damaged"):
         read_file_header(bytes(data), NAME)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from palisade.catalog.activation import LocalSequence
+from palisade.journal import local_file
 from palisade.journal.agreed import LockHolder
 from palisade.journal.blocks import FILE_HEADER_BYTES, JournalEnd, make_block
 from palisade.journal.copy_state import CopyOptions, CopyState
@@ -281,11 +282,19 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
     copy.files.close()
 
 
-def test_local_state_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_local_state_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path)
-    value = json.loads((tmp_path / NAME).read_text())
-    (tmp_path / NAME).write_text(json.dumps({**value, "format": 2}))
+    monkeypatch.setattr(local_file, "FORMAT", 2)
+    (tmp_path / NAME).write_bytes(encode(LocalState("orders")))
+    monkeypatch.undo()
     assert isinstance(refused(tmp_path), NewerFormat)
+
+
+def test_flipped_bit_in_the_format_of_the_local_state_is_damage(tmp_path: Path) -> None:
+    written(tmp_path)
+    packed = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(packed.replace(b'"format": 1', b'"format": 3'))
+    assert isinstance(refused(tmp_path), JournalDamaged)
 
 
 def test_local_state_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from palisade.catalog import activation
 from palisade.catalog.activation import ActivationRecord, ClaimNext, Decision, LocalSequence, ReplicaState
 from palisade.client.operations import Put
-from palisade.journal import agreed, role
+from palisade.journal import agreed, blocks, copy_state, local_file, role
+from palisade.journal import log as log_module
 from palisade.journal.acknowledgement import Acknowledgement
 from palisade.journal.active import Active
 from palisade.journal.agreed import Agreed, RoleRecord
+from palisade.journal.blocks import JournalBlock
 from palisade.journal.copy_state import CopyState
-from palisade.journal.log import JournalLog
+from palisade.journal.errors import JournalDamaged
+from palisade.journal.local_file import LocalState
+from palisade.journal.log import READ_BYTES, JournalLog
 from tests.support import journal_world
-from tests.support.journal_walk import ACTIONS_WITH_DISKS, walk
+from tests.support.journal_walk import ACTIONS, ACTIONS_WITH_DISKS, ACTIONS_WITH_FLIPS, walk
 from tests.support.journal_world import JournalWorld
 
 SEEDS = 12
 DISK_SEEDS = 4
+FLIP_SEEDS = 4
 FAULT_SEEDS = 40
 
 
@@ -38,6 +45,23 @@ def test_acknowledged_entries_survive_slow_and_failing_disks(seed: int) -> None:
     world = walk(seed, ACTIONS_WITH_DISKS)
     assert world.violations == [], f"seed {seed}"
     assert len(world.acknowledged) > 50
+    world.close()
+
+
+@pytest.fixture
+def reads_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last block is kept in memory, so that reads meet what is on the disk."""
+    monkeypatch.setattr(log_module, "RECENT_BYTES", 0)
+
+
+@pytest.mark.usefixtures("reads_files")
+@pytest.mark.parametrize("seed", range(FLIP_SEEDS))
+def test_acknowledged_entries_survive_bits_that_flip_on_one_disk_at_a_time(seed: int) -> None:
+    """Each flip stops its copy before anything damaged is served, replicated or dropped; the other copy goes on."""
+    world = walk(seed, ACTIONS_WITH_FLIPS)
+    assert world.violations == [], f"seed {seed}"
+    assert world.mended > 0
+    assert len(world.acknowledged) > 100
     world.close()
 
 
@@ -122,9 +146,64 @@ FAULTS: dict[Patch, int] = {
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_planted_fault_is_seen(fault: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
-    for seed in range(FAULTS[fault], FAULTS[fault] + FAULT_SEEDS):
+    assert_seen(FAULTS[fault], ACTIONS)
+
+
+class NeverDiffers(int):
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+def checksums_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Neither for a reader, nor for a replica that is filled, nor at a start."""
+    patch.setattr(blocks, "xxh3_64_intdigest", lambda *parts: NeverDiffers(xxh3_64_intdigest(*parts)))
+
+
+def damage_counts_as_a_torn_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_module, "check_torn", lambda *_, **__: None)
+
+
+def damaged_role_file_counts_as_new(patch: pytest.MonkeyPatch) -> None:
+    def decode(packed: bytes, where: str) -> LocalState:
+        with suppress(JournalDamaged):
+            return local_file.decode(packed, where)
+        return LocalState(journal_world.ROLE)
+
+    patch.setattr(copy_state, "decode", decode)
+
+
+def damaged_copy_stays_active(patch: pytest.MonkeyPatch) -> None:
+    """It answers as if the journal ended before the damage."""
+    blocks_from = JournalLog.blocks_from
+
+    async def readable_blocks_from(self: JournalLog, number: int, size: int = READ_BYTES) -> list[JournalBlock]:
+        with suppress(JournalDamaged):
+            return await blocks_from(self, number, size)
+        return []
+
+    patch.setattr(JournalLog, "blocks_from", readable_blocks_from)
+
+
+IGNORES_DAMAGE: dict[Patch, int] = {
+    checksums_are_not_compared: 0,
+    damage_counts_as_a_torn_end: 7,
+    damaged_role_file_counts_as_new: 9,
+    damaged_copy_stays_active: 2,
+}
+"""As `FAULTS`."""
+
+
+@pytest.mark.usefixtures("reads_files")
+@pytest.mark.parametrize("fault", IGNORES_DAMAGE, ids=lambda fault: fault.__name__)
+def test_fault_that_ignores_damage_is_seen(fault: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    assert_seen(IGNORES_DAMAGE[fault], ACTIONS_WITH_FLIPS)
+
+
+def assert_seen(first: int, actions: tuple[str, ...]) -> None:
+    for seed in range(first, first + FAULT_SEEDS):
         try:
-            world = walk(seed)
+            world = walk(seed, actions)
         except AssertionError:
             return  # the role is not served again, or a process ended with an error
         found = world.violations

@@ -56,6 +56,21 @@ def test_journal_appends_and_replicates(world: JournalWorld) -> None:
     assert world.entries("a") == world.entries("b") == {1: b"one", 2: b"two"}
 
 
+def test_first_claim_that_was_interrupted_is_repeated(world: JournalWorld) -> None:
+    """The primary dies after its claim and before it has a sequence: no copy has one, and none has ever served."""
+    a = world.start("a")
+    world.simulation.run_until(lambda: world.record() is not None, within_s=10)
+    world.kill("a")
+    assert a.active is None
+    assert not any(b'"sequence": 1' in each.content for each in a.disk.files.values())
+    world.start("b")
+    world.simulation.run_for(20)
+    assert world.active() is None, "a copy that is not the configured primary waits"
+    world.start("a")
+    world.until_active("a")
+    world.until_in_sync()
+
+
 def test_seed_scenario_1_older_primary_follows_and_its_entries_are_filled(world: JournalWorld) -> None:
     """The backup takes over, serves alone and stops; the primary that starts then waits for it."""
     pair_in_sync(world)

@@ -109,7 +109,7 @@ class Explorer:
         while waiting:
             world = waiting.popleft()
             found.worlds += 1
-            if (violation := violated(world)) is not None:
+            if (violation := violated(world, self._rules.decide)) is not None:
                 found.violation = violation
                 while (way := ways[key(world)]) is not None:
                     world, move = way
@@ -261,7 +261,14 @@ def cut(world: World, number: int) -> World:
     return world.with_copy(number, copy)
 
 
-def violated(world: World) -> str | None:
+def violated(world: World, decide: Callable[..., Decision]) -> str | None:
+    if world.lock is None and all(copy.up and copy.step == "idle" and not copy.serving for copy in world.copies):
+        decisions = [
+            decide(world.record, copy.local, configured_primary=number == 0, epoch=EPOCH)
+            for number, copy in enumerate(world.copies)
+        ]
+        if not any(isinstance(each, ClaimNext) for each in decisions):
+            return f"both copies are up, and neither begins: {decisions}"
     for number, copy in enumerate(world.copies):
         holds = world.lock == (copy.token, number)
         if copy.up and copy.serving and copy.step == "idle" and holds and not world.acknowledged <= set(copy.entries):

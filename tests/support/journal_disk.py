@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from palisade.journal.blocks import SECTOR_BYTES, is_file_name
+from palisade.journal.blocks import SECTOR_BYTES, is_file_name, read_file_header, scan
+from palisade.journal.local_file import NAME
 from tests.support.simulation import Process
 
 SYNC_S = 0.003
@@ -32,6 +33,37 @@ class SimFile:
     def is_on_disk(self) -> None:
         """What is left after a power failure."""
         self.synced = self.end = self.length = len(self.content)
+
+
+@dataclass(slots=True)
+class Flip:
+    """One bit of one file. `flipped`: the byte with it."""
+
+    disk: SimDisk
+    name: str
+    file: SimFile
+    offset: int
+    bit: int
+    flipped: int = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the damaged part is still in a file that the copy reads."""
+        content = self.file.content
+        in_use = self.disk.files.get(self.name) is self.file and self.offset < len(content)
+        return in_use and content[self.offset] == self.flipped
+
+    def undo(self) -> None:
+        """As an operator does who has a backup of the file."""
+        if self.is_there:
+            self.file.content[self.offset] ^= self.bit
+
+
+def last_block_at(content: bytes, name: str) -> int:
+    """Where the last block begins; 0: there is none."""
+    before = read_file_header(content, name)
+    assert before is not None
+    return max((offset for offset, _ in scan(content, name, before)), default=0)
 
 
 class SimDisk:
@@ -63,6 +95,20 @@ class SimDisk:
                 assert file.synced <= sector * SECTOR_BYTES < file.end - SECTOR_BYTES
                 file.content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = bytes(SECTOR_BYTES)
             file.is_on_disk()
+
+    def flip_a_bit(self) -> Flip | None:
+        """A bit changes on the medium: in the role's file, in the newest journal, or in any. Not in the last block: it
+        may then look like the rest of a write (`blocks.py`). None: there is no other block."""
+        journals = sorted(filter(is_file_name, self.files))
+        name = self._random.choice([NAME, *journals[-1:], *self._random.sample(journals, min(1, len(journals)))])
+        content = self.files[name].content
+        end = len(content) if name == NAME else last_block_at(bytes(content), name)
+        if not end:
+            return None
+        flip = Flip(self, name, self.files[name], self._random.randrange(end), 1 << self._random.randrange(8))
+        content[flip.offset] ^= flip.bit
+        flip.flipped = content[flip.offset]
+        return flip
 
     def damage(self, offset: int) -> None:
         """A bit of the oldest journal changes on the medium."""

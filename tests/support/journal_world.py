@@ -28,7 +28,7 @@ from palisade.journal.service import JournalService
 from palisade.metastore.requests import Command, Range, Txn
 from palisade.service.callers import UNRESTRICTED
 from tests.support.claims_world import ClaimsWorld, SimulatedStore
-from tests.support.journal_disk import SimDisk, SimFiles
+from tests.support.journal_disk import Flip, SimDisk, SimFiles
 from tests.support.simulation import Process
 
 ROLE = "orders"
@@ -227,6 +227,9 @@ class JournalWorld(ClaimsWorld):
         self.activations: list[str] = []
         self.violations: list[str] = []
         self.lives = 0
+        self.flip: Flip | None = None
+        """The bit that is wrong on a disk now."""
+        self.flips = self.mended = 0
         self.simulation.after_turn = lambda _process: self._check_actives()
 
     def start(self, name: str, *, forced_by: Operator | None = None) -> Place:
