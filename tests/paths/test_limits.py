@@ -28,6 +28,16 @@ def test_limits_name_every_journey() -> None:
     assert {limit.journey for limit in LIMITS} == set(roles)
 
 
+@pytest.mark.parametrize("limit", [each for each in LIMITS if each.goal], ids=lambda limit: str(limit.journey))
+def test_limits_enforce_the_goal_with_authorization_off_and_on(limit: Limit) -> None:
+    """Issue 15: "counted by a test that traces them (with authorization on and off: the same way)"."""
+    goal = limit.goal
+    assert goal is not None
+    for most in (limit.off, limit.on):
+        assert most.files <= goal.files
+        assert goal.functions is None or (most.functions is not None and most.functions <= goal.functions)
+
+
 def test_table_shows_limits_and_goal_of_each_journey() -> None:
     found = table([Limit("a-put", "leader", Most(41, 124), Most(57), Most(24, 100))])
     assert found[1].split() == ["a-put", "at", "the", "leader", "41", "124", "57", "24", "100"]

@@ -32,20 +32,20 @@ def same(password: str, credential: Any) -> bool:
 
 
 class Clock:
-    """Seconds, and the wall clock in milliseconds."""
+    """Seconds, of the monotonic and of the wall clock."""
 
     def __init__(self) -> None:
-        self.now_s, self.wall_ms = 1000.0, 1_700_000_000_000
+        self.now_s, self.wall_s = 1000.0, 1_700_000_000.0
 
     def now(self) -> float:
         return self.now_s
 
-    def wall(self) -> int:
-        return self.wall_ms
+    def wall(self) -> float:
+        return self.wall_s
 
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
-        self.wall_ms += int(seconds * 1000)
+        self.wall_s += seconds
 
 
 class FenceableRows(StoreRows):
@@ -108,5 +108,5 @@ async def usual(users: Users) -> None:
 
 
 def gate_over(rows: StoreRows, clock: Clock, **more: Any) -> Authorizer:
-    given: Mapping[str, Any] = {"now": clock.now, "wall_ms": clock.wall, "fits": same, **more}
+    given: Mapping[str, Any] = {"now": clock.now, "wall_s": clock.wall, "fits": same, **more}
     return Authorizer(rows, PROOF, **given)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from palisade.service.authorization.authorizer import Authenticated, Authorizer, claimed_identity
-from palisade.service.authorization.callers import Access, AuthenticatedCaller
+from palisade.service.authorization.authorizer import Authorizer, claimed_identity
+from palisade.service.authorization.callers import AuthenticatedCaller, TokenCaller
 from palisade.service.callers import UNRESTRICTED, Caller
 from palisade.wire.auth_errors import AuthorizationError
 from palisade.wire.credentials import from_header
@@ -37,50 +37,40 @@ def set_caller(request: web.Request, caller: Caller) -> None:
 
 
 class AuthenticatedClient:
-    """The client of one connection on the fast path. `address`: of the client, for the audit log. `header`: the
-    credentials that are kept, as they were sent.
+    """The client of one connection on the fast path. `address`: of the client, for the audit log.
 
-    A token that the client has presented is kept until the connection ends, so that a request with the same token
-    costs one comparison. Passwords and join tokens, which do not expire, are not kept.
+    `caller`: of its last request, if that had a token. It is kept until the connection ends or sends other credentials,
+    so that a request with the same token costs one comparison. Passwords and join tokens, which do not expire, are not
+    kept.
     """
 
-    __slots__ = ("_address", "_authorizer", "_callers", "_known", "header")
+    __slots__ = ("_address", "_authorizer", "_callers", "caller")
 
     def __init__(self, callers: HttpCallers, address: str) -> None:
         self._callers, self._authorizer, self._address = callers, callers.authorizer, address
-        self.header: bytes | None = None
-        self._known: Authenticated | None = None
+        self.caller: TokenCaller | None = None
 
-    def run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
-        """Run the plan with the rights that the Authorization header gives, or refuse the request."""
-        known = self._known
-        if known is None or header != self.header or not self._authorizer.is_current(known):
-            known = self._authenticate(plan, header, body, reply)
-            if known is None:
-                return
-        caller = AuthenticatedCaller(self._authorizer, *known.value, self._address, plan)
-        if plan.hot.access is Access.PER_REQUEST:
-            plan.call(body, reply, caller)
-        else:
-            run_if_permitted(caller, plan, body, reply)
-
-    def _authenticate(
-        self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply
-    ) -> Authenticated | None:
-        """None: the request was refused, or it runs once the rights are known."""
-        self.header = self._known = None
+    def authenticate_and_run(self, plan: RequestPlan, header: bytes | None, body: bytes, reply: HttpReply) -> None:
+        """Run the plan with the rights that the Authorization header gives, or refuse the request. For every header
+        that is not that of `caller`, or whose rights may have changed."""
+        caller: AuthenticatedCaller
+        self.caller = None
         try:
             known = self._authorizer.try_authenticate(text_of(header))
         except Exception as error:
             if isinstance(error, AuthorizationError):
                 self._callers.refused(error, text_of(header), self._address, plan)
             plan.hot.refuse(error, reply)
-            return None
+            return
         if known is None:
             self._callers.run_later(plan, header, body, reply, self._address)
-        elif known.value[0].expires_ms is not None:
-            self.header, self._known = header, known
-        return known
+            return
+        expires_ms = known.value[0].expires_ms
+        if header is not None and expires_ms is not None:
+            caller = self.caller = TokenCaller(self._authorizer, known, expires_ms, header, self._address, plan)
+        else:
+            caller = AuthenticatedCaller(self._authorizer, *known.value, self._address, plan)
+        run_if_permitted(caller, plan, body, reply)
 
 
 def text_of(header: bytes | None) -> str | None:

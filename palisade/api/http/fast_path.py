@@ -3,7 +3,7 @@
 Hot are a plain `POST` to a unary /v3 path, a plain `PUT` of one key to /v1/kv and a plain `GET` of one key from
 /v1/fenced. From its first other request on, aiohttp handles a connection; it has the same paths with the same
 responses. A hot request costs a fifth of one through aiohttp's request and response objects. Authorization changes
-nothing of this: `HttpCallers` identifies the caller first.
+nothing of this: `AuthenticatedClient` identifies the caller first, once for each token of a connection.
 
 Bounds, whatever a client sends: one request of a connection is handled at a time; no more than the largest request is
 kept of it; a head or body that does not arrive in time ends the connection (slow-loris).
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
+from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers, run_if_permitted
 from palisade.api.http.connection_state import ANSWERED, BEGUN, TRANSITIONS, HttpEvent, HttpState
 from palisade.api.http.overload_reply import OverloadReply
 from palisade.api.http.problems import late_body
@@ -36,6 +36,7 @@ from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
 from palisade.base.wrong_port import HTTP2_PREFACE, advice, refusal, spoken
+from palisade.service.authorization.callers import Access
 from palisade.service.callers import UNRESTRICTED
 
 log = logging.getLogger(__name__)
@@ -292,7 +293,8 @@ class HttpConnection(asyncio.Protocol):
             self.moved(HttpEvent.PART_OF_HEAD)
             return
         client = self._client
-        head, header = without_authorization(data[: end + 4], client.header if client is not None else None)
+        caller = None if client is None else client.caller
+        head, header = without_authorization(data[: end + 4], None if caller is None else caller.header)
         plan = self._server.plan(head) if end >= 0 else None
         if plan is None or plan.length > self._server.limits.body_bytes_max:
             if not (data.startswith(HTTP2_PREFACE) and self._is_misdirected(data)):
@@ -307,10 +309,17 @@ class HttpConnection(asyncio.Protocol):
         self._buffer = data[stop:]
         self._state = BEGUN[self._state]
         self._server.busy += 1
+        body = data[end + 4 : stop]
         if client is None:
-            plan.call(data[end + 4 : stop], self.reply, UNRESTRICTED)
+            plan.call(body, self.reply, UNRESTRICTED)
+        elif caller is None or not caller.is_of(header):
+            client.authenticate_and_run(plan, header, body, self.reply)
         else:
-            client.run(plan, header, data[end + 4 : stop], self.reply)
+            caller.action = plan
+            if plan.hot.access is Access.PER_REQUEST:
+                plan.call(body, self.reply, caller)
+            else:
+                run_if_permitted(caller, plan, body, self.reply)
 
     def reply(self, status: int, payload: bytes, headers: bytes = b"", /) -> None:
         """Answer the current request; called exactly once for it, in the loop's thread."""

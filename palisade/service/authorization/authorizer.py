@@ -52,7 +52,7 @@ WRONG = "wrong user name or password"
 
 
 class Authorizer:
-    """`proof`: the join token of this cluster as nodes present it; None without one. `now` in seconds.
+    """`proof`: the join token of this cluster as nodes present it; None without one. `now`, `wall_s` in seconds.
 
     `metrics_token`: the token that permits reading the metrics of this node and nothing else; None for none."""
 
@@ -62,14 +62,14 @@ class Authorizer:
         proof: NodeProof | None,
         *,
         now: Callable[[], float] = time.monotonic,
-        wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        wall_s: Callable[[], float] = time.time,
         fits: Callable[[str, Any], bool] = fits,
         metrics_token: str | None = None,
     ) -> None:
-        self.rows, self._state = rows, rows.state
+        self.rows, self.state = rows, rows.state
         self._metrics_header = None if metrics_token is None else f"Bearer {metrics_token}".encode()
         self.audit = Audit(now)
-        self.wall_ms = wall_ms
+        self.wall_s = wall_s
         self.refusals: dict[str, int] = {}
         self.logins: dict[str, int] = {}
         self._proof, self._now, self._fits = proof, now, fits
@@ -180,7 +180,7 @@ class Authorizer:
 
     def _identity_in(self, shown: Token, key: PermissionRow | None) -> UserIdentity:
         claims = None if key is None else claims_of(shown.text, key.value)
-        if claims is None or claims.expires_ms <= self.wall_ms():
+        if claims is None or claims.expires_ms <= self.wall_s() * 1000:
             raise Unauthenticated("the token is invalid or expired: sign in again")
         return identity_of(claims)
 
@@ -205,14 +205,6 @@ class Authorizer:
             return self._authenticated.compute(mark, authenticate)
         except WouldBlock:
             return None
-
-    def is_current(self, known: Authenticated) -> bool:
-        """Whether `try_authenticate` would return the same. False if that can't be known without waiting."""
-        state = self._state()
-        if (state is None or state is not known.state) and not self._authenticated.is_valid(known):
-            return False
-        expires_ms = known.value[0].expires_ms
-        return expires_ms is None or expires_ms > self.wall_ms()
 
     def try_rights(self, identity: UserIdentity | NodeIdentity) -> Rights | None:
         """None if the rights require waiting. Raises Unauthenticated, PermissionsUnknown."""
@@ -253,7 +245,7 @@ class Authorizer:
 
     def _is_expired(self, identity: UserIdentity | NodeIdentity) -> bool:
         expires_ms = identity.expires_ms
-        return expires_ms is not None and expires_ms <= self.wall_ms()
+        return expires_ms is not None and expires_ms <= self.wall_s() * 1000
 
     def _read_rights(self, identity: UserIdentity) -> RightsReads:
         if self._is_expired(identity):

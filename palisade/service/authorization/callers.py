@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 
 from palisade.catalog.permissions import PALISADE
-from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.authorizer import Authenticated, Authorizer
 from palisade.service.authorization.needs import EVERYTHING, Needs, reading, writing
 from palisade.service.authorization.rights import NodeIdentity, Rights, UserIdentity
 from palisade.service.callers import Caller
@@ -67,3 +67,27 @@ class AuthenticatedCaller(Caller):
         """As `require`, for a route or call."""
         if access is Access.ADMINS or (access is Access.NODES and not self.rights.is_node):
             self.require((EVERYTHING,))
+
+
+class TokenCaller(AuthenticatedCaller):
+    """The caller of consecutive requests with one token, over one connection that handles one request at a time.
+    `header`: the token as it was sent; `action` is that of the current request."""
+
+    __slots__ = ("_expires_ms", "_state", "header")
+
+    def __init__(
+        self, authorizer: Authorizer, known: Authenticated, expires_ms: int, header: bytes, address: str, action: object
+    ) -> None:
+        super().__init__(authorizer, *known.value, address, action)
+        self.header, self._state, self._expires_ms = header, known.state, expires_ms
+
+    def is_of(self, header: bytes | None) -> bool:
+        """Whether a request with this header has this caller with these rights: it is the same token, which has not
+        expired, and no permission row can have changed. False if that can't be known without reading."""
+        authorizer, state = self._authorizer, self._state
+        return (
+            header == self.header
+            and state is not None
+            and state is authorizer.state()
+            and self._expires_ms > authorizer.wall_s() * 1000
+        )

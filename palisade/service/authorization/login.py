@@ -25,7 +25,7 @@ class Login:
         identity = await self._authorizer.identify(shown, address)
         if not isinstance(identity, UserIdentity):
             raise Unauthenticated("tokens are issued to users only: send a user name and password")
-        expires_ms = self._authorizer.wall_ms() + ttl_s * 1000
+        expires_ms = int(self._authorizer.wall_s() * 1000) + ttl_s * 1000
         key = await self._key()
         return sign(Claims(identity.user, identity.credential, expires_ms), key), expires_ms
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 
-from palisade.api.http.authorization_header import AuthenticatedClient, HttpCallers
-from palisade.api.http.fast_path import without_authorization
-from palisade.api.http.request_head import Hot, HttpReply, RequestPlan
+from palisade.api.http.authorization_header import HttpCallers
+from palisade.api.http.fast_path import FrontServer, HttpConnection, HttpLimits, without_authorization
+from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.server import HttpServer
+from palisade.base.connection_limit import ConnectionLimit
+from palisade.base.metrics import Metrics
 from palisade.catalog.permissions import PermissionGrant, Permissions, Subject
 from palisade.metastore.requests import Put, Range
 from palisade.service.authorization.authorizer import Authorizer
-from palisade.service.authorization.callers import Access, AuthenticatedCaller
+from palisade.service.authorization.callers import Access, AuthenticatedCaller, TokenCaller
 from palisade.service.authorization.login import Login
 from palisade.service.authorization.needs import Need, needs_of
 from palisade.service.authorization.rights import PermissionRow, UserIdentity, UserRights
@@ -224,28 +225,46 @@ async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users:
 # Cached rights of a connection.
 
 
-@dataclass
+class StoppedFront(FrontServer):
+    def now(self) -> float:
+        return 0.0
+
+
+class Ignored(asyncio.Transport):
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+
 class Connection:
-    """One connection on the fast path, and what its requests were answered with."""
+    """One connection on the fast path. `answers`: what its requests were answered with."""
 
-    client: AuthenticatedClient
-    answers: list[object]
+    def __init__(self, authorizer: Authorizer, access: Access = Access.PER_REQUEST) -> None:
+        hot = Hot("POST /v3/test", self._called, access, self._refused)
+        metrics, callers = Metrics(), HttpCallers(authorizer)
+        room = ConnectionLimit(metrics)
+        front = StoppedFront({"/v3/test": hot}, asyncio.Protocol, HttpLimits(), metrics, room, callers=callers)
+        self.answers: list[object] = []
+        self._connection = HttpConnection(front)
+        self._connection.connection_made(Ignored())
 
-    def get(self, header: str | None) -> object:
+    @property
+    def token(self) -> bytes | None:
+        """The credentials that the connection keeps."""
+        client = self._connection._client
+        return client.caller.header if client and client.caller else None
+
+    def post(self, header: str | None) -> object:
         """The caller that the request ran with, or its refusal."""
-        hot = Hot("GET /", self._called, Access.PER_REQUEST, lambda error, _: self.answers.append(error))
-        self.client.run(RequestPlan(hot, hot.call, 0), header and header.encode(), b"", reply_of_nothing)
+        line = "" if header is None else f"Authorization: {header}\r\n"
+        self._connection.data_received(f"POST /v3/test HTTP/1.1\r\n{line}Content-Length: 0\r\n\r\n".encode())
         return self.answers[-1]
 
     def _called(self, body: bytes, reply: HttpReply, caller: Caller) -> None:
         self.answers.append(caller)
+        reply(200, b"{}")
 
-
-def reply_of_nothing(status: int, payload: bytes, headers: bytes = b"", /) -> None: ...
-
-
-async def connected(authorizer: Authorizer) -> Connection:
-    return Connection(HttpCallers(authorizer).client(asyncio.Transport()), [])
+    def _refused(self, error: Exception, reply: HttpReply) -> None:
+        self.answers.append(error)
+        reply(403, b"{}")
 
 
 async def token_of(service: KeyValues, authorizer: Authorizer) -> str:
@@ -257,39 +276,39 @@ async def test_connection_keeps_its_token_and_neither_password_nor_join_token(
     stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
 ) -> None:
     authorizer = gate_over(stateful, clock)
-    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    connection, token = Connection(authorizer), await token_of(service, authorizer)
     for header, kept in (
         (token, token.encode()),
         (ALICE, None),
         (token, token.encode()),
         (AS_NODE["Authorization"], None),
     ):
-        assert isinstance(connection.get(header), AuthenticatedCaller)
-        assert connection.client.header == kept
+        assert isinstance(connection.post(header), AuthenticatedCaller)
+        assert connection.token == kept
 
 
 async def test_connection_checks_its_token_again_once_a_row_may_have_changed(
     stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
 ) -> None:
     authorizer = gate_over(stateful, clock)
-    connection, token = await connected(authorizer), await token_of(service, authorizer)
+    connection, token = Connection(authorizer), await token_of(service, authorizer)
     stateful.known = "after the login"
     for _ in range(2):
-        caller = connection.get(token)
+        caller = connection.post(token)
     read = stateful.reads
-    caller = connection.get(token)
+    caller = connection.post(token)
     assert isinstance(caller, AuthenticatedCaller)
     caller.require_write(b"/a/x/k")
     assert stateful.reads == read
     await users.regrant("alice")
     stateful.known = "after the revoke"
-    caller = connection.get(token)
+    caller = connection.post(token)
     assert isinstance(caller, AuthenticatedCaller)
     with pytest.raises(PermissionDenied):
         caller.require_write(b"/a/x/k")
     await users.drop("alice")
     stateful.known = "after the drop"
-    assert isinstance(connection.get(token), Unauthenticated)
+    assert isinstance(connection.post(token), Unauthenticated)
 
 
 @pytest.mark.parametrize("header", [None, "Bearer pt1.another.token", "Basic YTpi"])
@@ -297,10 +316,10 @@ async def test_connection_never_lends_its_token_to_another_header(
     stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues, header: str | None
 ) -> None:
     authorizer = gate_over(stateful, clock)
-    connection, token = await connected(authorizer), await token_of(service, authorizer)
-    assert isinstance(connection.get(token), AuthenticatedCaller)
+    connection, token = Connection(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.post(token), AuthenticatedCaller)
     before = len(connection.answers)
-    connection.get(header)
+    connection.post(header)
     assert not any(isinstance(each, AuthenticatedCaller) for each in connection.answers[before:])
 
 
@@ -308,10 +327,10 @@ async def test_connection_refuses_its_token_once_it_expires(
     stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
 ) -> None:
     authorizer = gate_over(stateful, clock)
-    connection, token = await connected(authorizer), await token_of(service, authorizer)
-    assert isinstance(connection.get(token), AuthenticatedCaller)
+    connection, token = Connection(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.post(token), AuthenticatedCaller)
     clock.advance(61)
-    assert isinstance(connection.get(token), Unauthenticated)
+    assert isinstance(connection.post(token), Unauthenticated)
 
 
 async def test_connection_of_a_fenced_node_reads_the_rights_from_the_cluster(
@@ -319,13 +338,36 @@ async def test_connection_of_a_fenced_node_reads_the_rights_from_the_cluster(
 ) -> None:
     """The state is unknown: nothing that was known before may be used."""
     authorizer = gate_over(stateful, clock)
-    connection, token = await connected(authorizer), await token_of(service, authorizer)
-    assert isinstance(connection.get(token), AuthenticatedCaller)
+    connection, token = Connection(authorizer), await token_of(service, authorizer)
+    assert isinstance(connection.post(token), AuthenticatedCaller)
     stateful.known, stateful.fenced, stateful.cut_off = None, True, True
     before = len(connection.answers)
-    connection.get(token)
+    connection.post(token)
     await until(lambda: len(connection.answers) > before)
     assert isinstance(connection.answers[-1], PermissionsUnknown)
+
+
+async def test_token_that_a_connection_keeps_is_checked_for_the_route_of_each_request(
+    stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues
+) -> None:
+    authorizer = gate_over(stateful, clock)
+    connection, token = Connection(authorizer, Access.ADMINS), await token_of(service, authorizer)
+    for _ in range(3):
+        assert isinstance(connection.post(token), PermissionDenied)
+        assert connection.token == token.encode()
+    assert authorizer.refusals == {"permission-denied": 3}
+
+
+async def test_refusal_in_the_audit_log_names_the_request_and_not_the_first_of_its_token(
+    http: ClientSession, service: KeyValues, authorizer: Authorizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = {"Authorization": await token_of(service, authorizer)}
+    for key in ("/a/x/first", "/b/second", "/b/third"):
+        async with http.put(f"/v1/kv/{key}", data=b"v", headers=token) as answer:
+            assert answer.status == (200 if key.startswith("/a/") else 403)
+    assert "/b/second" in caplog.text
+    assert "/b/third" in caplog.text
+    assert "/a/x/first" not in caplog.text
 
 
 @pytest.mark.parametrize("fault", ["state", "expiry", "header"])
@@ -333,13 +375,13 @@ async def test_planted_connection_that_trusts_its_token_is_found(
     stateful: StatefulRows, clock: Clock, users: Users, service: KeyValues, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """Planted: a part of the comparison is left out."""
-    if fault == "header":
-        real = AuthenticatedClient._authenticate
-        monkeypatch.setattr(
-            AuthenticatedClient, "_authenticate", lambda self, *given: self._known or real(self, *given)
-        )
-    else:
-        monkeypatch.setattr(Authorizer, "is_current", lambda self, known: True)
+    is_of = TokenCaller.is_of
+    left_out: dict[str, Callable[[TokenCaller, bytes | None], bool]] = {
+        "state": lambda self, header: header == self.header and self._expires_ms > self._authorizer.wall_s() * 1000,
+        "expiry": lambda self, header: header == self.header and self._state is self._authorizer.state(),
+        "header": lambda self, header: is_of(self, self.header),
+    }
+    monkeypatch.setattr(TokenCaller, "is_of", left_out[fault])
     tests = {
         "state": test_connection_checks_its_token_again_once_a_row_may_have_changed(stateful, clock, users, service),
         "expiry": test_connection_refuses_its_token_once_it_expires(stateful, clock, users, service),
