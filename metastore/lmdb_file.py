@@ -18,7 +18,7 @@ import lmdb
 import msgpack
 
 from palisade.base import long_keys
-from palisade.base.lmdb_env import DAMAGE, DATA, double_room, room_for, used_bytes
+from palisade.base.lmdb_env import DAMAGE, DATA, closed_on_error, double_room, open_env, room_for, used_bytes
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.ordered_map import PEEK_BYTES, Table, in_bounds
 from palisade.metastore.record_check import CHECKSUMS, REMEDY
@@ -47,16 +47,10 @@ class LmdbFile:
         self.directory = directory
         self.epoch = 0
         self.env = self._open(map_bytes, read_only, locked and not read_only)
-        try:
+        with closed_on_error(self.env, self.failure):
             self._about, self._tables = self._open_tables()
             self.reader: Any = self.env.begin()
             self._format, self.name = self._check_format(self._read_about(_FORMAT))
-        except lmdb.Error as error:
-            self.env.close()
-            raise self.failure(error) from error
-        except BaseException:
-            self.env.close()
-            raise
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         stored = long_keys.stored_key(key)
@@ -218,26 +212,27 @@ class LmdbFile:
         )
 
     def _open(self, map_bytes: int, read_only: bool, locked: bool) -> Any:
-        data = self.directory / DATA
-        try:
-            if not read_only:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            return lmdb.open(
-                str(self.directory),
-                map_size=room_for(self.directory, map_bytes),
-                max_dbs=len(Table) + 8,
-                max_spare_txns=4,
-                mode=0o600,
-                readonly=read_only,
-                lock=locked,
+        def damaged(error: Exception) -> StoreCorrupt:
+            return StoreCorrupt(
+                f"{self.directory / DATA} is not a store that this program can read ({error}): give the node its own "
+                f"data directory. If it is a store, it is damaged. {REMEDY}"
             )
-        except DAMAGE as error:
-            raise StoreCorrupt(
-                f"{data} is not a store that this program can read ({error}): give the node its own data directory. "
-                f"If it is a store, it is damaged. {REMEDY}"
-            ) from error
-        except (lmdb.Error, OSError) as error:
-            raise StoreFailed(f"{data} can't be opened: {error}. Make it writable, or choose another") from error
+
+        if not read_only:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreFailed(f"{self.directory} can't be created: {error}. Choose another directory") from error
+        return open_env(
+            self.directory,
+            len(Table) + 8,
+            room_for(self.directory, map_bytes),
+            damaged=damaged,
+            unusable=StoreFailed,
+            max_spare_txns=4,
+            readonly=read_only,
+            lock=locked,
+        )
 
     def _open_tables(self) -> tuple[Any, list[Any]]:
         if self.env.stat()["entries"] == 0:

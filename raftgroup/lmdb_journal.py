@@ -31,7 +31,7 @@ import msgpack
 from palisade.base.commit_thread import PATIENCE_S, LoopCommits
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import sync_directory
-from palisade.base.lmdb_env import DAMAGE, DATA, double_room, problem_of, room_for
+from palisade.base.lmdb_env import DAMAGE, DATA, closed_on_error, double_room, open_env, problem_of, room_for
 from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, NodeFailed
 from palisade.raftgroup.journal import BufferedJournal, LogChanges, StoredLog
 from palisade.raftgroup.ports import Entry
@@ -144,18 +144,20 @@ class JournalFile:
         problem = problem_of(directory, CHECKED_BYTES_MAX)
         if problem is not None:
             raise self._damaged(problem)
-        self._env = self._open()
-        try:
+        self._env = open_env(
+            directory,
+            2,
+            room_for(directory, MAP_BYTES_MIN),
+            damaged=lambda error: self._damaged(str(error)),
+            unusable=DataDirectoryError,
+            lock=False,
+            max_spare_txns=2,
+        )
+        with closed_on_error(self._env, self.failure):
             self._log, self._meta = self._open_tables()
             self._reader: Any = self._env.begin()
             self.stored = self._read_stored(memory_bytes)
             self._oldest = self._next_oldest = self._check_contiguous()
-        except lmdb.Error as error:
-            self._env.close()
-            raise self.failure(error) from error
-        except BaseException:
-            self._env.close()
-            raise
         self._base_index = self._next_base_index = self.stored.base_index
 
     def begin(self, changes: LogChanges) -> Callable[[], object]:
@@ -214,22 +216,6 @@ class JournalFile:
             "the disk, or replace it, and restart the node"
         )
 
-    def _open(self) -> Any:
-        data = self._directory / DATA
-        try:
-            return lmdb.open(
-                str(self._directory),
-                map_size=room_for(self._directory, MAP_BYTES_MIN),
-                max_dbs=2,
-                lock=False,
-                max_spare_txns=2,
-                mode=0o600,
-            )
-        except DAMAGE as error:
-            raise self._damaged(str(error)) from error
-        except (lmdb.Error, OSError) as error:
-            raise DataDirectoryError(f"{data} can't be opened: {error}. Make it writable, or choose another") from error
-
     def _open_tables(self) -> tuple[Any, Any]:
         with self._env.begin(write=True) as txn:
             fresh = txn.stat()["entries"] == 0
@@ -257,7 +243,7 @@ class JournalFile:
 
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(
-            f"{self._directory / 'data.mdb'} is damaged, or not a journal of this program: {problem}. If it belongs to "
+            f"{self._directory / DATA} is damaged, or not a journal of this program: {problem}. If it belongs to "
             f"something else, give the node its own data directory. {REMEDY}"
         )
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from palisade.base.lmdb_env import DAMAGE, double_room, used_bytes
+from palisade.base.lmdb_env import DAMAGE, closed_on_error, double_room, open_env, used_bytes
 from palisade.vault.directory import DATA, VaultDirectory, check_head
 from palisade.vault.errors import RESET, VaultDamaged, VaultError, VaultUnusable
 from palisade.vault.fence_file import FenceFile
@@ -57,7 +57,8 @@ class LmdbBackend:
                 self.fence = FenceFile(self.directory.path, boot_id)
             check_head(self.directory.path)
             self.env = self._open(map_bytes)
-            self.tables = self._open_tables()
+            with closed_on_error(self.env, self.failure):
+                self.tables = self._open_tables()
         except BaseException:
             self._let_go()
             raise
@@ -263,24 +264,18 @@ class LmdbBackend:
             raise self.failure(error) from error
 
     def _open(self, map_bytes: int) -> Any:
-        try:
-            return lmdb.open(
-                str(self.directory.path),
-                map_size=map_bytes,
-                max_dbs=len(VaultTable) + TABLES_SPARE,
-                max_readers=READERS_MAX,
-                max_spare_txns=4,
-                mode=0o600,
-                readonly=self._read_only,
-                sync=False,
-                metasync=False,
-            )
-        except DAMAGE as error:
-            raise VaultDamaged(f"{self.directory.path / DATA} is damaged ({error}): {RESET}") from error
-        except (lmdb.Error, OSError) as error:
-            raise VaultUnusable(
-                f"{self.directory.path / DATA} can't be opened: {error}. Make it writable, or choose another folder"
-            ) from error
+        return open_env(
+            self.directory.path,
+            len(VaultTable) + TABLES_SPARE,
+            map_bytes,
+            damaged=lambda error: VaultDamaged(f"{self.directory.path / DATA} is damaged ({error}): {RESET}"),
+            unusable=VaultUnusable,
+            max_readers=READERS_MAX,
+            max_spare_txns=4,
+            readonly=self._read_only,
+            sync=False,
+            metasync=False,
+        )
 
     def _whatever_has_grown(self, look: Callable[[], T]) -> T:
         """A file that another process writes may grow beyond the mapped part between any two reads."""
@@ -291,13 +286,6 @@ class LmdbBackend:
                 self.env.set_mapsize(0)
 
     def _open_tables(self) -> Tables:
-        try:
-            if not self._read_only:
-                self.env.reader_check()
-            return self._whatever_has_grown(lambda: open_tables(self.env, self.directory, read_only=self._read_only))
-        except lmdb.Error as error:
-            self.env.close()
-            raise self.failure(error) from error
-        except BaseException:
-            self.env.close()
-            raise
+        if not self._read_only:
+            self.env.reader_check()
+        return self._whatever_has_grown(lambda: open_tables(self.env, self.directory, read_only=self._read_only))

@@ -1,4 +1,4 @@
-"""LMDB functions shared by journal, store and vault: errors that mean damage, growth, verification of a file.
+"""LMDB files of journal, store and vault: opened, errors that mean damage, growth, verification of a file.
 
 LMDB follows pointers of a damaged page beyond the file and aborts the process; py-lmdb's own checks detect most
 such damage, but not all (seen: SIGBUS, a failed C assertion). So the structure of every page is verified first, in
@@ -26,6 +26,40 @@ DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.V
 """The errors that mean damaged bytes; any other lmdb.Error comes from the disk or the system."""
 _PAGE_SIZE = Struct("=40xI")
 _TRANSACTION = Struct("=144xQ")
+
+
+def open_env(
+    directory: Path,
+    tables_max: int,
+    map_bytes: int,
+    *,
+    damaged: Callable[[Exception], Exception],
+    unusable: Callable[[str], Exception],
+    **options: Any,
+) -> Any:
+    """The LMDB environment in this directory; a file that it creates is readable by its owner alone. Raises what
+    `damaged` makes of an error in `DAMAGE`, and what `unusable` makes of the text of any other."""
+    try:
+        return lmdb.open(str(directory), max_dbs=tables_max, map_size=map_bytes, mode=0o600, **options)
+    except DAMAGE as error:
+        raise damaged(error) from error
+    except (lmdb.Error, OSError) as error:
+        raise unusable(
+            f"{directory / DATA} can't be opened: {error}. Make it writable, or choose another directory"
+        ) from error
+
+
+@contextmanager
+def closed_on_error(env: Any, failure: Callable[[BaseException], Exception]) -> Iterator[None]:
+    """Its body opens and checks the tables of a new environment. Raises what `failure` makes of errors of LMDB."""
+    try:
+        yield
+    except lmdb.Error as error:
+        env.close()
+        raise failure(error) from error
+    except BaseException:
+        env.close()
+        raise
 
 
 def double_room(env: Any) -> None:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from types import TracebackType
-from typing import Protocol, Self, Unpack
+from typing import Protocol, Unpack
 
 from palisade.base.clock import SystemClock
 from palisade.base.content import Content, as_bytes
 from palisade.base.errors import PalisadeError
 from palisade.client.lease import Lease, LeaseLost, LeaseStore
-from palisade.client.loss_guard import LossGuard
+from palisade.client.loss_guard import GuardedBody, LossGuard
 from palisade.client.operations import Compare, Operation, Put
 from palisade.client.range_options import RangeOptions
 from palisade.client.watch_handle import WatchHandle
@@ -77,7 +76,7 @@ class ClaimStore(LeaseStore, Protocol):
     ) -> WatchHandle: ...
 
 
-class Claim:
+class Claim(GuardedBody):
     """A place in the queue of one name. Use it with `async with`, or call `acquire` and `release`.
 
     If its lease is lost inside the `async with`, the body is cancelled and LeaseLost is raised.
@@ -103,7 +102,6 @@ class Claim:
         self._token = 0
         self.waits_for: bytes | None = None
         """The key of the claim before this one, while `acquire` waits for its end."""
-        self._body: LossGuard | None = None
 
     @property
     def key(self) -> bytes:
@@ -140,20 +138,12 @@ class Claim:
         """Delete the key of this claim, by revoking its lease. Does nothing if it was not acquired."""
         await self.lease.close()
 
-    async def __aenter__(self) -> Self:
+    async def _begin(self) -> LossGuard:
         await self.acquire()
-        self._body = self.lease.guarded()
-        await self._body.__aenter__()
-        return self
+        return self.lease.guarded()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._body is not None:
-                await self._body.__aexit__(kind, error, trace)
-        finally:
-            await self.release()
+    async def _end(self) -> None:
+        await self.release()
 
     # The queue.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 from palisade.base.clock import SystemClock
 from palisade.base.errors import PalisadeError
-from palisade.client.loss_guard import LossGuard
+from palisade.client.loss_guard import GuardedBody, LossGuard
 from palisade.metastore.results import LeaseResult
 from palisade.raftgroup.errors import RaftError
 
@@ -44,7 +43,7 @@ class LeaseStore(Protocol):
     async def lease_revoke(self, lease: int) -> LeaseResult: ...
 
 
-class Lease:
+class Lease(GuardedBody):
     """Use it with `async with`, or call `start` and `close`. Leaving it revokes the lease, which deletes its keys.
 
     If the lease is lost inside the `async with`, the body is cancelled and LeaseLost is raised, as `asyncio.timeout`
@@ -64,7 +63,6 @@ class Lease:
         self._lost = asyncio.Event()
         self._guards: set[LossGuard] = set()
         self._keeper: asyncio.Task[None] | None = None
-        self._body: LossGuard | None = None
 
     @property
     def id(self) -> int:
@@ -116,20 +114,12 @@ class Lease:
             async with asyncio.timeout(REVOKE_S):
                 await self._store.lease_revoke(self._id)
 
-    async def __aenter__(self) -> Lease:
+    async def _begin(self) -> LossGuard:
         await self.start()
-        self._body = self.guarded()
-        await self._body.__aenter__()
-        return self
+        return self.guarded()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._body is not None:
-                await self._body.__aexit__(kind, error, trace)
-        finally:
-            await self.close()
+    async def _end(self) -> None:
+        await self.close()
 
     # Renewals.
 

@@ -1,10 +1,13 @@
-"""Cancels the body of an `async with` when something is lost, as `asyncio.timeout` does at its deadline."""
+"""Cancels the body of an `async with` when something is lost, as `asyncio.timeout` does at its deadline. `GuardedBody`
+is the `async with` of leases, locks and elections."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 
 class LossGuard:
@@ -57,3 +60,30 @@ class LossGuard:
         except asyncio.CancelledError:
             if not only_this:
                 raise
+
+
+class GuardedBody(ABC):
+    """An `async with` that begins something and ends it, whose body is cancelled if that is lost meanwhile."""
+
+    _body: LossGuard
+
+    @abstractmethod
+    async def _begin(self) -> LossGuard:
+        """Returns the guard of the body, which is not entered yet."""
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Called after the body, however it ended."""
+
+    async def __aenter__(self) -> Self:
+        self._body = await self._begin()
+        await self._body.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._body.__aexit__(kind, error, trace)
+        finally:
+            await self._end()

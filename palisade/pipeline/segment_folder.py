@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from palisade.base.durable_files import sync_file
 from palisade.base.file_url import BadFileUrl, path_of_url, url_of_path
 from palisade.pipeline.errors import BadOption
 
@@ -70,28 +71,18 @@ def folder_of(to: str, cluster_id: str, data_source: str) -> SegmentFolder:
 
 
 def write_file(folder: Path, name: str, content: bytes) -> str:
-    """Atomic and durable. Returns the URL. Attempts of one task may write it at the same time."""
+    """Atomic, and durable once the folder is synced. Returns the URL. Attempts of one task may run at the same time."""
     folder.mkdir(parents=True, exist_ok=True)
     incoming = folder / f".{name}.{secrets.token_hex(6)}"
     try:
         with open(incoming, "xb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         os.replace(incoming, folder / name)
     except BaseException:
         incoming.unlink(missing_ok=True)
         raise
     return url_of_path(str(folder / name))
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names of its files durable."""
-    found = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(found)
-    finally:
-        os.close(found)
 
 
 def remove_file(url: str) -> bool:
