@@ -24,8 +24,8 @@ from palisade.catalog.errors import (
     RolledBack,
 )
 from palisade.client.claims import NotAcquired
+from palisade.client.client_closed import ClientClosed
 from palisade.client.lease import LeaseLost
-from palisade.client.loop_thread import ClientClosed
 from palisade.client.watch import HistoryBroken
 from palisade.journal.errors import (
     ActivationStopped,

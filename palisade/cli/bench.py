@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.cli.bench_statistics import Figures, figures
-from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
+from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import UNAVAILABLE, CliSession
 
 if TYPE_CHECKING:
@@ -107,9 +107,11 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         async with session.notice_of(client):
             await client.status()
         clients = [client]
-        with progress_bar(f"bench {plan.what}") as show:
-            async with session.notice_of_trouble(clients):
-                return await run_plan(session, plan, clients, show)
+        progress = RequestProgress(
+            f"bench {plan.what}", lambda: next((each.trouble for each in clients if each.trouble), None)
+        )
+        async with session.shown_progress(progress):
+            return await run_plan(session, plan, clients, progress)
 
     found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
@@ -136,9 +138,7 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
     }
 
 
-async def run_plan(
-    session: CliSession, plan: BenchPlan, clients: list[Client], show: Callable[[int, int], None]
-) -> Figures:
+async def run_plan(session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress) -> Figures:
     """Measures on connections that are opened before, and are in `clients` meanwhile. Raises the error of the first
     refused request."""
     client = clients[0]
@@ -146,12 +146,19 @@ async def run_plan(
     value = bytes(plan.value_bytes)
     try:
         if plan.what == "get":
-            count = min(plan.keys, plan.total)
-            await client.put_many(((key_of(prefix, number), value) for number in range(count)), outstanding=FILLING)
-            return await drive(session, plan, reading(plan), prefix, clients, show)
-        return await drive(session, plan, lambda each, key: each.put(key, value), prefix, clients, show)
+            await fill(client, prefix, min(plan.keys, plan.total), value, progress)
+            return await drive(session, plan, reading(plan), prefix, clients, progress)
+        return await drive(session, plan, lambda each, key: each.put(key, value), prefix, clients, progress)
     finally:
+        progress.begin("deleting its keys")
         await clean_up(client, prefix)
+
+
+async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress: RequestProgress) -> None:
+    """Write the keys that are read later."""
+    progress.begin("writing its keys", count)
+    items = ((key_of(prefix, number), value) for number in range(count))
+    await client.put_many(items, outstanding=FILLING, progress=lambda done: progress.count(done, count))
 
 
 async def clean_up(client: Client, prefix: bytes) -> None:
@@ -179,14 +186,13 @@ async def drive(
     request: Request,
     prefix: bytes,
     clients: list[Client],
-    show: Callable[[int, int], None],
+    progress: RequestProgress,
 ) -> Figures:
     from palisade.client import OutcomeUnknown, Unavailable
     from palisade.wire.error_codes import refusal_of
 
     latencies: list[float] = []
     failures: dict[str, int] = {}
-    step = max(1, plan.total // 100)
     numbers: Iterator[int] = iter(range(plan.total))
 
     async def work(client: Client) -> None:
@@ -197,12 +203,14 @@ async def drive(
             except (OutcomeUnknown, Unavailable) as error:
                 code = refusal_of(error).code
                 failures[code] = failures.get(code, 0) + 1
+                progress.fail()
                 continue
             latencies.append(time.perf_counter() - began)
-            if len(latencies) % step == 0:
-                show(len(latencies), plan.total)
+            progress.count(len(latencies), plan.total)
 
+    progress.begin("connecting")
     async with connected(session, plan.connections, clients) as opened:
+        progress.begin("", plan.total)
         began = time.perf_counter()
         try:
             async with asyncio.TaskGroup() as group:

@@ -24,6 +24,8 @@ COLUMN_PARTS = ("name", "type", "category")
 SERIES_PARTS = ("name", "type", "encoding", "compression")
 STEP_S = 2.0
 RETRY_S = 0.1
+LAST_TRY = 0.25
+"""A refused operation is not sent again with less than this part of its deadline left: its outcome would be unknown."""
 
 
 @click.group()
@@ -152,7 +154,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
 
     def may_begin(error: Exception) -> bool:
         useless = isinstance(error, NothingListens | WrongPort)
-        return not useless and left() > 0 and time.monotonic() + RETRY_S < begun_by
+        return not useless and left() > 0 and time.monotonic() + LAST_TRY * session.deadline_s < begun_by
 
     async def run(client: Any) -> dict[str, Any]:
         view: dict[str, Any] | None = None

@@ -1,10 +1,9 @@
-"""palisade load: the demo catalog, or keys and values of a file, with a progress bar."""
+"""palisade load: the demo catalog, or keys and values of a file; shows its progress."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
+from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
@@ -51,14 +51,15 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     async def run(client: Any) -> LoadReport:
         async with session.notice_of(client):
             await client.status()
-        with progress_bar(what) as show:
-            async with session.notice_of_trouble([client]):
-                return await write(client, show)
+        progress = RequestProgress(f"load {what}", lambda: client.trouble)
+        progress.begin("publishing segments" if catalog is not None else "")
+        async with session.shown_progress(progress):
+            return await write(client, progress)
 
-    async def write(client: Any, show: Callable[[int, int], None]) -> LoadReport:
+    async def write(client: Any, progress: RequestProgress) -> LoadReport:
         if catalog is not None:
-            return await load_catalog(client, catalog, show)
-        return await load_entries(client, entries, show)
+            return await load_catalog(client, catalog, progress.count)
+        return await load_entries(client, entries, progress.count)
 
     report = session.call(run, notice=False)
     shape = {"entries": report.entries, "written": report.written}
@@ -74,15 +75,3 @@ def lines_of(path: str) -> Sequence[bytes]:
     if path == "-":
         return sys.stdin.buffer.read().splitlines()
     return Path(path).read_bytes().splitlines()
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr if that is a terminal. Yields a function of (done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

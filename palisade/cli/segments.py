@@ -12,8 +12,8 @@ from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.credentials import shown
-from palisade.cli.load import progress_bar
 from palisade.cli.options import client_options
+from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
@@ -52,12 +52,15 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     from palisade.wire.segment_errors import SegmentError
 
     async def run(client: Any) -> Assigned:
-        chosen = named(nodes) if nodes is not None else await keepers(client)
-        with progress_bar("assign") as show:
-            return await assign_segments(client, chosen, replicas, prefix, show)
+        progress = RequestProgress("assign", lambda: client.trouble)
+        async with session.shown_progress(progress):
+            progress.begin("asking which nodes keep segments")
+            chosen = named(nodes) if nodes is not None else await keepers(client)
+            progress.begin("reading the segments")
+            return await assign_segments(client, chosen, replicas, prefix, progress.count)
 
     try:
-        done = session.call(run)
+        done = session.call(run, notice=False)
     except SegmentError as error:
         code = UNAVAILABLE if error.retry else REFUSED
         session.fail(Failure(code, "not-assigned", str(error), error.retry))

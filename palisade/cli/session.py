@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from palisade.cli.printing import print_csv, print_json, print_rows
-from palisade.cli.waiting import waiting
+from palisade.cli.waiting import progressing, waiting
 from palisade.wire.credentials import StoredToken
 
 if TYPE_CHECKING:
+    from palisade.cli.request_progress import RequestProgress
     from palisade.client import Client
     from palisade.vault.errors import VaultError
     from palisade.wire.credentials import Credentials
@@ -176,9 +177,9 @@ class CliSession:
         """As `waiting`. With --json, stderr is for one object: only the line of a terminal, which is erased."""
         return waiting(why, lines=lines, only_erased=self.as_json)
 
-    def notice_of_trouble(self, clients: Sequence[Client]) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `notice`, while the command shows its progress: only what keeps one of the `clients` from going on."""
-        return self.notice(lambda: next((each.trouble for each in clients if each.trouble), None), lines=True)
+    def shown_progress(self, progress: RequestProgress) -> contextlib.AbstractAsyncContextManager[None]:
+        """With --json, as `notice`."""
+        return progressing(progress.line, only_erased=self.as_json)
 
     def notice_of_check(self) -> contextlib.AbstractAsyncContextManager[None]:
         """As `notice`: while the addresses are asked for their cluster."""

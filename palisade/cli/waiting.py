@@ -3,6 +3,8 @@
 On a terminal: one line that is written again each second, with the time, and is erased at the end. Elsewhere, or if the
 command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
 --json, stderr has nothing but one object in case of an error: only the line on a terminal, which is erased, is shown.
+
+A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
 """
 
 from __future__ import annotations
@@ -47,8 +49,29 @@ async def waiting(
     if only_erased and not erased:
         yield
         return
-    notice: Notice = TerminalNotice() if erased else LineNotice()
-    showing = asyncio.ensure_future(_show(why, notice))
+
+    def line() -> str | None:
+        text = why()
+        return None if text is None else f"palisade: waiting: {' '.join(text.split())}"
+
+    async with _shown(line, TerminalNotice() if erased else LineNotice()):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def progressing(line: Callable[[], str], *, only_erased: bool = False) -> AsyncIterator[None]:
+    """Shows the progress of a long command. `only_erased`: as of `waiting`."""
+    erased = sys.stderr.isatty()
+    if only_erased and not erased:
+        yield
+        return
+    async with _shown(line, TerminalNotice() if erased else ProgressLines()):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _shown(line: Callable[[], str | None], notice: Notice) -> AsyncIterator[None]:
+    showing = asyncio.ensure_future(_show(line, notice))
     try:
         yield
     finally:
@@ -56,12 +79,11 @@ async def waiting(
         notice.end()
 
 
-async def _show(why: Callable[[], str | None], notice: Notice) -> None:
+async def _show(line: Callable[[], str | None], notice: Notice) -> None:
     began = time.monotonic()
     await asyncio.sleep(silence_s())
     while True:
-        text = why()
-        notice.show(None if text is None else f"palisade: waiting: {' '.join(text.split())}", time.monotonic() - began)
+        notice.show(line(), time.monotonic() - began)
         await asyncio.sleep(min(NOTICE_S, LOOK_S))
 
 
@@ -78,6 +100,22 @@ class LineNotice:
         line = self._line.holds(text, waited_s)
         if line is not None:
             print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        pass
+
+
+class ProgressLines:
+    """Lines less than 2 s apart, as long as the command runs: each is new."""
+
+    def __init__(self) -> None:
+        self._due_s = 0.0
+
+    def show(self, text: str | None, waited_s: float) -> None:
+        if text is None or waited_s < self._due_s:
+            return
+        self._due_s = waited_s + LINES_S
+        print(f"{text} ({waited_s:.0f} s)", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         pass
@@ -103,7 +141,7 @@ class TerminalNotice:
             self._shown = ""
 
 
-Notice = LineNotice | TerminalNotice
+Notice = LineNotice | ProgressLines | TerminalNotice
 
 
 def erasure_of(text: str, columns: int) -> str:

@@ -32,7 +32,7 @@ from palisade.raftgroup.errors import Unavailable
 
 TTL_S = 10
 RETRY_S = 0.2
-"""Pause before a waiting claimant reads again after no node could answer."""
+"""Pause before a waiting claimant, or an observer, reads again after no node could answer."""
 _system_clock = SystemClock()
 
 
@@ -179,8 +179,8 @@ class Claim(GuardedBody):
                 self.waits_for = None
                 return False
             own = await self._store.range(self.key, keys_only=True)
-        except Unavailable:
-            await asyncio.sleep(RETRY_S)
+        except Unavailable as error:
+            await until_retry(error)
             return False
         if not own.kvs or own.kvs[0].create_revision != self._token:
             raise LeaseLost(f"the key {self.key.decode(errors='replace')} was deleted while it waited for its turn")
@@ -246,10 +246,15 @@ async def leader_of(store: ClaimStore, prefix: bytes) -> KeyValue | None:
 
 
 async def observe(store: ClaimStore, prefix: bytes) -> AsyncIterator[KeyValue | None]:
-    """The holder now and after each change; intermediate holders may be skipped."""
+    """The holder now and after each change; intermediate holders may be skipped. Continues while no node can answer,
+    as a watch does."""
     shown: object = store
     while True:
-        found = await _oldest(store, prefix)
+        try:
+            found = await _oldest(store, prefix)
+        except Unavailable as error:
+            await until_retry(error)
+            continue
         holder = found.kvs[0] if found.kvs else None
         if holder != shown:
             shown = holder
@@ -261,6 +266,13 @@ async def observe(store: ClaimStore, prefix: bytes) -> AsyncIterator[KeyValue | 
                         break
         except Compacted:
             continue
+
+
+async def until_retry(error: Unavailable) -> None:
+    """Raises `error` if a retry cannot help: the client is closed, or has no address of a stream."""
+    if not error.retry:
+        raise error
+    await asyncio.sleep(RETRY_S)
 
 
 async def _oldest(store: ClaimStore, prefix: bytes) -> RangeResult:

@@ -73,8 +73,9 @@ class ClientConnection(asyncio.Protocol):
         self.last_heard = loop.time()
         self._pinged_at: float | None = None
 
-    async def greet(self, timeout_s: float, shown: Credentials | None = None) -> dict[str, Any]:
-        """The node's WELCOME. `timeout_s`: the deadline of this client's requests.
+    async def greet(self, timeout_s: float, shown: Credentials | None = None, waited_s: float = 0.0) -> dict[str, Any]:
+        """The node's WELCOME. `timeout_s`: the deadline of this client's requests. `waited_s`: how long the oldest of
+        them has waited for a connection.
 
         Raises Unavailable if the node refuses, AuthorizationError if it refuses the credentials `shown`."""
         hello: dict[str, Any] = {
@@ -83,6 +84,8 @@ class ClientConnection(asyncio.Protocol):
             "timeout_ms": int(timeout_s * 1000),
         }
         hello |= {"follows": True, **to_hello(shown)}
+        if waited_s > 0:
+            hello["waited_ms"] = int(waited_s * 1000)
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
 

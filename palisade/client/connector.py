@@ -35,8 +35,11 @@ class Connector:
         on_frame: Callable[[int, Any], None],
         timeout_s: float,
         shown: Credentials | None = None,
+        waited_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`waited_s`: how long the oldest pending request has waited."""
         self._shown = shown
+        self._waited_s = waited_s
         self._route = route
         self._on_frame = on_frame
         self._timeout_s = timeout_s
@@ -136,7 +139,7 @@ class Connector:
                 lambda: ClientConnection(loop, self._on_frame), parsed.host, parsed.port
             )
             try:
-                welcome = await link.greet(self._timeout_s, self._shown)
+                welcome = await link.greet(self._timeout_s, self._shown, self._waited_s())
             except BaseException:
                 link.abort()
                 raise

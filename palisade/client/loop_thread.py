@@ -15,19 +15,13 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from palisade.raftgroup.errors import Unavailable
+from palisade.client.client_closed import ClientClosed
 
 T = TypeVar("T")
 LAST_CALLS_S = 1.0
 """How long calls may take to end after the client is closed."""
 EXIT_S = 3.0
 """How long the exit of the process waits for the thread."""
-
-
-class ClientClosed(Unavailable):
-    """The client is closed; nothing was sent."""
-
-    retry = False
 
 
 class LoopThread:

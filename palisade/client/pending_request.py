@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from palisade.wire.stream_frames import FrameKind
@@ -60,6 +61,11 @@ class Operation:
     def fail(self, error: Exception) -> None:
         if not self.slot.done():
             self.slot.set_exception(error)
+
+
+def longest_wait_s(pending: Collection[Operation], timeout_s: float, now: float) -> float:
+    """Of the request that is due first: the part of `timeout_s` that has passed."""
+    return max(0.0, timeout_s - (min(each.deadline for each in pending) - now)) if pending else 0.0
 
 
 def content_bytes(content: Any) -> int:

@@ -13,10 +13,11 @@ import random
 from collections import deque
 from typing import Any
 
+from palisade.client.client_closed import ClientClosed
 from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector
 from palisade.client.endpoints import Endpoints
-from palisade.client.pending_request import Operation, Slot, content_bytes
+from palisade.client.pending_request import Operation, Slot, content_bytes, longest_wait_s
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
@@ -57,12 +58,12 @@ class StreamSession:
         every known address refuses connections; they always do if every address is a wrong port."""
         self.refused_at = RefusedAddresses(may_begin=wait_for_nodes)
         self._route = route
-        self._connector = Connector(route, self._on_frame, timeout_s, shown)
+        waited = lambda: longest_wait_s(self._pending.values(), timeout_s, self._loop.time())  # noqa: E731
+        self._connector = Connector(route, self._on_frame, timeout_s, shown, waited)
         self._timeout_s = timeout_s
         self._pending: dict[int, Operation] = {}
         self._watches: dict[int, Watch] = {}
-        self._numbers = 0
-        self._oldest = 1
+        self._numbers, self._oldest = 0, 1
         self._admission: deque[asyncio.Future[None]] = deque()
         self._link: ClientConnection | None = None
         self._leaving: ClientConnection | None = None
@@ -92,14 +93,14 @@ class StreamSession:
         for operation in list(self._pending.values()):
             self._give_up(operation, "the client was closed")
         for watch in list(self._watches.values()):
-            watch.end(Unavailable("the client was closed"))
+            watch.end(ClientClosed("the client was closed"))
         if self._link is not None:
             self._link.close()
             await self._link.closed
             self._link = None
         for turn in self._admission:
             if not turn.done():
-                turn.set_exception(Unavailable("the client was closed; nothing was sent"))
+                turn.set_exception(ClientClosed("the client was closed; nothing was sent"))
         self._admission.clear()
         if self._recorder is not None:
             self._recorder.close()
@@ -142,7 +143,7 @@ class StreamSession:
     ) -> None:
         """As `send`; the result goes to `slot`."""
         if self._closing or self._runner is None:
-            raise Unavailable("the client is not open; use it inside its 'async with'")
+            raise ClientClosed("the client is not open; use it inside its 'async with'")
         if self._recorder is not None:
             slot = self._recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
@@ -434,7 +435,7 @@ class StreamSession:
 
     def watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         if self._closing or self._runner is None:
-            raise Unavailable("the client is not open; use it inside its 'async with'")
+            raise ClientClosed("the client is not open; use it inside its 'async with'")
         self._numbers = number = self._numbers + 1
         watch = Watch(number, request, progress_s, self)
         self._watches[number] = watch

@@ -16,8 +16,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from palisade.base.content import Content
 from palisade.client.claims import TTL_S, Lock
 from palisade.client.client import Client
+from palisade.client.client_closed import ClientClosed
 from palisade.client.endpoints import EndpointsLike
-from palisade.client.loop_thread import ClientClosed, LoopThread
+from palisade.client.loop_thread import LoopThread
 from palisade.client.pair_feed import Pair, PairFeed
 from palisade.client.realtime import RealtimeWriter
 from palisade.client.recording_files import Recording

@@ -11,7 +11,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from palisade.client.loop_thread import ClientClosed, LoopThread
+from palisade.client.client_closed import ClientClosed
+from palisade.client.loop_thread import LoopThread
 from palisade.client.watch import Watch
 from palisade.metastore.results import RevisionEvents
 

@@ -11,7 +11,8 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
-from palisade.client.loop_thread import ClientClosed, LoopThread
+from palisade.client.client_closed import ClientClosed
+from palisade.client.loop_thread import LoopThread
 from palisade.client.sync_client import documented_as
 from palisade.journal.client import READ_BYTES, JournalClient
 

@@ -55,6 +55,33 @@ def test_bench_counts_failures_and_names_keys_that_remain(run: Run, node: CliNod
     assert "do it with: palisade del /palisade-bench/" in result.stderr
 
 
+def test_bench_shows_its_progress_while_no_request_succeeds(
+    run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines at growing intervals left it silent for 9.7 s (issue 16)."""
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.05)
+    monkeypatch.setattr("palisade.cli.waiting.LINES_S", 0.1)
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "8", "--clients", "4", "--timeout", "1.5")
+    node.do(lambda: vars(node.group).update(majority=True))
+    shown = [line for line in result.stderr.splitlines() if line.startswith("palisade: bench put: ")]
+    assert shown[0].startswith("palisade: bench put: 0 of 8, 0/s")
+    assert any(line.startswith("palisade: bench put: 0 of 8, 4 failed, ") and " s left" in line for line in shown)
+    assert shown[-1].startswith("palisade: bench put: deleting its keys")
+
+
+@pytest.mark.parametrize("what", ["put", "get"])
+def test_bench_with_json_writes_no_progress_into_a_pipe(
+    run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """There, stderr is for one object."""
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.0)
+    monkeypatch.setattr("palisade.cli.waiting.LINES_S", 0.0)
+    result = run("bench", what, "--total", "200", "--clients", "1", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"palisade: bench {what}: " in run("bench", what, "--total", "200", "--clients", "1").stderr
+
+
 def test_bench_ends_at_a_refusal_and_deletes_its_keys() -> None:
     with cli_node(limits=Limits(quota_bytes=200_000)) as small:
         arguments = ["bench", "stream", "--total", "5000", "--value-size", "1000", "--json"]

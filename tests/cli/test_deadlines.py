@@ -28,6 +28,7 @@ from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.stream_frames import FrameKind
+from tests.support.cli_node import cli_node
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 catalog_module: Any = importlib.import_module("palisade.cli.catalog")
@@ -119,6 +120,22 @@ def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
             assert line == f"n1 is silent{f' (for {now:.0f} s)' if now else ''}\n"
     assert 4 <= len(shown) <= 9
     assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 36 * waiting_module.LOOK_S]))
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.05])
+def test_lines_of_progress_are_less_than_two_seconds_apart_until_the_end(
+    late_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 16: `palisade bench` without a leader was silent for 9.7 s, as its lines came at growing intervals."""
+    notice, shown = waiting_module.ProgressLines(), list[float]()
+    for look in range(1000):
+        now = look * (waiting_module.LOOK_S + late_s)
+        notice.show("64 of 10,000", now)
+        if line := capsys.readouterr().err:
+            shown.append(now)
+            assert line == f"64 of 10,000 ({now:.0f} s)\n"
+    assert all(after - before < 2 for before, after in itertools.pairwise(shown))
+    assert len(shown) > 1000 * waiting_module.LOOK_S / 2
 
 
 async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +303,34 @@ def test_command_whose_copies_of_a_journal_are_frozen_shows_that_it_waits(
     monkeypatch.setattr("palisade.journal.client.PATIENCE_S", 0.05)
     monkeypatch.setattr("palisade.journal.client.HELLO_S", 0.3)
     shows_what_it_waits_for(f"{command} --role orders --timeout 1 --copies {frozen}", frozen, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "put /k v",
+        "lease revoke 5",
+        "region set r /r/",
+        "region change config --mode eventual",
+        "region delete config",
+        "catalog create-database plant",
+        "catalog cancel c1",
+        "lock /l -- true",
+    ],
+)
+def test_change_without_a_leader_is_refused_and_not_unknown(command: str, frozen: str) -> None:
+    """They ended with code 4: a node behind frozen ones gave them more time than the client had left (issue 16)."""
+    before, _, after = command.partition(" -- ")
+    with cli_node(deadline_s=5.0) as node:
+        node.do(lambda: vars(node.group).update(leading=False))
+        where = [
+            "--timeout",
+            "2",
+            "--endpoints",
+            f"{frozen},{frozen.replace('127.0.0.1', 'localhost')},{node.endpoint}",
+        ]
+        done = CliRunner().invoke(main, [*before.split(), *where, *(["--", after] if after else [])])
+    assert (done.exit_code, "may or may not" in done.stderr) == (3, False), done.stderr
 
 
 def test_login_keeps_its_deadline_at_frozen_members(frozen: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from palisade.client.claims import Claim, Leadership, NotAcquired
+from palisade.client.client import Client
+from palisade.client.client_closed import ClientClosed
 from palisade.client.lease import LeaseLost
 from palisade.client.operations import Put
 from tests.support.claims_world import ClaimsWorld, Holder
@@ -187,6 +189,39 @@ def test_leader_announces_its_value_and_the_next_one_follows(world: ClaimsWorld)
     world.simulation.run_for(0.5)
     assert seen == [None, b"n1", b"n1, moved", b"n2", None]
     assert p2.run(p2.store.leader("/leader")) is None
+
+
+def test_observer_continues_after_an_outage_longer_than_its_deadline(world: ClaimsWorld) -> None:
+    """`palisade elect --listen` ended after 5.5 s without a leader, although `palisade watch` goes on (issue 16)."""
+    seen: list[bytes | None] = []
+    onlooker = world.process("onlooker")
+
+    async def look() -> None:
+        async for leader in onlooker.store.observe("/leader"):
+            seen.append(None if leader is None else leader.value)
+
+    world.group.leading = False
+    onlooker.start(look())
+    world.simulation.run_for(60)
+    assert seen == []
+    world.group.leading = True
+    world.simulation.run_for(6)
+    assert seen == [None]
+    p1 = world.process("p1")
+    first = Work(p1, p1.campaign("n1"))
+    p1.until(lambda: first.held)
+    world.simulation.run_for(0.5)
+    assert seen == [None, b"n1"]
+
+
+@pytest.mark.parametrize("waits", ["observes", "waits for the lock"])
+async def test_closed_client_ends_those_that_wait_for_a_claim(waits: str) -> None:
+    """They repeated their request without an end."""
+    client = Client("127.0.0.1:9")
+    lock = client.lock("/locks/a")
+    with pytest.raises(ClientClosed, match="not open"):
+        async with asyncio.timeout(5):
+            await (anext(client.observe("/leader")) if waits == "observes" else lock._has_turn(waits=True))
 
 
 def test_former_leader_cannot_proclaim(world: ClaimsWorld) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from palisade.client import OutcomeUnknown, Unavailable
-from palisade.client.loop_thread import ClientClosed
+from palisade.client.client_closed import ClientClosed
 from palisade.client.sync_client import SyncClient, connect
 from tests.support.threaded_node import ThreadedNode, later, unused_address
 

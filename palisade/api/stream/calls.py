@@ -21,6 +21,10 @@ from palisade.wire.region_json import fields_from
 
 Call = Callable[..., Awaitable[Any]]
 
+LED = frozenset({"catalog_do", "procedure_cancel", "region_set", "region_change", "region_delete"})
+"""Changes of several requests. They begin only if there is a leader, so that a client gets a refusal before its own
+deadline, instead of having to report that the outcome is unknown."""
+
 
 class Calls:
     """`cluster` is the name of the cluster."""
@@ -54,12 +58,16 @@ class Calls:
             **SegmentCalls(SegmentLookups(services.broker)).by_name(),
         }
 
-    async def run(self, name: Any, arguments: Any) -> Any:
-        """Raises InvalidRequest for an unknown name or wrong arguments, and the errors of the call itself."""
+    async def run(self, name: Any, arguments: Any, timeout_s: float | None = None) -> Any:
+        """`timeout_s`: how long a change may wait for a leader; by default the deadline of the node.
+
+        Raises InvalidRequest for an unknown name or wrong arguments, and the errors of the call itself."""
         call = self._by_name.get(name) if type(name) is str else None
         if call is None or type(arguments) is not list:
             raise InvalidRequest(f"unknown call {str(name)[:64]!r}; known are {', '.join(self._by_name)}")
         try:
+            if name in LED:
+                await self._service.barrier(timeout_s=timeout_s)
             return await call(*arguments)
         except TypeError as error:
             raise InvalidRequest(f"call {name}: {str(error)[:200]}") from None

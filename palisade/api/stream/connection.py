@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from palisade.api.stream import frame_checks
 from palisade.api.stream.connection_state import TRANSITIONS, StreamEvent, StreamState
-from palisade.api.stream.frame_checks import ProtocolError, deadline_of, error_fields, pairs_of
+from palisade.api.stream.frame_checks import ProtocolError, error_fields, pairs_of
 from palisade.api.stream.lease_port import LeaseConnection
+from palisade.api.stream.request_timeout import RequestTimeout
 from palisade.api.stream.session_auth import SessionAuth, refuse_when_idle
 from palisade.api.stream.tasks import Tasks
 from palisade.api.stream.watches import StreamWatch, read_watch
@@ -54,11 +55,10 @@ class StreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._state = StreamState.GREETING
         self._follows = False
-        self._timeout_s = self._service.deadline_s
-        self._in_flight = 0
+        self._timeout = RequestTimeout(self._service.deadline_s)
+        self._in_flight = self._results_bytes = 0
         self._reading = True
         self._results: list[Any] = []
-        self._results_bytes = 0
         self._failures: list[Any] = []
         self._flushing = False
         self._writable = asyncio.Event()
@@ -157,7 +157,7 @@ class StreamConnection(asyncio.Protocol):
             self.close()
             return
         self._follows = body.get("follows") is True
-        self._timeout_s = deadline_of(body.get("timeout_ms"), self._service.deadline_s)
+        self._timeout.begin(body)
         session_auth = self._server.session_auth(self._transport, self._tasks.spawn)
         if session_auth is None:
             self._welcome()
@@ -192,7 +192,7 @@ class StreamConnection(asyncio.Protocol):
         """The credentials are not valid any more: execute no further frame, answer those before it, then close."""
         if self._state is StreamState.OPEN:
             self._moved(StreamEvent.SIGN_OUT)
-            self._tasks.spawn(refuse_when_idle(self, error, self._timeout_s))
+            self._tasks.spawn(refuse_when_idle(self, error, self._timeout.seconds))
 
     # Requests.
 
@@ -200,7 +200,7 @@ class StreamConnection(asyncio.Protocol):
         """Invalid writes are refused at once; the rest of the frame is proposed together."""
         try:
             self._in_flight += self._service.submit_frame(
-                pairs_of(body), self, ITEMS_MAX, caller=self._caller("a write"), timeout_s=self._timeout_s
+                pairs_of(body), self, ITEMS_MAX, caller=self._caller("a write"), timeout_s=self._timeout.seconds
             )
         except TooManyPuts as error:
             raise ProtocolError(str(error)) from None
@@ -247,7 +247,7 @@ class StreamConnection(asyncio.Protocol):
         while not self._writable.is_set():
             await self._writable.wait()
         result = await self._service.range(
-            request, caller=UNRESTRICTED, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
+            request, caller=UNRESTRICTED, timeout_s=self._timeout.seconds, bytes_max=ANSWER_BYTES_MAX
         )
         if size_of(result.kvs) > FRAME_BYTES_MAX // 2:
             raise RequestTooLarge(f"the result exceeds {FRAME_BYTES_MAX // 2} bytes: read with a limit")
@@ -268,7 +268,7 @@ class StreamConnection(asyncio.Protocol):
     async def _call(self, number: int, name: Any, arguments: Any) -> None:
         if self._session_auth is not None:
             await self._session_auth.call(name, arguments)
-        answer = await self._server.calls.run(name, arguments)
+        answer = await self._server.calls.run(name, arguments, self._timeout.seconds)
         self._write(FrameKind.ANSWER, [number, answer])
 
     def _run(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

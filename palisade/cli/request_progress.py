@@ -1,0 +1,68 @@
+"""The line of progress of a command that sends many requests: how many have ended, the rate, failures, the rest. Pure.
+
+palisade: bench put: 3,412 of 10,000, 64 failed, 812/s, 8 s left; n1 at 127.0.0.1:7601 does not respond
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+WINDOW_S = 3.0
+"""The rate is that of so long."""
+
+
+class RequestProgress:
+    """`phase`: what the command does. `trouble`: why no answer can arrive at the moment."""
+
+    def __init__(
+        self,
+        title: str,
+        trouble: Callable[[], str | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title, self._trouble, self._clock = title, trouble, clock
+        self._began = clock()
+        self._samples: deque[tuple[float, int]] = deque()
+        self.phase = "connecting"
+        self._done = self._total = self._failed = 0
+
+    def count(self, done: int, total: int) -> None:
+        """`done` of `total` requests have succeeded. Ends a phase without a total."""
+        if not self._total:
+            self.begin("", total)
+        self._done, self._total = done, total
+
+    def fail(self) -> None:
+        """One more request has failed."""
+        self._failed += 1
+
+    def begin(self, phase: str, total: int = 0) -> None:
+        """Another phase. `total`: of its requests, 0 if not known."""
+        self.phase, self._total, self._done, self._failed = phase, total, 0, 0
+        self._began = self._clock()
+        self._samples.clear()
+
+    def line(self) -> str:
+        trouble = self._trouble()
+        return f"palisade: {self._title}: {self._counts()}{f'; {trouble}' if trouble else ''}"
+
+    def _counts(self) -> str:
+        if not self._total:
+            return self.phase
+        now, ended = self._clock(), self._done + self._failed
+        self._samples.append((now, ended))
+        while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
+            self._samples.popleft()
+        since, before = self._samples[0] if len(self._samples) > 1 else (self._began, 0)
+        phase = f"{self.phase}, " if self.phase else ""
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        rate = (ended - before) / (now - since) if now > since else 0.0
+        return f"{phase}{self._done:,} of {self._total:,}{failed}, {rate:,.0f}/s{self._left(ended, now)}"
+
+    def _left(self, ended: int, now: float) -> str:
+        """By the mean rate of the phase; nothing is known before a request has ended."""
+        if not ended or now <= self._began:
+            return ""
+        return f", {(self._total - ended) * (now - self._began) / ended:,.0f} s left"

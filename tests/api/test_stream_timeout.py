@@ -1,0 +1,54 @@
+"""Requests that waited for a connection: the node refuses them before their client gives them up (issue 16)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from palisade.api.stream.request_timeout import RequestTimeout
+from palisade.api.stream.server import StreamServer
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import Put
+from palisade.wire.stream_frames import PROTOCOL, FrameKind
+from tests.api.test_stream import raw
+from tests.support.fake_group import FakeGroup
+
+
+async def test_requests_that_waited_for_a_connection_have_what_is_left_of_their_time(
+    stream: StreamServer, group: FakeGroup
+) -> None:
+    """Their client gave them up before the node refused them, and could not know that they were refused (issue 16).
+    Later requests have the whole time."""
+    group.leading = False
+    put, loop = encode_command(Put(b"k", b"v")), asyncio.get_running_loop()
+    async with raw(stream, greet=False) as connection:
+        connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "timeout_ms": 1_000, "waited_ms": 900})
+        assert (await connection.frame())[0] == FrameKind.WELCOME
+        took = []
+        for number, pause_s in ((1, 0.0), (2, 0.15)):
+            await asyncio.sleep(pause_s)
+            began = loop.time()
+            connection.send(FrameKind.WRITES, [number, put])
+            kind, body = await connection.frame()
+            took.append(loop.time() - began)
+            assert (kind, body[0], body[1][0]) == (FrameKind.FAILURES, number, "unavailable")
+    assert took[0] < 0.5 * took[1]
+
+
+@pytest.mark.parametrize(
+    ("hello", "seconds"),
+    [
+        ({"timeout_ms": 5000, "waited_ms": 1000}, 3.6),
+        ({"timeout_ms": 5000, "waited_ms": 0}, 4.5),
+        ({"timeout_ms": 5000, "waited_ms": 5000}, 4.5),
+        ({"timeout_ms": 5000, "waited_ms": "x"}, 4.5),
+        ({"waited_ms": 1000}, 4.5),
+        ({"timeout_ms": 60_000}, 5.0),
+    ],
+)
+async def test_timeout_is_a_part_of_the_time_that_is_left(hello: dict[str, Any], seconds: float) -> None:
+    timeout = RequestTimeout(5.0)
+    timeout.begin(hello)
+    assert timeout.seconds == seconds
