@@ -18,6 +18,8 @@ from palisade.base.errors import PalisadeError
 from palisade.base.network_reason import reason_of
 
 TIMEOUT_S = 5.0
+NEVER_ROUNDED_S = 1e9
+"""aiohttp rounds timeouts above this one up to a whole second: 5.0 s lasted up to 6 s."""
 
 
 class NoAnswer(PalisadeError):
@@ -112,7 +114,9 @@ class HttpRequests:
 
         if self._session is None:
             total, connect, silent = self._timeouts
-            timeout = aiohttp.ClientTimeout(total=total, sock_connect=connect, sock_read=silent)
+            timeout = aiohttp.ClientTimeout(
+                total=total, sock_connect=connect, sock_read=silent, ceil_threshold=NEVER_ROUNDED_S
+            )
             self._session = aiohttp.ClientSession(
                 headers=self._headers, timeout=timeout, auto_decompress=self._decompress
             )

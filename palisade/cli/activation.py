@@ -67,7 +67,7 @@ def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
         return await read_role(client, role), await epoch_of(client)
 
     view, epoch = session.call(read)
-    reports = reports_of(role, copies)
+    reports = reports_of(session, role, copies)
     rows = [copy_shape(view, epoch, report) for report in reports]
     shape = {**shape_of(view), "store_epoch": epoch, "copies": rows, "forced": [asdict(each) for each in view.forced]}
     session.answer(shape, "\n".join(shown(view, epoch, reports, rows)))
@@ -126,11 +126,19 @@ def copy_shape(view: RoleView, epoch: int, report: CopyReport) -> dict[str, Any]
     }
 
 
-def reports_of(role: str, places: Sequence[str]) -> list[CopyReport]:
+def reports_of(session: CliSession, role: str, places: Sequence[str]) -> list[CopyReport]:
     from palisade.cli.activation_copies import read_copy
 
+    silent = list(places)
+
+    async def read_one(place: str) -> CopyReport:
+        report = await read_copy(role, place)
+        silent.remove(place)
+        return report
+
     async def read() -> list[CopyReport]:
-        return list(await asyncio.gather(*(read_copy(role, place) for place in places)))
+        async with session.notice(lambda: f"no answer yet from the copies {', '.join(silent)}" if silent else None):
+            return list(await asyncio.gather(*map(read_one, places)))
 
     return asyncio.run(read()) if places else []
 
@@ -184,7 +192,7 @@ def _force(
             agreed = view.agreed(epoch)
         operator = operator_now(older=how["older"], sequence=how["sequence"])
         name = a_name(how["name"] or directory.absolute().name, "--name")
-        plan = forced(role, name, held.report(), reports_of(role, others), agreed, operator)
+        plan = forced(role, name, held.report(), reports_of(session, role, others), agreed, operator)
         confirm(session, plan, yes)
         if view is None:
             held.keep_pending(plan)
@@ -213,7 +221,8 @@ def refuse_answering_store(session: CliSession) -> None:
     async def answers() -> bool:
         try:
             endpoints = await session.checked_endpoints()
-            async with Client(endpoints, timeout_s=STORE_S, credentials=session.shown, wait_for_nodes=False) as client:
+            client = Client(endpoints, timeout_s=STORE_S, credentials=session.shown, wait_for_nodes=False)
+            async with client, session.notice_of(client):
                 await client.get("activation/")
         except (PalisadeError, OSError, TimeoutError):
             return False

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from palisade.base.frames import encode
-from palisade.base.http_request import NoAnswer
+from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.main import main
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
@@ -331,6 +331,31 @@ def test_change_without_a_leader_is_refused_and_not_unknown(command: str, frozen
         ]
         done = CliRunner().invoke(main, [*before.split(), *where, *(["--", after] if after else [])])
     assert (done.exit_code, "may or may not" in done.stderr) == (3, False), done.stderr
+
+
+@pytest.mark.parametrize("options", ["show r --copy ADDRESS", "force r --copy DIR --without-store --compare ADDRESS"])
+def test_activation_shows_that_it_waits_for_a_frozen_copy(
+    options: str, frozen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were silent for the 3 s that a copy, or the metadata store, has for its answer (issue 16)."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.05)
+    monkeypatch.setattr("palisade.cli.activation_copies.ASK_S", 0.6)
+    monkeypatch.setattr("palisade.cli.activation.STORE_S", 0.6)
+    with cli_node() as node:
+        store = frozen if "force" in options else node.endpoint
+        arguments = options.replace("ADDRESS", frozen).replace("DIR", str(tmp_path)).split()
+        done = CliRunner().invoke(main, ["activation", *arguments, "--endpoints", store])
+    assert f"palisade: waiting: no answer yet from the copies {frozen}\n" in done.stderr
+    if "force" in options:
+        assert f"palisade: waiting: no connection to a node ({frozen}: no answer yet)" in done.stderr
+
+
+async def test_http_timeout_is_not_rounded_up_to_a_whole_second(frozen: str) -> None:
+    """`--at` of a frozen node took up to 6 s with `--timeout 5` (issue 16)."""
+    async with HttpRequests(timeout_s=5.0) as requests:
+        requests._opened()
+        assert requests._session is not None
+        assert requests._session.timeout.ceil_threshold > 3600
 
 
 def test_login_keeps_its_deadline_at_frozen_members(frozen: str) -> None:
