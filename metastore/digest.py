@@ -12,7 +12,7 @@ from itertools import compress
 from operator import is_not
 from struct import Struct
 
-from palisade.base.digest import BUCKETS, DIGEST_BYTES, SUM_MASK, bucket_of, pack_sums, unpack_sums
+from palisade.base.digest import BUCKETS, DIGEST_BYTES, SUM_MASK, bucket_of, unpack_sums
 from palisade.metastore.lineage import LINEAGE_BOUNDS
 from palisade.metastore.ordered_map import OrderedMap, Table
 from palisade.metastore.record import PIN_END, PIN_PREFIX
@@ -53,10 +53,10 @@ class BucketSums:
         self.load(tables)
 
     def load(self, tables: OrderedMap) -> None:
-        self.sums[:] = read_sums(tables)
+        self._saved = _saved_in(tables)
+        self.sums[:] = unpack_sums(self._saved)
         self._known = list(self.sums)
-        self._packed = bytearray(pack_sums(self.sums))
-        self._saved = bytes(self._packed)
+        self._packed = bytearray(self._saved)
 
     def replace(self, key: bytes, old_leaf: int, new_leaf: int) -> None:
         """0 means no version."""
@@ -84,7 +84,11 @@ class BucketSums:
 
 def read_sums(tables: OrderedMap) -> list[int]:
     """The sums as last saved."""
-    return unpack_sums(tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES))
+    return unpack_sums(_saved_in(tables))
+
+
+def _saved_in(tables: OrderedMap) -> bytes:
+    return tables.get(Table.META, SUMS_KEY) or bytes(BUCKETS * DIGEST_BYTES)
 
 
 def differing_buckets(one: StoreDigest, other: StoreDigest) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from palisade.raftgroup.errors import NodeFailed
 from palisade.raftgroup.journal import BufferedJournal, LogChanges, StoredLog
@@ -99,12 +98,4 @@ def stored_after(stored: StoredLog, changes: LogChanges) -> StoredLog:
         entries = [*entries, *changes.entries]
     if entries and entries[0].index <= base_index:
         entries = [entry for entry in entries if entry.index > base_index]
-    return replace(
-        stored,
-        base_index=base_index,
-        base_term=base_term,
-        term=term,
-        vote=vote,
-        meta=stored.meta | changes.meta,
-        entries=entries,
-    )
+    return StoredLog(base_index, base_term, term, vote, stored.meta | changes.meta, entries)

@@ -101,11 +101,7 @@ def is_well_formed(kind: int, body: Any) -> bool:
 
 
 def _matches(body: Any, shape: tuple[_Wanted, ...]) -> bool:
-    return (
-        isinstance(body, list)
-        and len(body) == len(shape)
-        and all(_fits(value, wanted) for value, wanted in zip(body, shape, strict=True))
-    )
+    return isinstance(body, list) and len(body) == len(shape) and all(map(_fits, body, shape))
 
 
 def _fits(value: Any, wanted: _Wanted) -> bool:

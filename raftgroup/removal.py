@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Set
 from palisade.raftgroup.errors import MemberRemoved, MustJoin
 from palisade.raftgroup.founding import is_removal
 from palisade.raftgroup.replica import Replica
-from palisade.raftgroup.role import RaftRole
 
 FAREWELL_S = 1.0
 """Time for which a removed member keeps running: a client that removed it through itself gets the response."""
@@ -36,7 +35,7 @@ class Removal:
     def look_at_log(self) -> None:
         """Whether the removal is committed."""
         replica = self._replica
-        if self.error is not None or replica.role is not RaftRole.REMOVED or not replica.membership_settled():
+        if self.error is not None or not replica.is_removed or not replica.membership_settled():
             return
         if self._belonged():
             self._found()

@@ -122,8 +122,13 @@ class Replica:
         return self._memberships.current
 
     @property
+    def is_removed(self) -> bool:
+        """According to the newest membership of the log, which may not be committed."""
+        return self._own_id in self.membership.removed
+
+    @property
     def role(self) -> RaftRole:
-        if self._own_id in self.membership.removed:
+        if self.is_removed:
             return RaftRole.REMOVED
         return self.engine.role if self.is_voter else RaftRole.LEARNER
 

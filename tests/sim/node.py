@@ -102,17 +102,16 @@ class Host:
 
     def state(self) -> tuple[Any, ...]:
         """Of a constructed node: the input of checkers after a turn; they are called when it has changed."""
-        vault, part = self.vault, self.part
-        seen = (
-            self.starts, self.failed, vault, part.holder,
-            None if vault is None else (vault.backend, vault.position, vault.staging.released, *_shown(vault)),
-        )  # fmt: skip
+        vault, holder = self.vault, self.part.holder
+        shown = None if vault is None else (vault.backend, vault.position, vault.staging.released, *_shown(vault))
         if self.follows:
-            return seen
-        engine, core, stored = self.group._replica.engine, self.node.fencing.grantor.core, self.store._state
+            return self.starts, vault, holder, shown
+        group, fencing, stored = self.group, self.node.fencing, self.store._state
+        replica, core = group._replica, fencing.grantor.core
+        engine = replica.engine
         return (
-            *seen, engine.role, engine.term, self.group.members, core.leads, core.rr, core.lm,
-            self.node.fencing.log.released, stored.revision, stored.compacted,
+            self.starts, vault, holder, shown, self.failed, engine.role, engine.term, replica.membership,
+            core.leads, core.rr, core.lm, fencing.log.released, stored.revision, stored.compacted,
         )  # fmt: skip
 
     def config(self) -> NodeConfig:

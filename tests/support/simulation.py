@@ -220,10 +220,10 @@ class Simulation:
             events._set_running_loop(before)
 
     def _ask_touched(self) -> None:
-        heap = self._heap
+        heap, now = self._heap, self.now
         for process in self.touches:
             process.touched = False
-            due = process.due()
+            due = now if process.loop._ready and not (process.halted or process.still) else process.due()
             if due != process.due_at:
                 process.due_at = due
                 if due is not None:
