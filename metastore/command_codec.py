@@ -107,7 +107,7 @@ def operation_fields(request: Any) -> tuple[Any, ...]:
     """[operation, fields...]. Raises TypeError for an unknown type."""
     encode = ENCODERS.get(type(request))
     if encode is None:
-        raise TypeError(f"{type(request).__name__} is not a command of the meta storage")
+        raise TypeError(f"{type(request).__name__} is not a command of the store")
     return encode(request)
 
 

@@ -1,4 +1,4 @@
-"""The process: wiring, HTTP and stream servers, command line, client."""
+"""The process: wiring, configuration, start and stop, the embedded store, restore."""
 
 if not __name__.startswith("palisade."):
     raise ImportError(

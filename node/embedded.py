@@ -1,6 +1,6 @@
 """A store inside this process: one node, one folder, no ports (N7).
 
-    async with node.embedded.open("folder") as store:
+    async with palisade.open("folder") as store:
         await store.put("key", "value")
 
 It has the same guarantees as a cluster: acknowledged writes are on disk. One process at a time uses a folder. The

@@ -85,7 +85,7 @@ class Administration:
             if not self._replica.leads:
                 raise NotLeader(self._replica.engine.leader)
             if name not in self._actions:
-                raise MembershipRefused(f"this version of the leader knows no request {name!r}")
+                raise MembershipRefused(f"the leader's version does not know the request {name!r}")
             value = await self._actions[name](*arguments)
         except RaftError as error:
             kind, value = error_kind(error), str(error)

@@ -69,7 +69,7 @@ def survey(journal: Journal, applied: tuple[int, int], random: Random) -> Surviv
             "disk since): force the new cluster on another survivor, or restore a backup"
         )
     if membership.voters == {member}:
-        raise MembershipRefused(f"{member} already is the only voter of {cluster}: start it, nothing is to be forced")
+        raise MembershipRefused(f"{member} already is the only voter of {cluster}: start it as usual")
     return Survivor(cluster, member, membership, journal.last.index, journal.last.term, stored.generation)
 
 

@@ -58,7 +58,7 @@ class RevisionSource(Protocol):
 
 
 class ClusterSource(RevisionSource, Protocol):
-    """The meta storage, from wherever it can be read. Every method may raise SourceUnavailable."""
+    """The cluster's store, from wherever it can be read. Every method may raise SourceUnavailable."""
 
     async def state(self, chain_at: int) -> SourceState:
         """Linearizable."""

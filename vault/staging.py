@@ -309,7 +309,7 @@ class VaultStaging:
 
     @property
     def effective_regions(self) -> Regions:
-        """Strict is what is strict at LV, or by a staged change, or between two of them."""
+        """A key is strict here if it is strict at LV or after any of the staged changes."""
         found = self.regions
         rows = dict(self._region_rows or {})
         for _, key, body in self._region_changes:

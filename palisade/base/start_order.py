@@ -12,7 +12,7 @@ from palisade.base.errors import PalisadeError
 
 
 class ComponentError(PalisadeError):
-    """Root of the errors of this package."""
+    """Root of the errors of components."""
 
     code = "component-failed"
 
@@ -38,7 +38,7 @@ def _visit(name: str, needs: Mapping[str, Sequence[str]], order: dict[str, None]
         return
     if name in path:
         circle = " -> ".join([*path[path.index(name) :], name])
-        raise WiringError(f"these components need each other in a circle: {circle}; take one of the needs away")
+        raise WiringError(f"these components depend on each other in a circle: {circle}; remove one dependency")
     for other in needs[name]:
         _visit(other, needs, order, (*path, name))
     order[name] = None

@@ -1,4 +1,4 @@
-"""A value by revision, for each revision that is still remembered. Pure.
+"""A value by revision, for each revision that is still stored. Pure.
 
 The revision is the *causality token*: a component that handles the change of revision r can read the value of another
 component as of exactly r. A value is constant between two changes, so only the changes are stored.
@@ -18,7 +18,7 @@ REVISIONS_KEPT = 1_000
 
 
 class TokenOutdated(ComponentError):
-    """The value as of that revision is forgotten. Use the token of the revision that is being handled."""
+    """The value as of that revision is no longer stored. Use the token of the revision that is being handled."""
 
 
 class TokenNotReached(ComponentError):
@@ -56,7 +56,7 @@ class Versions(Generic[T]):
     def complete(self, revision: int) -> None:
         """Everything up to `revision` is final."""
         if revision < self.completed:
-            raise ValueError(f"revision {revision} is completed already, {self.completed} is: revisions never go back")
+            raise ValueError(f"revision {revision} cannot follow revision {self.completed}: revisions never go back")
         self.completed = revision
         self._forget(revision - self._kept)
 
@@ -74,7 +74,7 @@ class Versions(Generic[T]):
             raise TokenNotReached(f"the value is at revision {self.completed}, not at {revision} yet: wait for it")
         if revision < self._oldest:
             raise TokenOutdated(
-                f"the value as of revision {revision} is forgotten, {self._oldest} is the oldest one: "
-                "ask with the revision that is being handled"
+                f"the value as of revision {revision} is no longer stored, {self._oldest} is the oldest one: "
+                "request it as of the revision that is being handled"
             )
         return self._values[bisect_right(self._changed_at, revision) - 1]

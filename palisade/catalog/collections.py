@@ -86,7 +86,7 @@ def is_hidden(shape: dict[str, Any], gone: frozenset[str], collection: Collectio
 
 
 def dropped_databases(rows: Iterable[KeyValue]) -> frozenset[str]:
-    """Those that are being dropped. One that can't be read is shown, damaged, with what is in it."""
+    """Those that are being dropped. An unreadable one is not among them: it is shown as damaged, with its content."""
     found = set()
     for row in rows:
         try:

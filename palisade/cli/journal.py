@@ -79,9 +79,9 @@ def journal() -> None:
     "--advertise",
     type=read_address,
     metavar="HOST:PORT",
-    help="Address by which they reach this copy, behind NAT or in a container.  [default: --listen]",
+    help="Address by which clients and the other copy reach this one.  [default: --listen]",
 )
-@click.option("--primary/--backup", required=True, default=None, help="Which copy begins when the role is new.")
+@click.option("--primary/--backup", required=True, default=None, help="The primary begins when the role is new.")
 @click.option("--allow-failback", is_flag=True, help="Return the role to the primary once it is in sync.")
 @click.option(
     "--ttl",
@@ -121,8 +121,8 @@ def serve(
 ) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
-    It follows the active copy, and becomes active itself when that ends and no other copy can be newer. Start both
-    copies with the same --role; --endpoints are those of the metadata store.
+    It follows the active copy. It becomes active itself once that one has ended and no other copy can be newer. Start
+    both copies with the same --role; --endpoints are those of the metadata store.
 
     The port has no authentication: --listen on a loopback address or a private network. With a --listen such as
     0.0.0.0:7901, give --advertise.

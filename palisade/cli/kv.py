@@ -122,7 +122,7 @@ def get_from_vault(session: CliSession, key: bytes, *, at: str, **options: Any) 
 def range_(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool, **options: Any) -> None:
     """Print the keys from KEY up to END, END excluded.
 
-    As `palisade get` of a range, also for a single key.
+    The output is that of `palisade get` for a range, also for a single key.
 
     \b
     palisade range /catalog/airlines/ --prefix

@@ -42,7 +42,7 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     """Get a token for a user and its password. Other commands take it with --token-file, at any node of the cluster.
 
     The password comes from PALISADE_PASSWORD, from the file PALISADE_PASSWORD_FILE, or from a prompt. A token in a file
-    is sent to the cluster that issued it and to no other one.
+    is sent only to the cluster that issued it.
     """
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)

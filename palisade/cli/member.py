@@ -64,7 +64,7 @@ def member_row(each: dict[str, Any]) -> list[str]:
 
 @member.command()
 @click.argument("name")
-@click.option("--incarnation", required=True, help="The random name of the storage of the new node.")
+@click.option("--incarnation", required=True, help="Random name of the new node's storage.")
 @click.option("--peer", type=read_address, required=True, metavar="HOST:PORT", help="Peer address of the node.")
 @click.option("--http", type=read_address, metavar="HOST:PORT", help="HTTP address of the node.")
 @click.option("--stream", type=read_address, metavar="HOST:PORT", help="Stream address of the node.")

@@ -134,7 +134,7 @@ def stdin_parts() -> Iterator[bytes]:
 def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
     """Continue with one survivor after the loss of the majority.
 
-    For a majority that is lost permanently; the surviving node is stopped meanwhile.
+    For a majority that is lost permanently. Stop the surviving node first.
 
     Writes that the lost majority acknowledged without this node are lost. The generation grows by one: the other nodes
     are refused, and rejoin with an empty data folder and --join. The first strict writes wait until the leases of the

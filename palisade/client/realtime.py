@@ -52,7 +52,7 @@ class RealtimeTarget:
     def __post_init__(self) -> None:
         """Raises ValueError."""
         if self.writer and not self.node:
-            raise ValueError("writer: its segment is continued at the node that has it: give node, too")
+            raise ValueError("writer: give node, too: the segment is continued at the node that has it")
 
     def body(self) -> dict[str, Any]:
         wanted = {"data_source": self.data_source, "from": self.start, "to": self.end, "columns": dict(self.columns)}
@@ -94,7 +94,7 @@ class RealtimeWriter:
             await self.release()
 
     async def _end(self, error: BaseException | None) -> None:
-        """After an error of the program, only that can tell whether the rows are wanted."""
+        """After an error the segment stays open: only the program can decide whether the rows are wanted."""
         if error is None:
             await self.close()
         else:
@@ -186,7 +186,7 @@ class RealtimeWriter:
                 return await self._ask_once(path, body, until)
             except NotAnsweredYet as error:
                 if self._now() >= until:
-                    raise OutcomeUnknown(f"{error}; it may have been done: repeat it") from None
+                    raise OutcomeUnknown(f"{error}; the request may have been executed: repeat it") from None
                 await asyncio.sleep(PAUSE_S)
 
     async def _ask_once(self, path: str, body: Mapping[str, Any], until: float) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
 
 
 async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dict[str, Any]:
-    """A `Lookup` of `palisade.Client`. The list comes first: what is loaded after it is in the answer.
+    """A `Lookup` of `palisade.Client`. The list is read first: a segment that is loaded after it is in the answer.
 
     Raises ListCut.
     """
@@ -235,5 +235,5 @@ def check_whole(segments: Sequence[Mapping[str, Any]]) -> None:
         _, start, end, _, _ = each["segment"].split("/")
         if (each["from"], each["to"]) != (start, end):
             raise CutSegment(
-                f"only {each['from']} to {each['to']} of segment {each['segment']} is asked for: count whole segments"
+                f"the interval cuts segment {each['segment']} to {each['from']} to {each['to']}: count whole segments"
             )

@@ -410,7 +410,7 @@ class StreamSession:
 
     @property
     def _why_unanswered(self) -> str:
-        """Of pending requests: what is known of the nodes."""
+        """Why pending requests have no answer, as far as the nodes' errors show."""
         if self._found is not None:
             return self.trouble or self._trouble
         return self.refused_at.reasons.text_beside(self._connector.silent) or self._trouble

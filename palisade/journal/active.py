@@ -262,7 +262,7 @@ class Active:
                 return
 
     async def _drained(self) -> bool:
-        """Stop accepting entries; True once both copies have all of them. Else go on."""
+        """Stop accepting entries; True once both copies have all of them. False: entries are accepted again."""
         self._closing = True
         for _ in range(round(HAND_OVER_S / TICK_S)):
             in_sync = self.progress.replica is ReplicaState.IN_SYNC and self.progress.adopted

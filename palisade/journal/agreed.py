@@ -20,7 +20,7 @@ from palisade.client.operations import Compare, Put
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What the store says. `revision`: the record's modification revision; 0 without a record. `epoch`: the
+    """The role's state in the store. `revision`: the record's modification revision; 0 without a record. `epoch`: the
     generation of the store."""
 
     record: ActivationRecord | None

@@ -71,7 +71,7 @@ async def forced_of(copy: CopyState) -> ForcedActivation | None:
 
 
 async def force_by_configuration(copy: CopyState, operator: Operator) -> ForcedActivation:
-    """As the command does: what is given up is logged, the audit record is durable, then the sequence is raised.
+    """As the command does: log what is given up, write the audit record durably, then raise the sequence.
 
     Raises ActivationStopped, OSError."""
     options, state = copy.options, copy.state

@@ -177,7 +177,7 @@ class TcpChannel(asyncio.Protocol):
         return await self._inbox.receive(at_once)
 
     def close(self) -> None:
-        """What is queued is still sent."""
+        """Close once the queued messages are sent."""
         if self._transport is not None and not self._ended:
             self._ended = True
             self._transport.close()

@@ -159,7 +159,7 @@ class JournalClient:
             await asyncio.sleep(RETRY_S)
 
     def _move(self, failed: _Connection | None, hint: str, trouble: str) -> None:
-        """Try the copy that is said to be active, else the next one; unless another request has moved already."""
+        """Try the copy that `hint` names, else the next one; unless another request has moved already."""
         self._trouble = trouble
         if failed is not self._connection:
             return

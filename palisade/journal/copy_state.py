@@ -88,8 +88,8 @@ class CopyState:
         self.state = state
 
     async def adopt(self, sequence: LocalSequence, *, replica: bool = False) -> None:
-        """From now on this copy may become active without another one. `replica`: it goes on as one; else everything
-        that was written must be synced."""
+        """From now on this copy may become active without the other one. `replica`: it remains the replica; else
+        everything that was written must be synced."""
         await self.save(LocalState(self.options.role, sequence, replica=replica))
 
     async def begin_filling(self, common: JournalEnd, agreed: int) -> None:

@@ -58,8 +58,8 @@ class LogFile:
 
 
 class JournalLog:
-    """`end`: of what is written. `runs`: where the entries of each activation sequence end. `removed_bytes`: of the
-    torn end that `open` removed."""
+    """`end`: the end of the written entries. `runs`: where the entries of each activation sequence end.
+    `removed_bytes`: the size of the torn end that `open` removed."""
 
     def __init__(
         self, files: JournalFiles, *, file_bytes_max: int = FILE_BYTES_MAX, preallocates: bool = False

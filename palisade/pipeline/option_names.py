@@ -1,6 +1,6 @@
 """The names of the options of `format("palisade")`, and which kind of read or write each is for. Pure.
 
-An option without effect is refused, so that a read never differs silently from what was asked for. Names have any case,
+An option without effect is refused, so that a read never differs silently from the request. Names have any case,
 as in Spark.
 """
 

@@ -1,8 +1,8 @@
 """Keeps the garbage collections short that Spark runs in its Python workers.
 
-A worker serves one task after the other, and Spark collects garbage in it after each of them. A collection looks at
-every object of every module, those of pyarrow and pandas included: 40 ms of CPU, more than a small task needs. Objects
-that are frozen are not looked at: 2 ms.
+A worker serves one task after the other, and Spark collects garbage in it after each of them. A collection visits
+every object of every module, those of pyarrow and pandas included: 40 ms of CPU, more than a small task needs. Frozen
+objects are not visited: 2 ms.
 """
 
 from __future__ import annotations

@@ -246,11 +246,11 @@ class SegmentBroker(Component):
         return feed.view
 
     async def view(self) -> BrokerView:
-        """As of now, for the coordinator. Raises BrokerNotSynced, VaultError."""
+        """The current view, for the coordinator. Raises BrokerNotSynced, VaultError."""
         return (await self._current()).view
 
     async def _current(self) -> ViewFeed:
-        """The view as of now, or one of the cluster's rows."""
+        """The current view, or one made from the cluster's rows."""
         reads = self._reads()
         state = reads.segments_state()
         if self._whole and state is not None and state is self._seen:

@@ -47,7 +47,7 @@ class SegmentPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
-    """As of `revision`. `parts`: what is served, in order of time. `missing`: queryable, but without a server.
+    """As of `revision`. `parts`: served segments, in order of time. `missing`: queryable, but without a server.
     `unserved`: with replication factor 0. The answer is complete if nothing is missing. A segment that answers for
     several parts of the interval is in `parts` once for each of them, and in the other lists once."""
 

@@ -24,7 +24,7 @@ Texts = Mapping[Interval, bytes]
 
 
 class DatasetSource:
-    """A `sources.Source`. `folder` None: the installed package. A file that has changed is read again."""
+    """A `sources.SegmentSource`. `folder` None: the installed package. A file that has changed is read again."""
 
     name = "the data set"
 

@@ -12,7 +12,7 @@ from palisade.segments.names import TRASH
 
 
 class FolderDisk:
-    """A `shelf.Disk`. The folder is created by the first write."""
+    """A `segment_store.Disk`. The folder is created by the first write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

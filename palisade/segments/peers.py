@@ -57,7 +57,7 @@ class SegmentPeers:
 
 
 class Peer:
-    """A `sources.Source`."""
+    """A `sources.SegmentSource`."""
 
     def __init__(self, peers: SegmentPeers, node: str, address: str) -> None:
         self._peers, self._node, self._address = peers, node, address

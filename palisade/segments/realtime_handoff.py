@@ -144,7 +144,7 @@ class RealtimeHandOff(Component):
         content = await self._run(partial(parquet, log_.header.columns, values))
         wanted = await shelf.verifier.of(content)
         if shelf.verifier.rows(wanted.digest) != log_.rows:
-            raise BadSegment(f"the file of segment {name} has not its {log_.rows} rows; it was not stored")
+            raise BadSegment(f"the file of segment {name} differs from its {log_.rows} rows; it was not stored")
         record = self._ingester.record(name)
         if record is not None and not record.is_growing and record.digest != wanted.digest:
             raise NotFetched(f"the log of segment {name} has other rows than its record; the record is kept")

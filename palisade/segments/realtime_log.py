@@ -1,7 +1,7 @@
 """The rows of one realtime segment on the disk of its ingester, in the files of a journal (`journal/log.py`).
 
-The first entry is the header, each further one is a row, and the last one of a closed segment says so. A batch is one
-block: it is stored and synced as a whole, or not at all. `rows` counts synced rows only, so it never goes back,
+The first entry is the header, each further one is a row, and the last one of a closed segment marks its end. A batch is
+one block: it is stored and synced as a whole, or not at all. `rows` counts synced rows only, so it never goes back,
 whatever crashes. A torn end, which was never acknowledged, is removed when the log is opened; damage of synced entries
 is an error.
 """

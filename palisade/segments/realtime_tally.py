@@ -37,4 +37,4 @@ def storing(refused: str) -> Iterator[None]:
     try:
         yield
     except (OSError, DirectoryInUse) as error:
-        raise RealtimeNotStored(f"{refused}: {error}; make room or mend its disk, and start the node again") from error
+        raise RealtimeNotStored(f"{refused}: {error}; free space or repair the disk, then restart the node") from error

@@ -89,7 +89,7 @@ class Verifier:
             log.warning("verified files not remembered, verifying them again: error=%s", error)
 
     def remembered(self, digests: Iterable[str]) -> bytes:
-        """For `load`: what is known of the files of these versions. The rest is forgotten."""
+        """The input of `load`: the results for the files of these versions. All others are dropped."""
         kept = set(digests)
         self._known = {file: found for file, found in self._known.items() if found.wanted.digest in kept}
         self._rows = {found.wanted.digest: found.rows for found in self._known.values() if found.rows is not None}

@@ -48,7 +48,7 @@ class NodeStore:
         return await self._service.range(replace(request, serializable=True), caller=THIS_NODE)
 
     async def txn(self, request: Txn) -> TxnResult:
-        """Raises RaftError, and the refusals of the meta storage."""
+        """Raises RaftError, and the refusals of the metastore."""
         check_request(request, self._service.store.limits)
         applied = await self._service.group.propose(encode_command(request), timeout_s=self._service.deadline_s)
         result: TxnResult = decode_result(applied.result)

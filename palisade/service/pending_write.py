@@ -266,7 +266,7 @@ class StrictResponses:
         """Wait until everything up to `revision` is released. Raises ReadPending."""
         if not await self.released.until(revision, timeout_s):
             raise ReadPending(
-                f"what was read has a strict change up to revision {revision} that is not released yet"
+                f"the result has a strict change up to revision {revision} that is not released yet"
                 f"{self._waits_for()}: read again in a moment"
             )
 

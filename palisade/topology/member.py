@@ -50,7 +50,7 @@ Recover = Callable[[ClusterState], Awaitable[int]]
 @dataclass(frozen=True, slots=True)
 class JoinCandidate:
     """What a node states in its request to join. `instance`: of this process. `cluster`: the name of the cluster
-    that it expects to find. `token`: of the cluster, where that asks for one. `addresses`: by what listens there.
+    that it expects to find. `token`: of the cluster, if it requires one. `addresses`: by what listens there.
     """
 
     name: str

@@ -19,7 +19,7 @@ class Reason(enum.Enum):
 
 
 class TopologyError(PalisadeError):
-    """Root of the errors of this package. `retry`: the same request may succeed later."""
+    """Root of the errors of topology. `retry`: the same request may succeed later."""
 
     retry = False
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 class HttpState(enum.IntEnum):
     """READY, HEAD and BODY: nothing, a part of the head, or the head and a part of the body of a request has arrived.
-    BUSY: it is being answered. AIOHTTP_...: the same of a connection that aiohttp handles, which does not say when a
-    head is complete before it handles the request."""
+    BUSY: it is being answered. AIOHTTP_...: the same of a connection that aiohttp handles; aiohttp does not report a
+    complete head before it handles the request."""
 
     READY = enum.auto()
     HEAD = enum.auto()

@@ -1,10 +1,9 @@
-"""Keys over the JSON paths of etcd v3: requests as values of the meta storage, and results as the gateway of etcd 3.4
-writes them.
+"""Keys over the JSON paths of etcd v3: decodes requests into those of the metastore, and encodes results as the gateway
+of etcd 3.4 does.
 
-The rules that etcd's server applies before it proposes anything are here as well, where they are about the shape of
-the request and not about the state of the store (etcdserver/api/v3rpc/key.go, 3.4). In responses bytes are base64,
-int64 a string, and a field that has its default (zero, false, empty) is left out. The order of the fields is that of
-etcd's proto files.
+The rules of etcd's server about the shape of a request, which need no state of the store, are here as well
+(etcdserver/api/v3rpc/key.go, 3.4). In responses bytes are base64, int64 a string, and a field that has its default
+(zero, false, empty) is left out. The order of the fields is that of etcd's proto files.
 
 `EtcdKeys` calls `reply` exactly once for each request: for writes in the turn of the event loop in which they are
 applied, without a task or a future of their own, and for reads of one key at once if the quorum lease permits it.

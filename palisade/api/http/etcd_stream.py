@@ -118,7 +118,7 @@ class EtcdLines:
 
 
 async def messages_of(request: web.Request) -> AsyncIterator[Any]:
-    """The JSON values of the body as they arrive. Raises BadJson for what is none."""
+    """The JSON values of the body as they arrive. Raises BadJson."""
     cutter = ObjectCutter()
     async for chunk in chunks_of(request):
         for piece in cutter.feed(chunk):

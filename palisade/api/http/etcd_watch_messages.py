@@ -71,7 +71,7 @@ _WATCH = JsonMessage(
 
 
 def decode_watch(value: Any) -> WatchCreate | WatchCancel | WatchProgress | None:
-    """One message of the stream; None for an empty one, which asks for nothing."""
+    """One message of the stream; None for one without a request."""
     found = _WATCH.read(value)
     if "create_request" in found:
         return _watch_create(found["create_request"])

@@ -383,7 +383,7 @@ class HttpConnection(asyncio.Protocol):
             self._close(self._transport)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """After what is written already."""
+        """Close once the bytes written so far are sent."""
         self.moved(HttpEvent.CLOSE)
         transport.close()
 

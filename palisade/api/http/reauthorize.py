@@ -1,4 +1,4 @@
-"""Checks the caller's permissions again, for responses that go on: a watch does so before each event."""
+"""Checks the caller's permissions again during long responses: a watch does so before each event."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""/v1/fencing: which nodes may serve from their vaults, and which changes wait for which nodes. /v1/regions: what is
-strict."""
+"""/v1/fencing: which nodes may serve from their vaults, and which changes wait for which nodes. /v1/regions: which
+prefixes are strict."""
 
 from __future__ import annotations
 

@@ -422,7 +422,7 @@ class StreamConnection(asyncio.Protocol):
             await self._flushed.wait()
 
     def close(self) -> None:
-        """After what is written already."""
+        """Close once the bytes written so far are sent."""
         self._moved(StreamEvent.END)
         if self._transport is not None:
             self._transport.close()

@@ -18,7 +18,7 @@ class SegmentCalls:
         return {"segments_lookup": self._lookup, "segments_list": self._list, "segment": self._one}
 
     async def _lookup(self, data_source: Any, start: Any, end: Any) -> dict[str, Any]:
-        """With what is missing: the client decides whether that is an error, so that the list is complete."""
+        """Includes the missing segments: the client decides whether they are an error, so the list is complete."""
         return await self._lookups.lookup(data_source, start, end, "allow")
 
     async def _list(self, data_source: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def report_of(archived: Archived, folder: str) -> Report:
 JOB = Job(
     "history",
     "Archive the history to Parquet.\n\nEach run extends the archive in --to up to the newest revision. A watermark in "
-    "the store holds automatic compaction back behind the archive, up to the nodes' --retention-hold-revisions. "
+    "the store keeps automatic compaction from passing the archive, up to the nodes' --retention-hold-revisions. "
     "`palisade.pipeline.history.at` reads the state at any archived revision.",
     HistoryOptions,
     run,
