@@ -12,7 +12,7 @@ import pytest
 
 from palisade.pipeline.errors import SparkMissing
 from palisade.pipeline.java import require_java, require_pyspark
-from tests.support.spark_driver import SHORT_LIVED
+from tests.support.spark_classes import short_lived
 
 CONFIG = {
     "spark.ui.enabled": "false",
@@ -40,7 +40,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     from palisade.spark import session
 
     root = Path(__file__).parents[2]
-    os.environ.update(SHORT_LIVED)
+    os.environ.update(short_lived())
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     folder = tmp_path_factory.mktemp("spark")
     started = session("local[2]", config=CONFIG | {"spark.sql.warehouse.dir": str(folder)})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -148,28 +146,23 @@ def test_scan_and_archive_are_of_one_revision_while_the_store_is_compacted(
 
 
 def test_archive_on_a_full_disk_stays_whole_and_the_next_run_completes_it(
-    make_driver: Any, driver: SparkDriver, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
+    driver: SparkDriver, blocking: SyncClient, threaded: ThreadedNode, tmp_path: Path
 ) -> None:
     archive = tmp_path / "archive"
     given = {"name": "history", "endpoints": threaded.address, "options": {"to": str(archive)}}
-
-    def limited() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
 
     def put(numbers: range) -> None:
         blocking.put_many((b"a/%05d" % number, random.randbytes(200)) for number in numbers)
 
     random = Random(1)
     put(range(10))
-    small = make_driver("local[2]", prepare=limited)
-    first = small.call("job", **given)["last"]
-    put(range(10, 3_000))
-    with pytest.raises(CallFailed, match=r"File too large|No space left"):
-        small.call("job", **given)
-    wanted = content(blocking, "a/")[:2]
     state = {"folder": str(archive), "prefix": "a/"}
-    assert small.call("archived_state", revision=first, **state)[0] == 10
-    small.kill()
+    first = driver.call("job", **given)["last"]
+    put(range(10, 3_000))
+    with driver.files_limited(FILE_BYTES_MAX):
+        with pytest.raises(CallFailed, match=r"File too large|No space left"):
+            driver.call("job", **given)
+        wanted = content(blocking, "a/")[:2]
+        assert driver.call("archived_state", revision=first, **state)[0] == 10
     last = driver.call("job", **given)["last"]
     assert driver.call("archived_state", revision=last, **state) == list(wanted)

@@ -47,6 +47,12 @@ def test_session_with_a_local_master_listens_on_loopback_only(spark: Any) -> Non
     assert socket.gethostbyname(host) == "127.0.0.1"
 
 
+def test_jvms_of_the_tests_map_the_archive_of_classes(spark: Any) -> None:
+    """A JVM that does not fit the archive runs without it, in twice the time, and reports nothing."""
+    maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
+    assert re.search(r"/spark-[0-9a-f]{16}\.jsa$", maps, re.MULTILINE)
+
+
 def test_frame_keeps_its_revision_in_every_scan_while_writes_go_on(load: Load, blocking: SyncClient) -> None:
     revision = put_all(blocking, "a/", 2_500)
     frame = load(prefix="a/", numPartitions=2)

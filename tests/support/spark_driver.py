@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 
 from tests.faults import kernel
 from tests.support.processes import free_port, until
+from tests.support.spark_classes import short_lived
 
 ROOT = Path(__file__).parents[2]
 CALLS = "tests.support.spark_calls"
@@ -33,9 +35,6 @@ CONFIG = {
     "spark.driver.host": "127.0.0.1",
 }
 REGISTERED_S = 60.0
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""The JVMs of these tests live for seconds: the start of a driver takes 10 s of CPU instead of 18 without the second
-compiler."""
 
 
 class CallFailed(Exception):
@@ -49,7 +48,7 @@ class DriverEnded(Exception):
 def environment(**more: str) -> dict[str, str]:
     """Of every process of Spark."""
     found = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    return {**os.environ, **SHORT_LIVED, **found, **more}
+    return {**os.environ, **short_lived(), **found, **more}
 
 
 class SparkDriver:
@@ -58,18 +57,12 @@ class SparkDriver:
         folder: Path,
         master: str,
         config: Mapping[str, str] | None = None,
-        *,
-        prepare: Callable[[], None] = lambda: None,
         **variables: str,
     ) -> None:
-        """`prepare` is called in the new process, `variables` are set in its environment."""
+        """`variables` are set in its environment."""
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "driver.log"
         settings = {**CONFIG, "spark.sql.warehouse.dir": str(folder / "warehouse"), **(config or {})}
-
-        def prepared() -> None:
-            kernel.die_with_parent()
-            prepare()
 
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -81,7 +74,7 @@ class SparkDriver:
                 cwd=folder,
                 text=True,
                 start_new_session=True,
-                preexec_fn=prepared,
+                preexec_fn=kernel.die_with_parent,
             )
 
     def call(self, name: str, /, **arguments: Any) -> Any:
@@ -107,6 +100,20 @@ class SparkDriver:
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
+
+    @contextmanager
+    def files_limited(self, bytes_max: int) -> Iterator[None]:
+        """Writes of the driver and its JVM beyond this size fail as on a full disk (both ignore SIGXFSZ). It
+        has answered a call before, so its JVM runs."""
+        jvms = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in (self._process.pid, *map(int, jvms))}
+        try:
+            for pid, (_, hard) in limits.items():
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_max, hard))
+            yield
+        finally:
+            for pid, limit in limits.items():
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
     def kill(self) -> None:
         """The driver with its JVM; its executors end when they lose it."""
