@@ -37,7 +37,6 @@ MODULES = (
     "palisade.node.member",
     "palisade.client",
     "palisade.cli.session",
-    "palisade.cli.scenarios.all",
 )
 REQUEST_BYTES_MAX = 1 << 17
 

@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from palisade.catalog.demo.flights import find_data, read_rows
+from palisade.catalog.demo.segment_files import segment_files
 from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.catalog.segment import SegmentRecord
@@ -133,8 +134,6 @@ async def used(cluster: Members) -> list[SegmentRecord]:
 
 
 def wanted_files(rows: Rows, records: Iterable[SegmentRecord]) -> dict[str, bytes]:
-    from palisade.catalog.demo.segment_files import segment_files  # imports pyarrow, which not every node has
-
     contents = segment_files(FLIGHTS, rows)
     return {file_of(str(record.segment)): contents[record.segment.id.interval] for record in records}
 
