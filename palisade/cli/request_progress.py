@@ -1,4 +1,4 @@
-"""The line of progress of a command that sends many requests: how many have ended, the rate, failures, the rest. Pure.
+"""The line of progress of a command that sends many requests: how many have ended, the rate, failures, the rest.
 
 palisade: bench put: 3,412 of 10,000, 64 failed, 812/s, 8 s left; n1 at 127.0.0.1:7601 does not respond
 """

@@ -54,7 +54,7 @@ class Flip:
         return in_use and content[self.offset] == self.flipped
 
     def undo(self) -> None:
-        """As an operator does who has a backup of the file."""
+        """Restore the byte, as from a backup of the file."""
         if self.is_there:
             self.file.content[self.offset] ^= self.bit
 

@@ -119,7 +119,7 @@ def mend(world: JournalWorld, place: Place) -> None:
 
 
 def notice_flip(world: JournalWorld) -> None:
-    """A flipped bit in what nobody has read since is found at the next start."""
+    """A flipped bit that no read has met is found at the next start."""
     flip = world.flip
     if flip is None or not flip.is_there:
         return
