@@ -33,12 +33,14 @@ from palisade.recovery.lifecycle import Lifecycle, Part
 from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.topology.initialization import (
     CommitInit,
+    InitCancelled,
     InitPlan,
     InitRefused,
     InitState,
     Participant,
     Prepare,
     WaitInit,
+    holding,
     next_step,
 )
 from palisade.topology.physical import PhysicalTopology
@@ -192,13 +194,20 @@ class _Coordinator:
         self._http = {member.id: str(member.http) for member in ordered}
 
     async def run(self) -> None:
-        """Raises InitRefused; TimeoutError if a node does not respond in time."""
+        """Raises InitRefused, also when it is cancelled meanwhile; TimeoutError if a node does not respond in time."""
+        held: frozenset[str] = frozenset()
         while True:
-            step = next_step(self._plan, await self._states())
+            states = await self._states()
+            step = next_step(self._plan, states, held)
+            held |= holding(self._plan, states)
             if isinstance(step, Prepare | CommitInit):
                 verb = "prepare" if isinstance(step, Prepare) else "commit"
-                for name in [each for each in self._http if each in step.names]:
-                    await self._post(name, verb)
+                answered = [name for name in self._http if name in step.names and await self._post(name, verb)]
+                held = held.union(answered)
+            elif isinstance(step, InitCancelled):
+                raise InitRefused(
+                    f"the initialization was cancelled at {', '.join(step.names)}: run palisade init again"
+                )
             elif isinstance(step, WaitInit):
                 log.info("initialization waits: nodes=%s", ",".join(step.names))
                 await asyncio.sleep(0.5)
@@ -218,14 +227,16 @@ class _Coordinator:
         except (NoAnswer, ValueError, KeyError, TypeError):
             return None
 
-    async def _post(self, name: str, verb: str) -> None:
+    async def _post(self, name: str, verb: str) -> bool:
+        """Whether the participant answered. Raises InitRefused if it rejects the request."""
         try:
             answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:
             log.warning("initialization request failed: node=%s request=%s reason=%s", name, verb, error.reason)
-            return
+            return False
         if answer.status == 409:
             raise InitRefused(f"{name}: {answer.detail}")
+        return answer.status == 200
 
 
 class _Site:

@@ -11,12 +11,14 @@ Guarantees, and why they hold:
 - Cancellable until the first commit. A commit is sent only after all participants have prepared. If the cancel of one
   coordinator crosses the commit of another, only some participants have committed. No cluster is founded then, because
   the Raft group needs all members of the plan (`raftgroup/founding.py`); requesting the same plan again completes it.
+- Cancelled for good: a coordinator ends when a participant that had prepared is idle again. It does not prepare it once
+  more, so a coordinator that still runs, here or on another node, does not undo a cancel.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -140,15 +142,30 @@ class InitDone:
     """Every participant has committed."""
 
 
-Step = Prepare | CommitInit | WaitInit | InitDone
+@dataclass(frozen=True, slots=True)
+class InitCancelled:
+    """The participants that had prepared, and have not any more."""
+
+    names: tuple[str, ...]
 
 
-def next_step(plan: InitPlan, states: Mapping[str, Participant | None]) -> Step:
-    """`states`: the current state of each participant; None for one that does not answer."""
+Step = Prepare | CommitInit | WaitInit | InitDone | InitCancelled
+
+
+def holding(plan: InitPlan, states: Mapping[str, Participant | None]) -> frozenset[str]:
+    """The participants that have prepared or committed the plan."""
+    return frozenset(name for name, state in states.items() if state is not None and state.plan == plan)
+
+
+def next_step(plan: InitPlan, states: Mapping[str, Participant | None], held: Collection[str] = frozenset()) -> Step:
+    """`states`: the current state of each participant; None for one that does not answer. `held`: those that this
+    coordinator has seen holding the plan."""
     silent = tuple(name for name in plan.names if states.get(name) is None)
     known = {name: state for name in plan.names if (state := states.get(name)) is not None}
     mine = {name: state.state if state.plan == plan else InitState.IDLE for name, state in known.items()}
     idle = tuple(name for name, state in mine.items() if state is InitState.IDLE)
+    if cancelled := tuple(name for name in idle if name in held):
+        return InitCancelled(cancelled)
     if idle:
         return Prepare(idle)
     prepared = tuple(name for name, state in mine.items() if state is InitState.PREPARED)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from palisade.topology.initialization import (
     CommitInit,
+    InitCancelled,
     InitDone,
     InitPlan,
     InitRefused,
@@ -18,6 +19,7 @@ from palisade.topology.initialization import (
     Participant,
     Prepare,
     WaitInit,
+    holding,
     next_step,
 )
 
@@ -128,3 +130,15 @@ def test_initialization_completes_wherever_coordinators_stop(stops: list[int], s
 def test_commit_continues_without_a_silent_participant() -> None:
     states = {"n1": COMMITTED, "n2": PREPARED, "n3": None}
     assert next_step(PLAN, states) == CommitInit(("n2",))
+
+
+def test_cancel_ends_a_coordinator_that_still_runs() -> None:
+    """It was waiting for a participant when another coordinator cancelled the plan at all that had prepared it."""
+    states: dict[str, Participant | None] = {"n1": PREPARED, "n2": PREPARED, "n3": None}
+    assert next_step(PLAN, states) == WaitInit(("n3",))
+    held = holding(PLAN, states)
+    assert held == {"n1", "n2"}
+    assert next_step(PLAN, {"n1": PREPARED, "n2": Participant(), "n3": None}, held) == InitCancelled(("n2",))
+    assert next_step(PLAN, dict.fromkeys(PLAN.names, Participant()), held) == InitCancelled(("n1", "n2"))
+    after = Participant(InitState.PREPARED, OTHER)
+    assert next_step(PLAN, {"n1": after, "n2": after, "n3": Participant()}, held) == InitCancelled(("n1", "n2"))
