@@ -19,7 +19,7 @@ from palisade.catalog.demo.segments import records_of, segment_of
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
 from palisade.catalog.segment import ANNOUNCED
 from palisade.catalog.segment import announced_by as announced_by_node
-from palisade.cli.scenarios.local_data import segments_in
+from palisade.cli.scenarios.local_data import files_in
 from palisade.client import Client
 from palisade.client.publishing import publish, read_data_source
 from palisade.metastore.requests import Put
@@ -73,7 +73,7 @@ def follower(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., DataNod
 
 
 def files_of(node: NodeProcess) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in segments_in(node.data_dir / "segments")}
+    return files_in(node.data_dir / "segments")
 
 
 def joined(one: NodeProcess, other: NodeProcess) -> dict[str, bytes]:

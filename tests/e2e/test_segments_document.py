@@ -76,7 +76,7 @@ async def programs_work(cluster: Cluster, endpoints: str) -> None:
     by_command = (await palisade_json(*lookup[1:], "--endpoints", endpoints))["segments"]
     assert len(by_command) == 2
     over_http = re.findall(r"`GET (/v1/segments/lookup\S+)`", DOCUMENT)
-    in_python = re.findall(r"`Client\.(segments_lookup\(.*?\))`", DOCUMENT)
+    in_python = re.findall(r"in Python `(segments_lookup\(.*?\))`", DOCUMENT)
     assert (len(over_http), len(in_python)) == (1, 1)
     answer = await cluster.running[0].get(over_http[0])
     assert answer is not None

@@ -37,7 +37,7 @@ def test_read_waiting_for_a_stalled_leader_goes_to_the_next_one(make_cluster: Ma
     old = settled(cluster)
     follower = cluster.followers()[0]
     assert old.process is not None
-    old.process.paused = True
+    old.process.pause()
     began = cluster.simulation.now
     assert cluster.read(follower.id, "a", timeout_s=30.0) == "first"
     assert cluster.simulation.now - began < 4.0
@@ -57,7 +57,7 @@ def test_change_requested_of_a_stalled_leader_times_out(make_cluster: MakeCluste
     cluster = make_cluster()
     leader = settled(cluster)
     asked, other = cluster.followers()
-    leader.process.paused = True
+    leader.process.pause()
     began = cluster.simulation.now
     with pytest.raises(OutcomeUnknown, match=f"{leader.id} did not answer the request {name} within 10 s"):
         cluster.call(asked.id, CHANGES[name](asked.group, other.id))
@@ -70,10 +70,10 @@ def test_late_answer_is_dropped(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     leader = settled(cluster)
     asked, other = cluster.followers()
-    leader.process.paused = True
+    leader.process.pause()
     with pytest.raises(OutcomeUnknown):
         cluster.call(asked.id, asked.group.transfer(other.id))
-    leader.process.paused = False
+    leader.process.resume()
     cluster.run_for(3.0)
     assert cluster.put(asked.id, "a", "later")
 

@@ -37,6 +37,7 @@ MODULES = (
     "palisade.node.member",
     "palisade.client",
     "palisade.cli.session",
+    "palisade.cli.scenarios.all",
 )
 REQUEST_BYTES_MAX = 1 << 17
 

@@ -47,7 +47,7 @@ class Process:
     ) -> None:
         self.name = name
         self.simulation = simulation
-        self.paused = False
+        self._paused = False
         self.resumed_at = 0.0
         """When it last resumed after a pause, by its clock."""
         self.dead = False
@@ -69,6 +69,11 @@ class Process:
         self.loop.own = self
         self.touch()
 
+    @property
+    def paused(self) -> bool:
+        """Changed by `pause` and `resume`."""
+        return self._paused
+
     def now(self) -> float:
         """Its clock: seconds since an arbitrary start."""
         return self._offset_s + self._rate * self.simulation.now
@@ -84,7 +89,7 @@ class Process:
     def due(self) -> float | None:
         """When it is due, in the simulation's time. The same number at every call: another rounding, at another moment,
         would be another run."""
-        if self.paused or self.dead or self.still:
+        if self._paused or self.dead or self.still:
             return None
         loop, now = self.loop, self.simulation.now
         if loop._ready:
@@ -110,13 +115,13 @@ class Process:
 
     def pause(self) -> None:
         """SIGSTOP: messages continue to arrive, nothing runs, the clock continues."""
-        self.paused = self.halted = True
+        self._paused = self.halted = True
         self.touch()
 
     def resume(self) -> None:
-        if self.paused:
+        if self._paused:
             self.resumed_at = self.now()
-        self.paused = False
+        self._paused = False
         self.halted = self.dead
         self.touch()
 

@@ -11,7 +11,6 @@ from itertools import takewhile
 from pathlib import Path
 
 from palisade.catalog.demo.flights import find_data, read_rows
-from palisade.catalog.demo.segment_files import segment_files
 from palisade.catalog.demo.segments import records_of
 from palisade.catalog.demo.tables import FLIGHTS
 from palisade.catalog.segment import SegmentRecord
@@ -134,6 +133,8 @@ async def used(cluster: Members) -> list[SegmentRecord]:
 
 
 def wanted_files(rows: Rows, records: Iterable[SegmentRecord]) -> dict[str, bytes]:
+    from palisade.catalog.demo.segment_files import segment_files  # imports pyarrow, which not every node has
+
     contents = segment_files(FLIGHTS, rows)
     return {file_of(str(record.segment)): contents[record.segment.id.interval] for record in records}
 
@@ -143,8 +144,12 @@ def folder_of(node: Actor) -> Path:
 
 
 def files_of(node: Actor) -> dict[str, bytes]:
-    """The files of a node that may be moving them; a file that is renamed before it is read is omitted."""
-    folder, found = folder_of(node), dict[str, bytes]()
+    return files_in(folder_of(node))
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """The segments below the folder of a node that may be moving them; a file that is renamed meanwhile is omitted."""
+    found = dict[str, bytes]()
     for file in segments_in(folder):
         with suppress(FileNotFoundError):
             found[file.name] = file.read_bytes()
