@@ -6,6 +6,8 @@ The digest of a segment is that over its rows (`catalog/rows_digest.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from palisade.catalog.demo.tables import DemoColumn, DemoTable, DemoType
 from palisade.catalog.errors import BadField
@@ -46,22 +48,20 @@ def value_of(column: DemoColumn, text: str) -> Value:
     return value
 
 
-class Forms:
-    """The canonical forms of the texts of one column. Each distinct text is converted once."""
+class Forms(dict[str, bytes]):
+    """Text -> canonical form, of one column. Each distinct text is converted once."""
 
     def __init__(self, table: DemoTable, column: DemoColumn) -> None:
+        super().__init__()
         self._column, self._kind = column, ColumnType(column.kind.value)
         self._name = f"{table.name}.{column.name}"
-        self._known: dict[str, bytes] = {}
 
-    def of(self, text: str) -> bytes:
+    def __missing__(self, text: str) -> bytes:
         """Raises ValueError that names the column."""
-        form = self._known.get(text)
-        if form is None:
-            try:
-                form = self._known[text] = self._kind.form(value_of(self._column, text))
-            except ValueError as error:
-                raise ValueError(f"{self._name}: {error}") from None
+        try:
+            form = self[text] = self._kind.form(value_of(self._column, text))
+        except ValueError as error:
+            raise ValueError(f"{self._name}: {error}") from None
         return form
 
 
@@ -73,12 +73,13 @@ def records_of(table: DemoTable, rows: Iterable[Sequence[str]]) -> list[SegmentR
     """In the order of time. Raises ValueError."""
     found: dict[Interval, RowsDigest] = {}
     columns = columns_of(table)
-    forms = [Forms(table, column).of for column in table.columns]
-    for interval, row in rows_with_interval(table, rows):
+    forms = [Forms(table, column) for column in table.columns]
+    for interval, run in groupby(rows_with_interval(table, rows), itemgetter(0)):
+        texts = zip(*(row for _, row in run), strict=True)
         digest = found.get(interval)
         if digest is None:
             digest = found[interval] = RowsDigest(columns)
-        digest.add_row_of_forms([form(text) for form, text in zip(forms, row, strict=True)])
+        digest.add_forms([list(map(form.__getitem__, column)) for form, column in zip(forms, texts, strict=True)])
     return [record_of(segment_of(table, interval), found[interval]) for interval in sorted(found)]
 
 
@@ -105,15 +106,16 @@ def rows_in(table: DemoTable, text: bytes) -> list[list[Value]]:
 
 def rows_with_interval(table: DemoTable, rows: Iterable[Sequence[str]]) -> Iterator[tuple[Interval, Sequence[str]]]:
     """Each with the interval of its segment. Raises ValueError."""
-    places = None if table.key else [table.header.index(name) for name in ("year", "month", "day")]
+    header = table.header
+    day_of = None if table.key else itemgetter(*map(header.index, ("year", "month", "day")))
     known: dict[tuple[str, ...], Interval] = {}
     for row in rows:
-        if len(row) != len(table.header):
-            raise ValueError(f"{table.name}: a row has {len(row)} fields instead of {len(table.header)}: {row}")
-        if places is None:
+        if len(row) != len(header):
+            raise ValueError(f"{table.name}: a row has {len(row)} fields instead of {len(header)}: {row}")
+        if day_of is None:
             yield YEAR, row
             continue
-        parts = tuple(row[place] for place in places)
+        parts = day_of(row)
         interval = known.get(parts)
         if interval is None:
             start_ms = midnight_ms(*map(int, parts))
