@@ -80,7 +80,10 @@ def shown(view: RoleView, epoch: int, reports: Sequence[CopyReport], rows: list[
         f"epoch {record.epoch} (store {epoch})"
     )]  # fmt: skip
     lines.append(f"lock: {view.holder}, token {view.token}" if view.holder else "lock: free")
-    lines += [f"copy {report}; {row['decision']}" for report, row in zip(reports, rows, strict=True)]
+    lines += [
+        f"copy {report}" if report.problem else f"copy {report}; {row['decision']}"
+        for report, row in zip(reports, rows, strict=True)
+    ]
     lines += [
         f"forced: sequence {each.sequence} at {each.place} by {each.by}{', an older copy' if each.older else ''}"
         for each in view.forced
@@ -107,7 +110,7 @@ def copy_shape(view: RoleView, epoch: int, report: CopyReport) -> dict[str, Any]
     from palisade.catalog.activation import ClaimNext, Stop, decide
 
     if report.problem:
-        decision = f"not readable: {report.problem}"
+        decision = "not readable"
     else:
         found = decide(view.record, report.local, configured_primary=False, epoch=epoch)
         if isinstance(found, ClaimNext):

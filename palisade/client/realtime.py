@@ -111,8 +111,8 @@ class RealtimeWriter:
         """Returns the name of the segment. Each call of a writer continues its open segment, so a repetition opens no
         second one.
 
-        Raises the errors of the node; NotIngesting at the deadline if no data node has opened it, OutcomeUnknown if
-        one may have: repeat it.
+        Raises the errors of the node. At the deadline: NotIngesting if no data node has opened it, Unavailable if the
+        named node has not, OutcomeUnknown if one may have: repeat it.
         """
         body = {**self._target.body(), "writer": self._name}
         found = await (self._ask(OPEN, body) if self.node else self._open_anywhere(body))
@@ -135,7 +135,7 @@ class RealtimeWriter:
                     return await self._ask_once(OPEN, body, until)
                 except NotAnsweredYet as error:
                     if not error.nothing_done:
-                        return await self._ask(OPEN, body, until)
+                        return await self._ask(OPEN, body, until, nothing_done=False)
                     refusals.append(str(error))
                 except (NoSuchSegment, RealtimeNotStored) as error:
                     refusals.append(f"{name}: {error}")
@@ -155,7 +155,8 @@ class RealtimeWriter:
     async def append(self, rows: Sequence[Sequence[Any] | Mapping[str, Any]]) -> int:
         """Returns the number of rows of the segment. They are stored on the disk of the node, and counted from now on.
 
-        Raises BadRows (nothing was stored), RealtimeRefused, and OutcomeUnknown at the deadline: repeat it.
+        Raises BadRows (nothing was stored) and RealtimeRefused. At the deadline: Unavailable if nothing was stored,
+        else OutcomeUnknown: repeat it.
         """
         body = {"rows": [plain_row(row) for row in rows], "position": self.rows}
         try:
@@ -178,14 +179,22 @@ class RealtimeWriter:
         self.grows = False
         return int(found["rows"])
 
-    async def _ask(self, path: str, body: Mapping[str, Any], until: float | None = None) -> dict[str, Any]:
-        """At the node of this writer. Raises its errors, OutcomeUnknown at the deadline."""
+    async def _ask(
+        self, path: str, body: Mapping[str, Any], until: float | None = None, *, nothing_done: bool = True
+    ) -> dict[str, Any]:
+        """At the node of this writer. `nothing_done`: no attempt before may have been executed.
+
+        Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown.
+        """
         until = self._now() + self._timeout_s if until is None else until
         while True:
             try:
                 return await self._ask_once(path, body, until)
             except NotAnsweredYet as error:
+                nothing_done = nothing_done and error.nothing_done
                 if self._now() >= until:
+                    if nothing_done:
+                        raise Unavailable(f"{error}; nothing was done") from None
                     raise OutcomeUnknown(f"{error}; the request may have been executed: repeat it") from None
                 await asyncio.sleep(PAUSE_S)
 

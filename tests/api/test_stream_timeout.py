@@ -52,3 +52,13 @@ async def test_timeout_is_a_part_of_the_time_that_is_left(hello: dict[str, Any],
     timeout = RequestTimeout(5.0)
     timeout.begin(hello)
     assert timeout.seconds == seconds
+
+
+async def test_ended_connection_keeps_no_timer() -> None:
+    timeout, kept = RequestTimeout(5.0), RequestTimeout(5.0)
+    for each in (timeout, kept):
+        each.begin({"timeout_ms": 1000, "waited_ms": 990})
+    left_s = timeout.seconds
+    timeout.close()
+    await asyncio.sleep(0.05)
+    assert timeout.seconds == left_s < kept.seconds

@@ -257,15 +257,30 @@ async def test_unknown_segment_ends_the_append() -> None:
         await writer.append([[1]])
 
 
-@pytest.mark.parametrize("target", [{}, {"node": "n1"}])
-async def test_writer_waits_for_a_cluster_that_does_not_answer(target: dict[str, str]) -> None:
+@pytest.mark.parametrize(("target", "ends"), [({}, NotIngesting), ({"node": "n1"}, Unavailable)])
+async def test_writer_waits_for_a_cluster_that_does_not_answer(target: dict[str, str], ends: type[Exception]) -> None:
+    """At the deadline the outcome is known: no node was asked for anything but the topology."""
     nodes = DataNodes()
     nodes.unavailable = 3
     await nodes.writer(**target).open()
     assert nodes.looked_up == 4
     nodes.unavailable = 1 << 30
-    with pytest.raises((NotIngesting, OutcomeUnknown), match="no leader"):
+    with pytest.raises(ends, match="no leader"):
         await nodes.writer(timeout_s=0.02, **target).open()
+
+
+async def test_append_and_close_that_reach_no_node_are_known_to_have_done_nothing() -> None:
+    nodes = DataNodes()
+    writer = nodes.writer(timeout_s=0.05, node="n1")
+    await writer.open()
+    nodes.outcomes["n1"] = [REFUSED]
+    with pytest.raises(Unavailable, match="nothing was done"):
+        await writer.append([[1]])
+    with pytest.raises(Unavailable, match="nothing was done"):
+        await writer.close()
+    nodes.outcomes["n1"] = [504, REFUSED]
+    with pytest.raises(OutcomeUnknown):
+        await writer.append([[1]])
 
 
 @pytest.mark.parametrize("node", ["", "n1"])

@@ -54,13 +54,12 @@ class StreamConnection(asyncio.Protocol):
         self._encode = Encoder().encode
         self._transport: asyncio.Transport | None = None
         self._state = StreamState.GREETING
-        self._follows = False
+        self._follows = self._flushing = False
         self._timeout = RequestTimeout(self._service.deadline_s)
         self._in_flight = self._results_bytes = 0
         self._reading = True
         self._results: list[Any] = []
         self._failures: list[Any] = []
-        self._flushing = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._flushed = asyncio.Event()
@@ -87,6 +86,7 @@ class StreamConnection(asyncio.Protocol):
         self._service.metrics.stream_connections -= 1
         self._writable.set()
         self._tasks.cancel()
+        self._timeout.close()
         self._watches.clear()
         connection, self._lease_connection = self._lease_connection, None
         if connection is not None:
