@@ -23,10 +23,6 @@ from tests.support.simulation import Process
 
 BEFORE_A_SNAPSHOT = 0.25
 """As `amount`: `tests.sim.readers.Step`, and which one of the next ones."""
-SUSPENDED = Stage("calm", 3, tuple(
-    Fault(2.0 + 2.5 * number, Kind.SUSPEND, ("n2", "f1", "n3", "n1")[number % 4], "n1", 7.0, BEFORE_A_SNAPSHOT)
-    for number in range(12)
-), Settings())  # fmt: skip
 RESTARTED = Stage("many", 3, tuple(
     fault
     for number in range(10)
@@ -41,7 +37,7 @@ RESTARTED = Stage("many", 3, tuple(
 """Between a check of the page and the snapshot; nothing is released meanwhile, since `f1` is waited for."""
 
 
-@caught_by("fenced reads", on=SUSPENDED)
+@caught_by("fenced reads", on=MEMBER_CUT_OFF)
 def hot_reads_without_the_page(patch: Patch) -> None:
     """A page is trusted forever: neither another sequence nor the deadline ends it."""
     trust = VaultReader._trust
