@@ -20,7 +20,7 @@ from palisade.catalog.errors import (
     ProcedureDiffers,
     RolledBack,
 )
-from palisade.catalog.kinds.kind import Drawn, OperationKind
+from palisade.catalog.operations.operation_kind import Drawn, OperationKind
 from palisade.catalog.plan import READ_MAX, CatalogPlan, CatalogRows, Changes, NeedsRange, NeedsRow
 from palisade.catalog.ports import CatalogStore, ReleaseRefused
 from palisade.catalog.procedure_record import from_bytes, to_bytes

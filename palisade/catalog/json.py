@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from palisade.catalog.collections import COLLECTIONS
-from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.operations.all import KINDS
+from palisade.catalog.operations.operation_kind import OperationKind
 from palisade.catalog.procedures import Procedure, ProcedureState
 
 

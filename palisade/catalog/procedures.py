@@ -22,8 +22,8 @@ from typing import Any
 from palisade.base.counted import counted
 from palisade.catalog import keys
 from palisade.catalog.errors import CatalogError, DamagedRow, NotAllowed, NotCancellable
-from palisade.catalog.kinds.all import kind_named
-from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.operations.all import kind_named
+from palisade.catalog.operations.operation_kind import OperationKind
 from palisade.catalog.plan import CatalogPlan, Changes
 from palisade.catalog.row_format import SHOWN
 

@@ -13,8 +13,8 @@ import click
 
 from palisade.base.errors import by_code
 from palisade.catalog.errors import CatalogError
-from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import Field, OperationKind
+from palisade.catalog.operations.all import KINDS
+from palisade.catalog.operations.operation_kind import Field, OperationKind
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, CliSession, Failure

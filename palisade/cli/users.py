@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.catalog.permissions import PRIVILEGES
 from palisade.cli.catalog import PROCEDURE, WAIT, begin
 from palisade.cli.options import client_options

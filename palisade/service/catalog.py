@@ -23,7 +23,7 @@ from palisade.catalog.collections import Collection, collection_named, dropped_d
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import BadField, Busy, CatalogError, NotThere
 from palisade.catalog.json import procedure_view
-from palisade.catalog.kinds.all import kind_named
+from palisade.catalog.operations.all import kind_named
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.catalog.ports import ReleaseRefused
 from palisade.catalog.procedures import ID_MAX, Procedure, ProcedureState

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from palisade.catalog import keys
-from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import Drawn, Request
+from palisade.catalog.operations.all import KINDS
+from palisade.catalog.operations.operation_kind import Drawn, Request
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.procedures import ProcedureState
 from tests.support.catalog_world import CASES, CREDENTIAL, DATA, CatalogWorld, Operation, world_for

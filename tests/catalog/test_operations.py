@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palisade.catalog import keys
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.catalog.procedures import ProcedureState
 from tests.support.catalog_world import (
     ACTIVE,

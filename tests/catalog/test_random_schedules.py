@@ -14,7 +14,7 @@ import pytest
 from palisade.catalog import keys
 from palisade.catalog.engine import ProcedureEngine, ProcedurePending
 from palisade.catalog.errors import CatalogError, RolledBack
-from palisade.catalog.kinds.kind import Drawn
+from palisade.catalog.operations.operation_kind import Drawn
 from palisade.catalog.plan import CatalogRows, NeedsRange, NeedsRow
 from palisade.catalog.ports import ReleaseRefused
 from palisade.catalog.procedures import Procedure, ProcedureState, prepared, rolled_back

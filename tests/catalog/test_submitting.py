@@ -10,7 +10,7 @@ import pytest
 from palisade.catalog import keys
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import DamagedRow, ProcedureDiffers
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.catalog.procedures import ProcedureState
 from palisade.metastore.requests import Range, Txn
 from palisade.metastore.results import RangeResult, TxnResult

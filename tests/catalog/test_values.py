@@ -16,8 +16,8 @@ from palisade.catalog import keys
 from palisade.catalog.database import Database
 from palisade.catalog.device import Device, Series
 from palisade.catalog.errors import BadField, CatalogError, DamagedRow
-from palisade.catalog.kinds.all import KINDS, kind_named
 from palisade.catalog.locks import are_free, least
+from palisade.catalog.operations.all import KINDS, kind_named
 from palisade.catalog.passwords import fits, sealed
 from palisade.catalog.permissions import PermissionGrant, Subject
 from palisade.catalog.procedure_record import from_bytes, to_bytes

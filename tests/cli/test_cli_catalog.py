@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.cli.catalog import catalog, parts_of, property_of
 from palisade.cli.main import main
 from tests.support.cli_node import CliNode, cli_node

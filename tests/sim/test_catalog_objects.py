@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from tests.sim.checkers.catalog_objects import CHANGES, DROPPED_BY, MADE_BY
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from palisade.catalog import keys
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import DamagedRow
-from palisade.catalog.kinds.all import KINDS, kind_named
+from palisade.catalog.operations.all import KINDS, kind_named
 from palisade.catalog.passwords import sealed
 from palisade.catalog.ports import ReleaseRefused
 from palisade.catalog.procedure_record import from_bytes

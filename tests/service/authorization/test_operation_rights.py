@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from palisade.catalog import keys
 from palisade.catalog.errors import CatalogError
-from palisade.catalog.kinds.all import KINDS
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind
+from palisade.catalog.operations.all import KINDS
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind
 from palisade.catalog.permissions import PermissionGrant, Privilege
 from palisade.catalog.plan import CatalogPlan, CatalogRows, NeedsRange, NeedsRow
 from palisade.metastore.requests import FROM_KEY, prefix_end

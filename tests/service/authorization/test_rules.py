@@ -16,7 +16,7 @@ from palisade.api.http.v1_segment_copies import SEGMENT
 from palisade.api.services import NodeServices
 from palisade.api.stream.call_permissions import CALL_RULES
 from palisade.api.stream.calls import Calls
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.service.authorization.callers import Access
 from palisade.service.authorization.operations import PLACES
 from palisade.service.callers import UNRESTRICTED

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inspect import isfunction, signature
 from typing import Any, get_args
 
-import palisade.catalog.kinds.all
+import palisade.catalog.operations.all
 import palisade.catalog.procedures
 import palisade.fencing.holder_state
 import palisade.fencing.lease
@@ -330,7 +330,9 @@ GROUPS = (
     Group("swim change", changes(swim_changes), "pauses, cuts, stops in good order"),
     Group("procedure", changes(lambda: palisade.catalog.procedures.NEXT), "catalog operations while nodes are cut off"),
     Group(
-        "procedure done", lambda: list(palisade.catalog.kinds.all.KINDS), "have the client of the catalog ask for it"
+        "procedure done",
+        lambda: list(palisade.catalog.operations.all.KINDS),
+        "have the client of the catalog ask for it",
     ),
     Group("catalog answer", lambda: ["settled", "pending", "refused"], "ask for procedures, and look at them"),
     Group(

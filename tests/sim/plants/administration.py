@@ -8,7 +8,7 @@ from typing import Any
 
 from palisade.catalog import engine
 from palisade.catalog.engine import ProcedureEngine
-from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.operations.operation_kind import OperationKind
 from palisade.catalog.procedures import Procedure
 from palisade.metastore.requests import Txn
 from palisade.service import pending_write, regions

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from palisade.catalog.engine import ProcedureEngine
-from palisade.catalog.kinds.all import KINDS
+from palisade.catalog.operations.all import KINDS
 from palisade.catalog.plan import CatalogPlan
 from palisade.catalog.procedures import Procedure, ProcedureState
 from palisade.fencing.lease import FenceLease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.errors import NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_count, a_path
 from palisade.catalog.ttl import TtlRule

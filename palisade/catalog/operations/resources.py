@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.resource import Resource, read_definition, read_path
 

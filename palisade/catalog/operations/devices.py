@@ -8,7 +8,7 @@ from dataclasses import replace
 from palisade.catalog import keys
 from palisade.catalog.device import SERIES_MAX, Device, many, series_list, series_names
 from palisade.catalog.errors import AlreadyThere, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_choice, a_flag, a_name, a_path
 from palisade.catalog.template import Template

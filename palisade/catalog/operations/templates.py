@@ -10,8 +10,8 @@ from dataclasses import replace
 from palisade.catalog import keys
 from palisade.catalog.device import Device, many, series_list
 from palisade.catalog.errors import AlreadyThere, NotAllowed, NotThere
-from palisade.catalog.kinds.devices import DEVICE, template_at
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.devices import DEVICE, template_at
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_name, a_path
 from palisade.catalog.template import Template, TemplatePath

@@ -7,7 +7,7 @@ from dataclasses import replace
 from palisade.catalog import keys
 from palisade.catalog.database import Database
 from palisade.catalog.errors import AlreadyThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_name, properties
 

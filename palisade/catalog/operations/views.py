@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, NotThere
-from palisade.catalog.kinds.devices import device_at, template_at
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.devices import device_at, template_at
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_path
 from palisade.catalog.view import CatalogView

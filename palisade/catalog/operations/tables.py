@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request, database_at, path_lock
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request, database_at, path_lock
 from palisade.catalog.plan import CatalogPlan, CatalogRows
 from palisade.catalog.row_format import a_choice, a_name, a_path, properties
 from palisade.catalog.table import CATEGORIES, DELETING_MAX, CatalogTable, columns, devices

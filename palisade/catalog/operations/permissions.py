@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from palisade.catalog import keys
 from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
-from palisade.catalog.kinds.kind import Drawn, Field, OperationKind, Request
+from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request
 from palisade.catalog.passwords import a_credential, a_password
 from palisade.catalog.permissions import (
     PRIVILEGES,

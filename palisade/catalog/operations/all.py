@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from palisade.catalog.errors import BadField
-from palisade.catalog.kinds import databases, devices, permissions, resources, tables, templates, ttl, views
-from palisade.catalog.kinds.kind import OperationKind
+from palisade.catalog.operations import databases, devices, permissions, resources, tables, templates, ttl, views
+from palisade.catalog.operations.operation_kind import OperationKind
 from palisade.catalog.row_format import shown
 
 KINDS: dict[str, OperationKind] = {
