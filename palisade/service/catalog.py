@@ -19,10 +19,10 @@ from typing import Any
 
 from palisade.base.errors import by_code
 from palisade.catalog import keys
+from palisade.catalog.catalog_json import procedure_view
 from palisade.catalog.collections import Collection, collection_named, dropped_databases, is_hidden
 from palisade.catalog.engine import ProcedureEngine
 from palisade.catalog.errors import BadField, Busy, CatalogError, NotThere
-from palisade.catalog.json import procedure_view
 from palisade.catalog.operations.all import kind_named
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.catalog.ports import ReleaseRefused

@@ -10,9 +10,9 @@ from palisade.api.http.protobuf_json import FloatText
 from palisade.api.http.request_body import a_flag, a_number, a_text, query_of, read_json
 from palisade.api.http.v1_keys import answer
 from palisade.api.services import NodeServices
+from palisade.catalog.catalog_json import operations_view
 from palisade.catalog.collections import Collection, collection_named
 from palisade.catalog.errors import BadField
-from palisade.catalog.json import operations_view
 from palisade.metastore.errors import InvalidRequest
 from palisade.service.catalog import LIMIT, Catalog, CatalogOutcome
 from palisade.wire.error_codes import BadRequest

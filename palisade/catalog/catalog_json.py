@@ -1,4 +1,4 @@
-"""Procedures and operations as the APIs show them. Pure; no password and no hash of one is ever in it."""
+"""Procedures and operations in the shapes of the HTTP API. Pure; contains no password and no hash of one."""
 
 from __future__ import annotations
 
