@@ -27,7 +27,7 @@ from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.realtime_held import HeldSegments
 from palisade.segments.retention_worker import Pace, RetentionWorker
-from palisade.segments.segment_store import Shelf
+from palisade.segments.segment_store import SegmentStore
 from palisade.segments.sources import Everywhere
 from palisade.segments.verification import Verifier
 from palisade.service.fenced_reads import FencedReads
@@ -70,7 +70,7 @@ def with_segments(
     expiry = Expiry(lambda: (clock.wall_ns() / 1e9, clock.now()))
     holder = SegmentHolder(
         config.id,
-        Shelf(machine.segment_disk(), Verifier(asyncio.to_thread)),
+        SegmentStore(machine.segment_disk(), Verifier(asyncio.to_thread)),
         Everywhere(lambda: http_of_others(records(), config.id), peers.peer, origin, machine.segment_file, url_of),
         listeners,
         own,

@@ -1,8 +1,8 @@
 """Announces the copies of a data node by leased keys, and ends the announcements of copies that are gone (issue 17).
 
 Guarantees, and why they hold:
-- Only complete and verified copies are announced: those that the shelf holds with the digest of the record. A damaged
-  copy is withdrawn when that is found.
+- Only complete and verified copies are announced: those in the segment store that have the digest of the record. A copy
+  that is found to be damaged is withdrawn.
 - A copy is announced again after its key was deleted, whatever deleted it, and a node that returns under another lease
   announces all of its copies again. The writes, and what they guarantee: `leased_announcements.py`.
 - A copy is removed only after its withdrawal is released: the holder withdraws it first, and no pass announces it until
@@ -65,7 +65,7 @@ class Announcer(Component):
         for key, _, item, _ in notification.events:
             if key.startswith(own) and (item is None or item.lease != self.own.lease or not self._is_local(key)):
                 self.own.changed()
-            elif (name := name_in_key(key)) in self.holder.shelf.held:
+            elif (name := name_in_key(key)) in self.holder.segment_store.held:
                 if key.startswith(RECORDS):
                     self.own.changed()
                 if self.holder.is_spare(name):
@@ -75,7 +75,7 @@ class Announcer(Component):
         """False also if the vault cannot be read, while a running node gets a snapshot: then a pass decides."""
         name = name_in_key(key)
         try:
-            return (name in self.holder.shelf.held or name in self._growing()) and name not in self.own.removing
+            return (name in self.holder.segment_store.held or name in self._growing()) and name not in self.own.removing
         except VaultError:
             return False
 
@@ -124,19 +124,19 @@ class Announcer(Component):
     def _present(self, stored: set[str]) -> set[str]:
         """The verified copies that queries may count on. If a record is damaged, its announcement stays as it is."""
         found = self._growing() - self.own.removing
-        for name in self.holder.shelf.held.keys() - self.own.removing:
+        for name in self.holder.segment_store.held.keys() - self.own.removing:
             try:
                 if self.holder.may_count(name):
                     found.add(name)
             except DamagedRow as error:
                 log.warning("announcement of a copy unchanged: name=%s error=%s", name, error)
-                if name in stored and self.holder.shelf.is_whole(name):
+                if name in stored and self.holder.segment_store.is_whole(name):
                     found.add(name)
         return found
 
     def _known(self, names: set[str]) -> set[str]:
         """Those whose records the vault has: a growing one that was just opened is announced already."""
-        held = self.holder.shelf.held
+        held = self.holder.segment_store.held
         return {name for name in names if name in held or self.holder.vault.get(segment_named(name).key) is not None}
 
     def _confirmed(self, stored: set[str]) -> set[str]:

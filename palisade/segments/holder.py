@@ -34,7 +34,7 @@ from palisade.segments.announcements import is_needed
 from palisade.segments.holder_ports import Announcements, NoRetention, Places, SegmentRetention, Unannounced
 from palisade.segments.names import Wanted, name_below, own_prefix, segment_named, wanted_of
 from palisade.segments.readers import Readers
-from palisade.segments.segment_store import Shelf
+from palisade.segments.segment_store import SegmentStore
 from palisade.segments.sources import fetch
 from palisade.vault.change import Item
 from palisade.vault.errors import VaultError
@@ -68,14 +68,14 @@ class SegmentHolder(Component):
     def __init__(
         self,
         node: str,
-        shelf: Shelf,
+        segment_store: SegmentStore,
         places: Places,
         listeners: Listeners,
         announcements: Announcements | None = None,
         retention: SegmentRetention | None = None,
     ) -> None:
         self.node = node
-        self.shelf = shelf
+        self.segment_store = segment_store
         self.tally = Tally()
         self.wanted: dict[str, Wanted] = {}
         self.announcements: Announcements = announcements or Unannounced()
@@ -145,7 +145,7 @@ class SegmentHolder(Component):
     async def _settle(self) -> bool:
         """One pass that removes and fetches segments. Whether the local ones now match the assignments."""
         await self._clear_trash()
-        plan = plan_eviction(0, self.shelf.versions(), self._expected(self.wanted))
+        plan = plan_eviction(0, self.segment_store.versions(), self._expected(self.wanted))
         fetches = deque(step for step in plan.steps if step.action is EvictionAction.FETCH)
         for step in plan.steps:
             if step.action is EvictionAction.EVICT:
@@ -156,7 +156,7 @@ class SegmentHolder(Component):
                 group.create_task(self._fetch_some(fetches, progress))
         self._forget_what_is_over()
         async with self._files:
-            await self.shelf.remember()
+            await self.segment_store.remember()
         return not self.tally.trouble and not any(self._is_open(step.name) for step in plan.steps)
 
     def _forget_what_is_over(self) -> None:
@@ -164,10 +164,10 @@ class SegmentHolder(Component):
 
     async def _clear_trash(self) -> None:
         """Purge trashed segments that are not assigned here any more."""
-        for name in [name for name in self.shelf.trashed if self._is_open(name)]:
+        for name in [name for name in self.segment_store.trashed if self._is_open(name)]:
             try:
                 async with self._files:
-                    await self.shelf.purge(name, partial(self._is_open, name))
+                    await self.segment_store.purge(name, partial(self._is_open, name))
             except SegmentError as error:
                 self._note_trouble(name, error)
 
@@ -188,7 +188,9 @@ class SegmentHolder(Component):
             self._note_trouble(step.name, error)
 
     async def _withdraw_and_evict(self, name: str) -> None:
-        if name not in self.shelf.held or not await self.announcements.withdraw(name, self.vault, even_if_needed=False):
+        if name not in self.segment_store.held or not await self.announcements.withdraw(
+            name, self.vault, even_if_needed=False
+        ):
             return
         try:
             await self.readers.until_none(name)
@@ -210,19 +212,19 @@ class SegmentHolder(Component):
         return {
             name: wanted.digest
             for name, wanted in assigned.items()
-            if self.shelf.has(name, wanted.digest) or not self.is_expired(name)
+            if self.segment_store.has(name, wanted.digest) or not self.is_expired(name)
         }
 
     def _belongs(self, name: str) -> bool:
         """Whether the local version is the assigned one."""
         wanted = self.wanted.get(name)
-        return wanted is not None and self.shelf.has(name, wanted.digest)
+        return wanted is not None and self.segment_store.has(name, wanted.digest)
 
     def _is_open(self, name: str) -> bool:
-        if name in self.shelf.trashed:
-            return self.wanted.get(name) != self.shelf.trashed[name]
+        if name in self.segment_store.trashed:
+            return self.wanted.get(name) != self.segment_store.trashed[name]
         is_missing = name in self.wanted and not self.is_expired(name)
-        return (is_missing or name in self.shelf.held) and not self._belongs(name)
+        return (is_missing or name in self.segment_store.held) and not self._belongs(name)
 
     # `recovery.ports.Resources`.
 
@@ -230,24 +232,24 @@ class SegmentHolder(Component):
         """Raises FolderUnreadable."""
         async with self._files:
             try:
-                await self.shelf.scan()
+                await self.segment_store.scan()
             except OSError as error:
                 raise FolderUnreadable(
                     f"cannot read the folder of the segments: {error}; check its permissions, and whether its disk is "
                     "mounted"
                 ) from error
             self._scanned = True
-        return self.shelf.versions()
+        return self.segment_store.versions()
 
     async def assigned(self) -> dict[str, str]:
         """With the unassigned copies that queries may count on: the running node removes these in order."""
         found = self._expected(self.assignments())
-        spare = {name: held.digest for name, held in self.shelf.held.items() if name not in found}
+        spare = {name: held.digest for name, held in self.segment_store.held.items() if name not in found}
         return found | {name: digest for name, digest in spare.items() if self._stays(name)}
 
     def is_spare(self, name: str) -> bool:
         """Whether there is a copy that is not assigned."""
-        return name in self.shelf.held and name not in self.wanted
+        return name in self.segment_store.held and name not in self.wanted
 
     def _stays(self, name: str) -> bool:
         """Whether recovery keeps a copy without an assignment; also if a damaged record leaves that open."""
@@ -255,12 +257,12 @@ class SegmentHolder(Component):
             return self.may_count(name)
         except DamagedRow as error:
             log.warning("copy kept, its record is damaged: name=%s error=%s", name, error)
-            return self.shelf.is_whole(name)
+            return self.segment_store.is_whole(name)
 
     def may_count(self, name: str) -> bool:
         """Whether queries may count on the local copy: it is needed, and the one of the record. Raises DamagedRow."""
         record = self.record(name)
-        return record is not None and is_needed(record) and self.shelf.fits(name, record.digest, record.rows)
+        return record is not None and is_needed(record) and self.segment_store.fits(name, record.digest, record.rows)
 
     def record(self, name: str) -> SegmentRecord | None:
         """As of the vault. Raises DamagedRow, and VaultError while a running node gets a snapshot."""
@@ -280,7 +282,7 @@ class SegmentHolder(Component):
 
     async def evict(self, name: str) -> None:
         async with self._files:
-            await self.shelf.drop(name)
+            await self.segment_store.drop(name)
         self.tally.evicted += 1
         self._wakeup.set()
 
@@ -296,11 +298,11 @@ class SegmentHolder(Component):
             raise ResourceMissing(str(error)) from error
 
     async def _bring(self, name: str, wanted: Wanted) -> None:
-        if self.shelf.has(name, wanted.digest) or await self._restored(name, wanted):
+        if self.segment_store.has(name, wanted.digest) or await self._restored(name, wanted):
             return
-        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault), self.shelf.verifier)
+        content = await fetch(name, wanted, self._places.sources(name, wanted, self.vault), self.segment_store.verifier)
         async with self._files:
-            await self.shelf.put(name, wanted, content, synced=self._has_no_origin(name))
+            await self.segment_store.put(name, wanted, content, synced=self._has_no_origin(name))
         self.announcements.changed()
         self.tally.fetched += 1
         self.tally.trouble.pop(name, None)
@@ -316,15 +318,15 @@ class SegmentHolder(Component):
     async def keep(self, name: str, wanted: Wanted, content: bytes) -> None:
         """Store a verified copy of this node's own rows; synced on return. Raises NotFetched."""
         async with self._files:
-            await self.shelf.put(name, wanted, content, synced=True)
+            await self.segment_store.put(name, wanted, content, synced=True)
         self.announcements.changed()
 
     async def _restored(self, name: str, wanted: Wanted) -> bool:
         """Restore it from the trash. False if it is not there in this version."""
-        if self.shelf.trashed.get(name) != wanted:
+        if self.segment_store.trashed.get(name) != wanted:
             return False
         async with self._files:
-            await self.shelf.restore(name)
+            await self.segment_store.restore(name)
         self.announcements.changed()
         self.tally.restored += 1
         self.tally.trouble.pop(name, None)
@@ -343,7 +345,7 @@ class SegmentHolder(Component):
         try:
             await self.readers.until_none(name)
             async with self._files:
-                done = name in self.shelf.held and await self.shelf.trash(name, still)
+                done = name in self.segment_store.held and await self.segment_store.trash(name, still)
         finally:
             self.announcements.removed(name)
         self.tally.trashed += done
@@ -352,7 +354,7 @@ class SegmentHolder(Component):
     async def purge(self, name: str, still: Callable[[], bool]) -> bool:
         """Like `trash`, but removes a trashed segment permanently."""
         async with self._files:
-            done = name in self.shelf.trashed and await self.shelf.purge(name, still)
+            done = name in self.segment_store.trashed and await self.segment_store.purge(name, still)
         self.tally.purged += done
         return done
 
@@ -364,19 +366,19 @@ class SegmentHolder(Component):
 
     async def read_recorded(self, name: str) -> tuple[bytes, Wanted]:
         """Only the version of the record, which never changes. Raises NoSuchSegment, DamagedRow."""
-        record = self.record(name) if name in self.shelf.held else None
+        record = self.record(name) if name in self.segment_store.held else None
         if record is None:
             raise NoSuchSegment(f"this node does not have segment {name}, or not its record; ask another node")
         return await self.read(name, record.digest)
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:
         """Raises NoSuchSegment. A damaged segment is fetched again immediately."""
-        before = self.shelf.held.get(name)
+        before = self.segment_store.held.get(name)
         try:
             with self.readers.reading(name):
-                return await self.shelf.read(name, digest)
+                return await self.segment_store.read(name, digest)
         except NoSuchSegment:
-            if self.shelf.held.get(name) is not before:
+            if self.segment_store.held.get(name) is not before:
                 self._wakeup.set()
                 self.announcements.changed()
             raise
@@ -396,6 +398,6 @@ class HolderProgress:
             log.info("segment fetches attempted: done=%d total=%d", self._done, self._total)
 
 
-def missing(wanted: Mapping[str, Wanted], shelf: Shelf) -> list[str]:
+def missing(wanted: Mapping[str, Wanted], segment_store: SegmentStore) -> list[str]:
     """Names of the segments that are assigned and not local in that version, sorted."""
-    return sorted(name for name, each in wanted.items() if not shelf.has(name, each.digest))
+    return sorted(name for name, each in wanted.items() if not segment_store.has(name, each.digest))

@@ -308,7 +308,7 @@ class RealtimeIngester(Component):
         record = self.record(name)
         if record is None:
             return held if held.opening and not self._has_seen(held) else None
-        is_copied = not record.is_growing and self.holder.shelf.has(name, record.digest)
+        is_copied = not record.is_growing and self.holder.segment_store.has(name, record.digest)
         return held if record.used and record.replicas and not is_copied else None
 
     async def values(self, held: Held) -> list[list[Value]]:

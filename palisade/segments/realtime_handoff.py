@@ -139,16 +139,16 @@ class RealtimeHandOff(Component):
         """The rows as a verified and synced copy of this node.
 
         Raises NotFetched, BadSegment, RealtimeDamaged, OSError."""
-        name, log_, shelf = held.name, held.log, self._holder.shelf
+        name, log_, segment_store = held.name, held.log, self._holder.segment_store
         values = await self._ingester.values(held)
         content = await self._run(partial(parquet, log_.header.columns, values))
-        wanted = await shelf.verifier.of(content)
-        if shelf.verifier.rows(wanted.digest) != log_.rows:
+        wanted = await segment_store.verifier.of(content)
+        if segment_store.verifier.rows(wanted.digest) != log_.rows:
             raise BadSegment(f"the file of segment {name} differs from its {log_.rows} rows; it was not stored")
         record = self._ingester.record(name)
         if record is not None and not record.is_growing and record.digest != wanted.digest:
             raise NotFetched(f"the log of segment {name} has other rows than its record; the record is kept")
-        if not shelf.has(name, wanted.digest):
+        if not segment_store.has(name, wanted.digest):
             await self._holder.keep(name, wanted, content)
         return wanted
 
@@ -172,7 +172,7 @@ def situation_of(ingester: RealtimeIngester, held: Held) -> Situation:
         record,
         held.log.rows,
         held.log.closed,
-        stored=holder.shelf.has(name, record.digest),
+        stored=holder.segment_store.has(name, record.digest),
         assigned=name in holder.wanted,
         handed_off=bool(assigned) and assigned <= nodes_of(holder.vault, ANNOUNCED, name),
         expired=holder.is_expired(name),

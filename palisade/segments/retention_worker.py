@@ -118,12 +118,12 @@ class RetentionWorker(Component):
 
     def _assigned_here(self) -> list[str]:
         """Names of the local segments that are assigned in their version; the holder removes all others."""
-        held = self.holder.shelf.held
+        held = self.holder.segment_store.held
         return [name for name, wanted in self.holder.wanted.items() if held.get(name) == wanted]
 
     def _in_trash(self, boot_s: float) -> dict[str, float]:
         """Seconds in the trash by name, counted from the start of this process."""
-        self._since = {name: self._since.get(name, boot_s) for name in self.holder.shelf.trashed}
+        self._since = {name: self._since.get(name, boot_s) for name in self.holder.segment_store.trashed}
         return {name: boot_s - since_s for name, since_s in self._since.items()}
 
     async def _act(self, chosen: Chosen, rules: Rules) -> None:

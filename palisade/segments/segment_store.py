@@ -62,9 +62,9 @@ class Disk(Protocol):
         ...
 
 
-class Shelf:
-    """`held`: the local segments by name. `trashed`: those in the trash. Both are read by `scan` and kept up to
-    date."""
+class SegmentStore:
+    """`held`: the local segments by name. `trashed`: those in the trash. `scan` reads both from the disk; every other
+    method keeps them up to date."""
 
     def __init__(self, disk: Disk, verifier: Verifier | None = None) -> None:
         self.disk = disk

@@ -40,8 +40,8 @@ def copies_view(node: str, holder: SegmentHolder | None, limit: int) -> dict[str
         "revision": holder.revision,
         "assigned": len(holder.wanted),
         **counts_of(holder),
-        "bytes": bytes_of(holder.shelf.held),
-        "trash_bytes": bytes_of(holder.shelf.trashed),
+        "bytes": bytes_of(holder.segment_store.held),
+        "trash_bytes": bytes_of(holder.segment_store.trashed),
         "fetched": tally.fetched,
         "evicted": tally.evicted,
         "trashings": tally.trashed,
@@ -65,7 +65,7 @@ def bytes_of(copies: Mapping[str, Wanted]) -> int:
 
 
 def _names(holder: SegmentHolder) -> set[str]:
-    return holder.wanted.keys() | holder.shelf.held.keys() | holder.shelf.trashed.keys()
+    return holder.wanted.keys() | holder.segment_store.held.keys() | holder.segment_store.trashed.keys()
 
 
 def state_of(name: str, holder: SegmentHolder) -> str:
@@ -73,9 +73,9 @@ def state_of(name: str, holder: SegmentHolder) -> str:
     wanted = holder.wanted.get(name)
     if wanted is None:
         return "extra"
-    if holder.shelf.has(name, wanted.digest):
+    if holder.segment_store.has(name, wanted.digest):
         return "local"
-    if name in holder.shelf.trashed:
+    if name in holder.segment_store.trashed:
         return "trashed"
     return "expired" if holder.is_expired(name) else "missing"
 
@@ -85,8 +85,8 @@ def _rows(holder: SegmentHolder) -> list[dict[str, Any]]:
 
 
 def _row(name: str, holder: SegmentHolder) -> dict[str, Any]:
-    shelf = holder.shelf
-    known = holder.wanted.get(name) or shelf.held.get(name) or shelf.trashed[name]
+    segment_store = holder.segment_store
+    known = holder.wanted.get(name) or segment_store.held.get(name) or segment_store.trashed[name]
     return {
         "segment": name,
         "state": state_of(name, holder),

@@ -17,7 +17,7 @@ from palisade.segments.holder import SegmentHolder
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import Wanted, assignment_key
 from palisade.segments.readers import Readers
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.support.announcing_world import DAYS, AnnouncingWorld, WorldStore, planted
 from tests.support.segment_names import segment
@@ -106,32 +106,32 @@ async def test_planted_removal_without_a_withdrawal_is_seen(monkeypatch: pytest.
 
 
 async def test_planted_announcement_before_the_copy_is_stored_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def put(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
+    async def put(self: SegmentStore, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         self.held[name] = wanted
         await self.disk.write(file_of(name), content)
 
-    monkeypatch.setattr(Shelf, "put", put)
+    monkeypatch.setattr(SegmentStore, "put", put)
     assert await planted()
 
 
 async def test_planted_copy_that_counts_as_stored_on_a_full_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = Shelf.put
+    put = SegmentStore.put
 
-    async def ignoring(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
+    async def ignoring(self: SegmentStore, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         try:
             await put(self, name, wanted, content)
         except NotFetched:
             self.held[name] = wanted
 
-    monkeypatch.setattr(Shelf, "put", ignoring)
+    monkeypatch.setattr(SegmentStore, "put", ignoring)
     assert await planted(disk_trouble=True)
 
 
 async def test_planted_removal_that_makes_room_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full node may not drop copies that queries count on."""
-    put = Shelf.put
+    put = SegmentStore.put
 
-    async def clearing(self: Shelf, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
+    async def clearing(self: SegmentStore, name: str, wanted: Wanted, content: bytes, **_: bool) -> None:
         try:
             await put(self, name, wanted, content)
         except NotFetched:
@@ -139,7 +139,7 @@ async def test_planted_removal_that_makes_room_is_seen(monkeypatch: pytest.Monke
                 await self.drop(other)
             raise
 
-    monkeypatch.setattr(Shelf, "put", clearing)
+    monkeypatch.setattr(SegmentStore, "put", clearing)
     assert await planted(disk_trouble=True)
 
 
@@ -386,14 +386,14 @@ async def test_unreadable_record_keeps_no_other_copy_from_being_announced(newer:
     assert await node_announces(world, "a")
     assert announcing(world, 2) == {"a"}
     assert announcing(world, 1) == {"a"}, "such a record withdraws nothing"
-    assert str(segment(1)) in world.nodes["a"].holder.shelf.held
+    assert str(segment(1)) in world.nodes["a"].holder.segment_store.held
     world.write(Txn((), (Put(key, packed),)))
     await world.calm()
     assert announcing(world, 1) == {"a"}
 
 
 async def test_planted_announcement_of_any_readable_copy_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SegmentHolder, "may_count", lambda self, name: self.shelf.is_whole(name))
+    monkeypatch.setattr(SegmentHolder, "may_count", lambda self, name: self.segment_store.is_whole(name))
     with pytest.raises(AssertionError):
         await test_copy_torn_by_a_power_loss_is_not_announced_until_it_was_fetched_again()
 

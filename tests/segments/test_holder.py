@@ -19,15 +19,14 @@ from palisade.recovery.vault_component import ComponentPort
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.holder_ports import Announcements, NoRetention, Unannounced
 from palisade.segments.names import assignment_key, own_prefix
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.verification import version_of
 from palisade.segments.view import copies_view, node_summary
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import FolderUnreadable, NoSuchSegment
 from tests.support.meta_driver import Driver
-from tests.support.recovery_world import Crash, Node, Steps, founded
-from tests.support.recovery_world import Shelf as NoShelf
+from tests.support.recovery_world import Crash, Node, Shelf, Steps, founded
 from tests.support.segment_names import name, segment
 from tests.support.segment_world import Files, SimulatedDisk, Stock
 from tests.support.vault_feed import compact, full
@@ -102,12 +101,12 @@ class HoldingNode(Node):
     """One start of a node whose resources are the real ones, on a simulated disk."""
 
     def __init__(self, ground: Ground, steps: Steps) -> None:
-        super().__init__(ground.cluster, ground.vault_disk, NoShelf())
+        super().__init__(ground.cluster, ground.vault_disk, Shelf())
         listeners = Listeners()
-        shelf = Shelf(SimulatedDisk(ground.files, steps))
-        self.holder = SegmentHolder("n1", shelf, ground.stock, listeners, ground.announcements, ground.expired).on(
-            self.vault
-        )
+        segment_store = SegmentStore(SimulatedDisk(ground.files, steps))
+        self.holder = SegmentHolder(
+            "n1", segment_store, ground.stock, listeners, ground.announcements, ground.expired
+        ).on(self.vault)
         self.inner = Lifecycle([Part("segments", self.holder)], listeners)
         self.port = ComponentPort(self.inner, lambda: self.vault)
         world = World(self.vault, self.source, self.port, self.holder, self.clock, self.difference)

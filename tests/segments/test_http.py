@@ -26,7 +26,7 @@ from palisade.segments.holder import SegmentHolder
 from palisade.segments.local_segments import LocalSegments
 from palisade.segments.names import SIZE_BYTES_MAX, Wanted
 from palisade.segments.peers import SegmentPeers
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.sources import SourceFailed
 from palisade.segments.verification import version_of
 from palisade.vault.memory_tables import MemoryBackend
@@ -78,10 +78,10 @@ async def holder(tmp_path: Path, cluster: Driver) -> SegmentHolder:
     text = SegmentRecord(segment(4), 1, 10, len(TEXT), version_of(TEXT).digest, 1)
     cluster.do(Put(text.segment.key, text.to_bytes()))
     follow(vault, cluster)
-    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners()).on(vault)
+    holder = SegmentHolder("n1", SegmentStore(FolderDisk(tmp_path)), Stock(), Listeners()).on(vault)
     await holder.local()
     holder.wanted = {DAY: WANTED, MISSING: WANTED}
-    await holder.shelf.put(DAY, await holder.shelf.verifier.of(ROWS), ROWS)
+    await holder.segment_store.put(DAY, await holder.segment_store.verifier.of(ROWS), ROWS)
     return holder
 
 
@@ -179,7 +179,7 @@ async def test_rows_have_the_columns_of_the_file(node: Served) -> None:
 
 async def test_rows_of_a_file_that_is_not_parquet_are_not_counted(node: Served, holder: SegmentHolder) -> None:
     """Such as a segment that was published by an older version."""
-    await holder.shelf.put(name(4), version_of(TEXT), TEXT)
+    await holder.segment_store.put(name(4), version_of(TEXT), TEXT)
     status, problem, _ = await asked(node, f"/v1/segments/{name(4)}/rows?columns=none")
     assert (status, problem["code"]) == (409, "segment-without-rows")
     assert await asked(node, f"/v1/segments/{name(4)}/file") == (200, TEXT, f'"{version_of(TEXT).digest}"')
@@ -191,7 +191,7 @@ async def test_content_type_says_parquet(node: Served) -> None:
 
 
 async def test_rows_of_a_segment_without_a_record_are_not_counted(node: Served, holder: SegmentHolder) -> None:
-    await holder.shelf.put(name(3), WANTED, ROWS)
+    await holder.segment_store.put(name(3), WANTED, ROWS)
     status, problem, _ = await asked(node, f"/v1/segments/{name(3)}/rows?columns=none")
     assert (status, problem["code"]) == (404, "no-such-segment")
 
@@ -211,7 +211,7 @@ async def test_rows_of_a_record_of_a_newer_version_are_not_counted(
 
 
 async def test_node_that_has_no_vault_yet_counts_no_rows(tmp_path: Path) -> None:
-    holder = SegmentHolder("n1", Shelf(FolderDisk(tmp_path)), Stock(), Listeners())
+    holder = SegmentHolder("n1", SegmentStore(FolderDisk(tmp_path)), Stock(), Listeners())
     with pytest.raises(NoSuchSegment):
         await holder.read_recorded(DAY)
 

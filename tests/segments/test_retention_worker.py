@@ -7,7 +7,7 @@ import pytest
 from palisade.api.http.segment_families import segment_families
 from palisade.segments.names import TRASH
 from palisade.segments.retention import SETTLE_S
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.view import copies_view
 from palisade.vault.fence_page import FenceState
 from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld, Violation
@@ -204,9 +204,9 @@ async def test_wall_clock_jump_deletes_nothing_until_it_is_steady() -> None:
 async def test_trash_survives_a_restart_and_its_time_starts_again() -> None:
     world = await trashed()
     world.later_s += TRASH_S
-    world.holder.shelf = Shelf(SimulatedDisk(world.files))
+    world.holder.segment_store = SegmentStore(SimulatedDisk(world.files))
     await world.holder.local()
-    assert set(world.holder.shelf.trashed) == ALL
+    assert set(world.holder.segment_store.trashed) == ALL
     world.worker._since.clear()
     await passes(world)
     assert world.in_trash == ALL
@@ -222,7 +222,7 @@ async def test_disk_error_on_one_segment_does_not_block_others() -> None:
     await passes(world)
     assert "permission denied" in world.holder.retention.view()["why"]
     assert world.here == {DAYS[0]}
-    assert world.holder.shelf.has(DAYS[0], world.holder.wanted[DAYS[0]].digest)
+    assert world.holder.segment_store.has(DAYS[0], world.holder.wanted[DAYS[0]].digest)
     world.files.stubborn = {TRASH + file_of(DAYS[1])}
     await passes(world, 1)
     world.later_s += TRASH_S

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from palisade.segments.disk import FolderDisk
-from palisade.segments.segment_store import INCOMING, Shelf, file_of
+from palisade.segments.segment_store import INCOMING, SegmentStore, file_of
 from palisade.segments.verification import version_of
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched, NotRemoved
 from tests.support.recovery_world import Crash, Steps
@@ -27,13 +27,13 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return SimulatedDisk(Files()) if request.param == "memory" else FolderDisk(tmp_path / "segments")
 
 
-async def put(shelf: Shelf, found: str, content: bytes) -> None:
-    await shelf.put(found, version_of(content), content)
+async def put(segment_store: SegmentStore, found: str, content: bytes) -> None:
+    await segment_store.put(found, version_of(content), content)
 
 
 async def test_stored_segment_survives_a_restart(disk: Any) -> None:
     """Both disks: what each of them promises is the same."""
-    first = Shelf(disk)
+    first = SegmentStore(disk)
     await first.scan()
     assert first.held == {}
     await put(first, DAY, OLD)
@@ -41,7 +41,7 @@ async def test_stored_segment_survives_a_restart(disk: Any) -> None:
     await put(first, OTHER, OLD)
     await first.drop(OTHER)
     await first.drop(name(31))
-    second = Shelf(disk)
+    second = SegmentStore(disk)
     await second.scan()
     assert second.held == first.held == {DAY: version_of(NEW)}
     assert await second.read(DAY) == (NEW, version_of(NEW))
@@ -51,73 +51,73 @@ async def test_stored_segment_survives_a_restart(disk: Any) -> None:
 
 
 async def test_read_of_another_version_is_rejected(disk: Any) -> None:
-    shelf = Shelf(disk)
-    await put(shelf, DAY, OLD)
+    segment_store = SegmentStore(disk)
+    await put(segment_store, DAY, OLD)
     with pytest.raises(NoSuchSegment):
-        await shelf.read(DAY, version_of(NEW).digest)
+        await segment_store.read(DAY, version_of(NEW).digest)
     with pytest.raises(NoSuchSegment):
-        await shelf.read(OTHER)
+        await segment_store.read(OTHER)
 
 
 @pytest.mark.parametrize("damaged", [b"", OLD[:-1], OLD + b"x", b"X" + OLD[1:]])
 async def test_damaged_file_is_never_served_and_has_no_version(disk: Any, damaged: bytes) -> None:
     """Found by a start, and found by a reader before the next start."""
-    shelf = Shelf(disk)
-    await put(shelf, DAY, OLD)
+    segment_store = SegmentStore(disk)
+    await put(segment_store, DAY, OLD)
     await disk.write(file_of(DAY), damaged)
     with pytest.raises(NoSuchSegment, match="damaged"):
-        await shelf.read(DAY)
-    assert not shelf.has(DAY, version_of(OLD).digest)
-    assert shelf.versions() == {DAY: ""}
-    again = Shelf(disk)
+        await segment_store.read(DAY)
+    assert not segment_store.has(DAY, version_of(OLD).digest)
+    assert segment_store.versions() == {DAY: ""}
+    again = SegmentStore(disk)
     await again.scan()
     assert again.versions()[DAY] != version_of(OLD).digest
 
 
 async def test_foreign_file_is_ignored(disk: Any) -> None:
     await disk.write("notes.txt", b"mine")
-    shelf = Shelf(disk)
-    await shelf.scan()
-    assert shelf.held == {}
+    segment_store = SegmentStore(disk)
+    await segment_store.scan()
+    assert segment_store.held == {}
     assert await disk.names() == ["notes.txt"]
 
 
 async def test_full_disk_keeps_the_old_version() -> None:
     """scenarios.md: a full disk during a snapshot; the same for what is held beside the vault."""
     files = Files()
-    shelf = Shelf(SimulatedDisk(files))
-    await put(shelf, DAY, OLD)
+    segment_store = SegmentStore(SimulatedDisk(files))
+    await put(segment_store, DAY, OLD)
     files.room_bytes = len(OLD) + 10
     with pytest.raises(NotFetched, match="no space left") as refused:
-        await put(shelf, OTHER, NEW)
+        await put(segment_store, OTHER, NEW)
     assert refused.value.retry
     assert files.content == {file_of(DAY): OLD}
-    assert (await shelf.read(DAY))[0] == OLD
+    assert (await segment_store.read(DAY))[0] == OLD
 
 
 async def test_read_only_disk_with_a_leftover_of_a_crash_is_scanned_and_served() -> None:
     files = Files()
-    await put(Shelf(SimulatedDisk(files)), DAY, OLD)
+    await put(SegmentStore(SimulatedDisk(files)), DAY, OLD)
     files.content[f"{INCOMING}7-x"] = b"half"
     files.read_only = True
-    shelf = Shelf(SimulatedDisk(files))
-    await shelf.scan()
-    assert (await shelf.read(DAY))[0] == OLD
+    segment_store = SegmentStore(SimulatedDisk(files))
+    await segment_store.scan()
+    assert (await segment_store.read(DAY))[0] == OLD
     with pytest.raises(NotFetched, match="the write failed: read-only file system") as refused:
-        await put(shelf, OTHER, NEW)
+        await put(segment_store, OTHER, NEW)
     assert refused.value.retry
 
 
 async def test_segment_that_cannot_be_removed_is_not_served() -> None:
     files = Files()
-    shelf = Shelf(SimulatedDisk(files))
-    await put(shelf, DAY, OLD)
+    segment_store = SegmentStore(SimulatedDisk(files))
+    await put(segment_store, DAY, OLD)
     files.stubborn.add(file_of(DAY))
     with pytest.raises(NotRemoved):
-        await shelf.drop(DAY)
+        await segment_store.drop(DAY)
     with pytest.raises(NoSuchSegment):
-        await shelf.read(DAY)
-    assert DAY in shelf.versions()
+        await segment_store.read(DAY)
+    assert DAY in segment_store.versions()
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -125,16 +125,16 @@ async def test_crash_at_any_step_leaves_a_complete_version(after: bool) -> None:
     steps_seen = set()
     for step in range(1, 5):
         files = Files()
-        await put(Shelf(SimulatedDisk(files)), DAY, OLD)
+        await put(SegmentStore(SimulatedDisk(files)), DAY, OLD)
         steps = Steps(step, after=after)
-        shelf = Shelf(SimulatedDisk(files, steps))
-        await shelf.scan()
+        segment_store = SegmentStore(SimulatedDisk(files, steps))
+        await segment_store.scan()
         try:
-            await put(shelf, DAY, NEW)
-            await shelf.drop(DAY)
+            await put(segment_store, DAY, NEW)
+            await segment_store.drop(DAY)
         except Crash:
             steps_seen.add(steps.names[-1])
-        again = Shelf(SimulatedDisk(files))
+        again = SegmentStore(SimulatedDisk(files))
         await again.scan()
         assert again.held.get(DAY) in (None, version_of(OLD), version_of(NEW))
         assert set(files.content) <= {file_of(DAY)}, "a half one stays"

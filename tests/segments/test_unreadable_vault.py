@@ -64,4 +64,4 @@ async def test_copy_that_arrives_is_stored_and_synced(monkeypatch: pytest.Monkey
     wanted: Wanted = version_of(content)
     assert node.holder._has_no_origin(name)
     await world.finished(node.holder.keep(name, wanted, content))
-    assert node.holder.shelf.has(name, wanted.digest)
+    assert node.holder.segment_store.has(name, wanted.digest)

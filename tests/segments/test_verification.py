@@ -13,7 +13,7 @@ from palisade.catalog.rows_digest import ColumnType
 from palisade.segments import verification
 from palisade.segments.disk import FolderDisk
 from palisade.segments.names import SIZE_BYTES_MAX, Wanted
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.sources import fetch
 from palisade.segments.verification import REMEMBERED, Verified, Verifier, version_of
 from palisade.wire.segment_errors import BadSegment, NotFetched
@@ -42,12 +42,12 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-async def filled(disk: SimulatedDisk) -> Shelf:
-    shelf = Shelf(disk)
-    await shelf.put(DAY, await shelf.verifier.of(CONTENT), CONTENT)
-    await shelf.put(OTHER, await shelf.verifier.of(file(5)), file(5))
-    await shelf.remember()
-    return shelf
+async def filled(disk: SimulatedDisk) -> SegmentStore:
+    segment_store = SegmentStore(disk)
+    await segment_store.put(DAY, await segment_store.verifier.of(CONTENT), CONTENT)
+    await segment_store.put(OTHER, await segment_store.verifier.of(file(5)), file(5))
+    await segment_store.remember()
+    return segment_store
 
 
 async def test_version_is_that_of_the_rows() -> None:
@@ -64,20 +64,20 @@ async def test_version_is_that_of_the_rows() -> None:
 
 
 async def test_file_is_decoded_once_while_it_is_read_often(decodes: list[int]) -> None:
-    shelf = await filled(SimulatedDisk(Files()))
+    segment_store = await filled(SimulatedDisk(Files()))
     before = len(decodes)
     for _ in range(3):
-        assert await shelf.read(DAY, WANTED.digest) == (CONTENT, WANTED)
+        assert await segment_store.read(DAY, WANTED.digest) == (CONTENT, WANTED)
     assert len(decodes) == before
 
 
 async def test_start_decodes_no_file_that_was_verified_before(decodes: list[int]) -> None:
     files = Files()
-    shelf = await filled(SimulatedDisk(files))
+    segment_store = await filled(SimulatedDisk(files))
     decodes.clear()
-    again = Shelf(SimulatedDisk(files))
+    again = SegmentStore(SimulatedDisk(files))
     await again.scan()
-    assert again.held == shelf.held
+    assert again.held == segment_store.held
     assert again.fits(DAY, WANTED.digest, 3)
     assert decodes == []
     await again.remember()
@@ -92,7 +92,7 @@ async def test_file_changed_while_the_node_was_down_is_decoded(decodes: list[int
     changed[20] ^= 1
     files.content[file_of(DAY)] = bytes(changed)
     decodes.clear()
-    again = Shelf(SimulatedDisk(files))
+    again = SegmentStore(SimulatedDisk(files))
     await again.scan()
     assert decodes == [len(CONTENT)]
     assert not again.has(DAY, WANTED.digest)
@@ -104,7 +104,7 @@ async def test_files_that_are_exchanged_have_their_own_versions() -> None:
     await filled(SimulatedDisk(files))
     one, other = file_of(DAY), file_of(OTHER)
     files.content[one], files.content[other] = files.content[other], files.content[one]
-    again = Shelf(SimulatedDisk(files))
+    again = SegmentStore(SimulatedDisk(files))
     await again.scan()
     assert again.held == {DAY: version_of(file(5)), OTHER: WANTED}
 
@@ -112,7 +112,7 @@ async def test_files_that_are_exchanged_have_their_own_versions() -> None:
 @pytest.mark.parametrize("damage", ["cut", "bit", "forged", "empty", "gone"])
 async def test_damaged_memory_of_verified_files_is_not_used(damage: str, decodes: list[int]) -> None:
     files = Files()
-    shelf = await filled(SimulatedDisk(files))
+    segment_store = await filled(SimulatedDisk(files))
     stored = files.content.pop(REMEMBERED)
     if damage != "gone":
         files.content[REMEMBERED] = {
@@ -122,9 +122,9 @@ async def test_damaged_memory_of_verified_files_is_not_used(damage: str, decodes
             "empty": b"",
         }[damage]
     decodes.clear()
-    again = Shelf(SimulatedDisk(files))
+    again = SegmentStore(SimulatedDisk(files))
     await again.scan()
-    assert again.held == shelf.held
+    assert again.held == segment_store.held
     assert len(decodes) == 2
     await again.remember()
     assert files.content[REMEMBERED] == stored
@@ -132,48 +132,48 @@ async def test_damaged_memory_of_verified_files_is_not_used(damage: str, decodes
 
 async def test_memory_of_verified_files_forgets_what_is_gone() -> None:
     files = Files()
-    shelf = await filled(SimulatedDisk(files))
-    await shelf.drop(OTHER)
-    await shelf.verifier.of(file(7))
-    await shelf.remember()
+    segment_store = await filled(SimulatedDisk(files))
+    await segment_store.drop(OTHER)
+    await segment_store.verifier.of(file(7))
+    await segment_store.remember()
     assert WANTED.digest.encode() in files.content[REMEMBERED]
     for forgotten in (file(5), file(7)):
         assert version_of(forgotten).digest.encode() not in files.content[REMEMBERED]
-    assert shelf.verifier.rows(version_of(file(7)).digest) is None
+    assert segment_store.verifier.rows(version_of(file(7)).digest) is None
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [1, 2])
 async def test_crash_while_verified_files_are_remembered_loses_no_segment(step: int, after: bool) -> None:
     files = Files()
-    shelf = await filled(SimulatedDisk(files))
-    shelf.disk = SimulatedDisk(files, Steps(step, after=after))
-    await shelf.verifier.of(file(7))
+    segment_store = await filled(SimulatedDisk(files))
+    segment_store.disk = SimulatedDisk(files, Steps(step, after=after))
+    await segment_store.verifier.of(file(7))
     with pytest.raises(Crash):
-        await shelf.remember()
-    again = Shelf(SimulatedDisk(files))
+        await segment_store.remember()
+    again = SegmentStore(SimulatedDisk(files))
     await again.scan()
-    assert again.held == shelf.held
+    assert again.held == segment_store.held
 
 
 async def test_full_disk_only_costs_the_memory_of_verified_files(caplog: pytest.LogCaptureFixture) -> None:
     files = Files()
-    shelf = await filled(SimulatedDisk(files))
-    await shelf.verifier.of(file(7))
+    segment_store = await filled(SimulatedDisk(files))
+    await segment_store.verifier.of(file(7))
     files.room_bytes = 0
-    await shelf.remember()
+    await segment_store.remember()
     assert "verified files not remembered" in caplog.text
-    assert (await shelf.read(DAY))[0] == CONTENT
+    assert (await segment_store.read(DAY))[0] == CONTENT
 
 
 async def test_copy_with_another_number_of_rows_than_its_record_does_not_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    shelf = await filled(SimulatedDisk(Files()))
-    assert shelf.fits(DAY, WANTED.digest, 3)
+    segment_store = await filled(SimulatedDisk(Files()))
+    assert segment_store.fits(DAY, WANTED.digest, 3)
     for _ in range(2):
-        assert not shelf.fits(DAY, WANTED.digest, 4)
-    assert not shelf.fits(DAY, version_of(file(5)).digest, 5)
+        assert not segment_store.fits(DAY, WANTED.digest, 4)
+    assert not segment_store.fits(DAY, version_of(file(5)).digest, 5)
     assert caplog.text.count("copy not announced, its record has other rows") == 1
 
 
@@ -201,9 +201,9 @@ async def test_event_loop_runs_while_a_file_is_verified(tmp_path: Path, monkeypa
         return real(file, content)
 
     monkeypatch.setattr(verification, "decoded", decoded)
-    shelf = Shelf(FolderDisk(tmp_path), Verifier(asyncio.to_thread))
-    await shelf.disk.write(file_of(DAY), CONTENT)
-    scan = asyncio.create_task(shelf.scan())
+    segment_store = SegmentStore(FolderDisk(tmp_path), Verifier(asyncio.to_thread))
+    await segment_store.disk.write(file_of(DAY), CONTENT)
+    scan = asyncio.create_task(segment_store.scan())
     asyncio.get_running_loop().call_later(0.01, proceeds.set)
     await scan
-    assert shelf.held == {DAY: WANTED}
+    assert segment_store.held == {DAY: WANTED}

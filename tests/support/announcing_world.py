@@ -36,7 +36,7 @@ from palisade.segments.announcer import Announcer
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.leased_announcements import LeasedAnnouncements
 from palisade.segments.names import assignment_key
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.settled_writes import SettledWrites
 from palisade.segments.verification import version_of
 from palisade.vault.change import Item, VaultEvent
@@ -145,9 +145,9 @@ class DataNode:
     def __init__(self, world: AnnouncingWorld, name: str) -> None:
         self.name, self.world = name, world
         self.files, self.replica, self.listeners = Files(), Replica(), OneListener()
-        shelf = Shelf(SlowDisk(world, name, self.files))
+        segment_store = SegmentStore(SlowDisk(world, name, self.files))
         self.own = LeasedAnnouncements(name, WorldStore(world, name))
-        self.holder = SegmentHolder(name, shelf, world.stock, self.listeners, self.own)  # type: ignore[arg-type]
+        self.holder = SegmentHolder(name, segment_store, world.stock, self.listeners, self.own)  # type: ignore[arg-type]
         self.holder.on(self.replica)  # type: ignore[arg-type]
         self.announcer = Announcer(self.holder, self.own, self.listeners)  # type: ignore[arg-type]
 

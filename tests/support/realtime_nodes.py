@@ -19,7 +19,7 @@ from palisade.segments.names import Wanted
 from palisade.segments.realtime import RealtimeIngester
 from palisade.segments.realtime_handoff import RealtimeHandOff
 from palisade.segments.realtime_held import HeldSegments
-from palisade.segments.segment_store import Shelf
+from palisade.segments.segment_store import SegmentStore
 from palisade.segments.segment_views import answer_view, state_view
 from palisade.segments.settled_writes import SettledWrites
 from palisade.segments.sources import SourceFailed
@@ -91,12 +91,12 @@ class IngestingNode(DataNode):
         if before is not None:
             self.files, self.replica = before.files, before.replica
         self.listeners = OneListener()
-        shelf = Shelf(SlowDisk(world, name, self.files))
+        segment_store = SegmentStore(SlowDisk(world, name, self.files))
         store = WorldStore(world, name)
         world.processes += 1
         store._writes = SettledWrites(f"{name}-{world.processes}", store._send)
         self.own = CheckedAnnouncements(world, name, store)
-        self.holder = SegmentHolder(name, shelf, Peers(world, name), self.listeners, self.own)  # type: ignore[arg-type]
+        self.holder = SegmentHolder(name, segment_store, Peers(world, name), self.listeners, self.own)  # type: ignore[arg-type]
         self.holder.on(self.replica)  # type: ignore[arg-type]
         folder = LogFolder(world, self, self.logs)
         logs = HeldSegments(folder, world.now)
@@ -120,8 +120,8 @@ class IngestingNode(DataNode):
         if (held := self.ingester.served(name)) is not None:
             return held.log.rows
         record = self.holder.record(name)
-        rows = None if record is None else self.holder.shelf.verifier.rows(record.digest)
-        if record is None or rows is None or not self.holder.shelf.has(name, record.digest):
+        rows = None if record is None else self.holder.segment_store.verifier.rows(record.digest)
+        if record is None or rows is None or not self.holder.segment_store.has(name, record.digest):
             raise CountFailed(f"{self.name} does not have {name}")
         return rows
 

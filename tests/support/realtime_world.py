@@ -77,7 +77,7 @@ class RealtimeWorld(AnnouncingWorld):
         if holder is None or name.startswith("."):
             return
         self.removals += 1
-        is_log = name not in holder.shelf.held
+        is_log = name not in holder.segment_store.held
         if not is_log:
             return
         for broker, replica in self.brokers.items():

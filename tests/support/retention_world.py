@@ -18,7 +18,7 @@ from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import TRASH
 from palisade.segments.retention import Chosen, Rules
 from palisade.segments.retention_worker import Pace, RetentionWorker
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from tests.support.fenced_vault import LEASE_NS, FencedVault
 from tests.support.segment_names import name
 from tests.support.segment_world import Files, SimulatedDisk, Stock
@@ -81,7 +81,9 @@ class RetentionWorld(FencedVault):
         self.acts = 0
         self.wild = False
         self.expiry = Expiry(self.clocks)
-        self.holder = SegmentHolder("n1", Shelf(CheckedDisk(self)), self.stock, Listeners(), retention=self.expiry)
+        self.holder = SegmentHolder(
+            "n1", SegmentStore(CheckedDisk(self)), self.stock, Listeners(), retention=self.expiry
+        )
         self.rules = PlainCache(self) if fault == "plain_cache" else LooksAtOnce(self.reader)
         self.worker = RetentionWorker(
             self.holder, Listeners(), self.expiry, lambda vault: self.rules, Pace(trash_s=TRASH_S)

@@ -17,7 +17,7 @@ def segment_families(holder: SegmentHolder | None) -> Iterator[Metric]:
         return
     tally, retention = holder.tally, holder.retention.view()
     yield gauges("palisade_segments", "Segments of this node by state.", "state", counts_of(holder).items())
-    sizes = (("local", bytes_of(holder.shelf.held)), ("trashed", bytes_of(holder.shelf.trashed)))
+    sizes = (("local", bytes_of(holder.segment_store.held)), ("trashed", bytes_of(holder.segment_store.trashed)))
     yield gauges("palisade_segments_bytes", "Size of the rows of local and trashed segments.", "state", sizes)
     yield gauge("palisade_segments_announced", "Copies that this node announces.", holder.announcements.state()[0])
     yield counter("palisade_segments_fetched", "Segments that were fetched.", tally.fetched)

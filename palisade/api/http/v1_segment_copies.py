@@ -61,7 +61,7 @@ class SegmentCopyRoutes:
             if (realtime := self._realtime) is not None and (growing := realtime.served(name)) is not None:
                 return answer(await self._position(realtime, growing, columns))
             content, held = await self._keeper.read_recorded(name)
-            rows = self._keeper.shelf.verifier.rows(held.digest)
+            rows = self._keeper.segment_store.verifier.rows(held.digest)
             if rows is None:
                 raise NoRows(f"segment {name} is no Parquet file, so it has no rows to count: publish Parquet files")
             view: dict[str, Any] = {"node": self._node, "segment": name, "digest": held.digest, "rows": rows}

@@ -108,7 +108,7 @@ def make_staged(plan: StagingPlan, config: NodeConfig) -> FollowerNode:
     parts = [Part("ledger", Ledger(plan, listeners))] if listens else []
     node = FollowerNode(config, OnVault(Lifecycle(parts, listeners), pin_life_s_max=plan.pin_life_s))
     if plan.dies_at_step and node.segments.local.holder is not None:
-        node.segments.local.holder.shelf.disk = DyingDisk(config.data_dir / "segments", plan.dies_at_step)
+        node.segments.local.holder.segment_store.disk = DyingDisk(config.data_dir / "segments", plan.dies_at_step)
     return node
 
 

@@ -43,11 +43,11 @@ def interrupted(local: LocalSegments, own: LeasedAnnouncements) -> Iterator[Busy
     holder = local.holder
     if holder is None:
         return
-    if any(not holder.shelf.has(name, wanted.digest) for name, wanted in holder.wanted.items()):
+    if any(not holder.segment_store.has(name, wanted.digest) for name, wanted in holder.wanted.items()):
         yield Busy.LOADING
     if own.announced:
         yield Busy.SERVING
-    if own.removing or any(name not in holder.wanted for name in holder.shelf.held):
+    if own.removing or any(name not in holder.wanted for name in holder.segment_store.held):
         yield Busy.DROPPING
 
 

@@ -55,10 +55,10 @@ def announcements_before_the_copy_is_stored(patch: Patch) -> None:
     original = SegmentHolder._bring
 
     async def bring(self: SegmentHolder, name: str, wanted: Wanted) -> None:
-        self.shelf.held[name] = wanted
+        self.segment_store.held[name] = wanted
         self.announcements.changed()
         await asyncio.sleep(0.5)
-        del self.shelf.held[name]
+        del self.segment_store.held[name]
         await original(self, name, wanted)
 
     patch.setattr(SegmentHolder, "_bring", bring)

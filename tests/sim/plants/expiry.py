@@ -11,7 +11,7 @@ from palisade.segments.readers import Readers
 from palisade.segments.realtime_log import RealtimeLog
 from palisade.segments.retention import Rules
 from palisade.segments.retention_worker import RetentionWorker
-from palisade.segments.segment_store import Shelf, file_of
+from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.sim.faults import Fault, Kind
@@ -64,15 +64,17 @@ def removals_while_queries_read(patch: Patch) -> None:
 @caught_by("segment copies", on=Stage("expiry", 1, FULL, Settings()), says="without having it")
 def copies_that_a_full_volume_has_not_stored(patch: Patch) -> None:
     """The error of the write is swallowed."""
-    put = Shelf.put
+    put = SegmentStore.put
 
-    async def swallowing(self: Shelf, name: str, wanted: Wanted, content: bytes, *, synced: bool = False) -> None:
+    async def swallowing(
+        self: SegmentStore, name: str, wanted: Wanted, content: bytes, *, synced: bool = False
+    ) -> None:
         try:
             await put(self, name, wanted, content, synced=synced)
         except NotFetched:
             self.held[name] = wanted
 
-    patch.setattr(Shelf, "put", swallowing)
+    patch.setattr(SegmentStore, "put", swallowing)
 
 
 @caught_by("segment rows", on=Stage("expiry", 1, FULL, Settings()))
@@ -93,13 +95,13 @@ def rows_that_a_full_volume_has_not_stored(patch: Patch) -> None:
 def reads_of_copies_without_a_check(patch: Patch) -> None:
     """The bytes of a file are not compared with those that were verified."""
 
-    async def read(self: Shelf, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
+    async def read(self: SegmentStore, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
         held = self.held.get(name)
         if held is None or (digest is not None and held.digest != digest):
             raise NoSuchSegment(f"this node does not have segment {name}")
         return await self.disk.read(file_of(name), SIZE_BYTES_MAX), held
 
-    patch.setattr(Shelf, "read", read)
+    patch.setattr(SegmentStore, "read", read)
 
 
 @caught_by("segment rows", on=Stage("expiry", 2, DAMAGED, Settings()))
