@@ -51,7 +51,7 @@ class MemberParts:
     """Of a member of the Raft group, in addition to its holder. `released`: advanced with the RR that the holder
     receives. `lease`: shows the holder to the write path."""
 
-    grantor: LeaseServer
+    lease_server: LeaseServer
     released: ReleaseWaiters
     lease: OwnLease
     group: GroupFace
@@ -108,8 +108,8 @@ class FencingComponent(Component):
     async def start(self) -> None:
         if self.holder is None:
             raise RuntimeError("the vault is not open: the vault part starts first")
-        grantor = self._member.grantor if self._member is not None else None
-        self.link = LeaderLink(self.holder, self._route, self.node, grantor, self._node.proof)
+        lease_server = self._member.lease_server if self._member is not None else None
+        self.link = LeaderLink(self.holder, self._route, self.node, lease_server, self._node.proof)
         self._linked = asyncio.get_running_loop().create_task(self.link.run(), name="fence link")
 
     async def run(self) -> None:

@@ -96,17 +96,23 @@ class HolderRegistry:
         group: GroupFace,
         records: SystemRecords,
         active: ActiveNodes,
-        grantor: LeaseServer,
+        lease_server: LeaseServer,
         now: Callable[[], float],
     ) -> None:
-        self._group, self._records, self._active, self._grantor, self._now = group, records, active, grantor, now
+        self._group, self._records, self._active, self._lease_server, self._now = (
+            group,
+            records,
+            active,
+            lease_server,
+            now,
+        )
         self._tidy_at = 0.0
 
     async def run(self) -> None:
         """Until cancelled. Raises NodeFailed."""
         while True:
             await asyncio.sleep(LOOK_S)
-            core = self._grantor.core
+            core = self._lease_server.core
             if not core.leads:
                 continue
             try:
@@ -118,7 +124,7 @@ class HolderRegistry:
 
     async def _look(self, core: Releases, term: int) -> None:
         """Ends with the term: after each write another node may lead, or this one again with other holders."""
-        for hello, standing in list(self._grantor.wanted.values()):
+        for hello, standing in list(self._lease_server.wanted.values()):
             if not _leads(core, term):
                 return
             await self._register(core, term, hello, standing)
@@ -136,13 +142,13 @@ class HolderRegistry:
         if await self._write(holder.node, value_of(registration), term) and _leads(core, term):
             core.registry.register(registration, self._now())
             log.info("holder registered: node=%s lease_s=%.3f", holder.node, hello.lease_s)
-            if hello.proceed_s > self._grantor.timing.proceed_s():
+            if hello.proceed_s > self._lease_server.timing.proceed_s():
                 log.warning(
                     "strict writes wait up to %.2f s for %s when it does not answer, and %.2f s for a node with the "
                     "times of this one: give all nodes the same --fence-s, --fence-drift and --fence-margin-s",
-                    hello.proceed_s, holder.node, self._grantor.timing.proceed_s(),
+                    hello.proceed_s, holder.node, self._lease_server.timing.proceed_s(),
                 )  # fmt: skip
-            self._grantor.registered(hello)
+            self._lease_server.registered(hello)
 
     async def _tidy(self, core: Releases, term: int) -> None:
         """A holder that has left the topology and certainly serves no more is removed, and no longer waited for."""
@@ -151,7 +157,7 @@ class HolderRegistry:
             if not _leads(core, term):
                 return
             if not self._active.is_gone(node):
-                if node not in self._grantor.wanted:
+                if node not in self._lease_server.wanted:
                     core.registry.stay(node)
                 continue
             if not core.registry.leave(node, self._now()).now or not await self._write(node, b"", term):
@@ -159,7 +165,7 @@ class HolderRegistry:
             if _leads(core, term):
                 core.registry.unregister(node, self._now())
                 log.info("holder removed: node=%s", node)
-                self._grantor.unregistered(node)
+                self._lease_server.unregistered(node)
 
     async def _write(self, node: str, value: bytes, term: int) -> bool:
         name = PREFIX + node

@@ -49,18 +49,18 @@ class LeaderRoute(Protocol):
 
 
 class LeaderLink:
-    """Runs until cancelled. `grantor`: the lease server of a member of the group, for when it leads itself."""
+    """Runs until cancelled. `lease_server`: that of a member, used while it leads; None for a follower."""
 
     def __init__(
         self,
         holder: LeaseClient,
         route: LeaderRoute,
         node: str,
-        grantor: LeaseServer | None,
+        lease_server: LeaseServer | None,
         shown: NodeProof | None = None,
     ) -> None:
         self._shown = shown
-        self._holder, self._route, self._node, self._grantor = holder, route, node, grantor
+        self._holder, self._route, self._node, self._lease_server = holder, route, node, lease_server
         self._hint: str | None = None
         self._turn = 0
         self.at: str | None = None
@@ -74,8 +74,8 @@ class LeaderLink:
             while not ticker.done():
                 if not self._holder.has_history:
                     self.trouble = "its vault is not a part of the cluster yet"
-                elif self._grantor is not None and self._route.leads_here():
-                    await self._stay_here(self._grantor)
+                elif self._lease_server is not None and self._route.leads_here():
+                    await self._stay_here(self._lease_server)
                 else:
                     await self._stay_at(self._next_address())
                 await asyncio.sleep(RETRY_S if self._hint is None else 0)
@@ -102,7 +102,7 @@ class LeaderLink:
 
     # In this process
 
-    async def _stay_here(self, grantor: LeaseServer) -> None:
+    async def _stay_here(self, lease_server: LeaseServer) -> None:
         loop, closed = asyncio.get_running_loop(), asyncio.Event()
 
         def deliver(message: FromLeader) -> None:
@@ -117,7 +117,9 @@ class LeaderLink:
             loop.call_soon(deliver, message)
 
         connection = HolderConnection(send, closed.set)
-        self._begin("", lambda message: grantor.receive(connection, message), lambda: grantor.drop(connection))
+        self._begin(
+            "", lambda message: lease_server.receive(connection, message), lambda: lease_server.drop(connection)
+        )
         try:
             while not closed.is_set() and self._route.leads_here():
                 with contextlib.suppress(TimeoutError):
@@ -125,7 +127,7 @@ class LeaderLink:
         finally:
             closed.set()
             self._end()
-            grantor.lost(connection)
+            lease_server.lost(connection)
 
     # Elsewhere
 

@@ -16,8 +16,8 @@ UNSENT_BYTES_MAX = 64 * 1024 * 1024
 class LeaseEndpoint:
     """`open` is called for each connection that sends a FENCE frame."""
 
-    def __init__(self, grantor: LeaseServer) -> None:
-        self.grantor = grantor
+    def __init__(self, lease_server: LeaseServer) -> None:
+        self.lease_server = lease_server
         self._frames = FenceFrames(FrameKind.FENCE)
 
     def open(
@@ -34,19 +34,19 @@ class LeaseEndpoint:
             if unsent() > UNSENT_BYTES_MAX:
                 abort()
 
-        return LeaseVisit(self.grantor, HolderConnection(send, close))
+        return LeaseVisit(self.lease_server, HolderConnection(send, close))
 
 
 class LeaseVisit:
-    def __init__(self, grantor: LeaseServer, connection: HolderConnection) -> None:
-        self._grantor, self._connection = grantor, connection
+    def __init__(self, lease_server: LeaseServer, connection: HolderConnection) -> None:
+        self._lease_server, self._connection = lease_server, connection
 
     def receive(self, body: Any) -> None:
         """Raises BadMessage."""
         message = unpack(body)
         if not isinstance(message, FROM_HOLDER):
             raise BadMessage("not a message of a lease holder")
-        self._grantor.receive(self._connection, message)
+        self._lease_server.receive(self._connection, message)
 
     def lost(self) -> None:
-        self._grantor.lost(self._connection)
+        self._lease_server.lost(self._connection)

@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 class GroupRoute:
     """The leader, as the group knows it."""
 
-    def __init__(self, group: Group, grantor: LeaseServer, member: str) -> None:
-        self._group, self._grantor, self._member = group, grantor, member
+    def __init__(self, group: Group, lease_server: LeaseServer, member: str) -> None:
+        self._group, self._lease_server, self._member = group, lease_server, member
 
     def leads_here(self) -> bool:
-        return self._grantor.core.leads
+        return self._lease_server.core.leads
 
     def leader(self) -> str | None:
         leader = self._group.leader
@@ -84,7 +84,7 @@ class MemberFencing:
             )
         self.released, self.log = strict.released, strict.released.log
         self.active = ActiveNodes(store.system)
-        self.grantor = LeaseServer(
+        self.lease_server = LeaseServer(
             self.released,
             timing,
             clock.now,
@@ -96,15 +96,15 @@ class MemberFencing:
             ),
             on_failed=group.fail,
         )
-        self.lease_endpoint = LeaseEndpoint(self.grantor)
-        self.registry = HolderRegistry(group, store.system, self.active, self.grantor, clock.now)
+        self.lease_endpoint = LeaseEndpoint(self.lease_server)
+        self.registry = HolderRegistry(group, store.system, self.active, self.lease_server, clock.now)
         self.part = FencingComponent(
             node,
-            GroupRoute(group, self.grantor, node.id),
+            GroupRoute(group, self.lease_server, node.id),
             clock,
             timing,
             ask=asks_own_cluster(partial(service.range, caller=THIS_NODE)),
-            of_member=MemberParts(self.grantor, self.released, strict.lease, group),
+            of_member=MemberParts(self.lease_server, self.released, strict.lease, group),
         )
 
     def _leader_address(self) -> str | None:
@@ -115,23 +115,23 @@ class MemberFencing:
     def led(self, leads: bool, term: int) -> None:
         """Called by the group when this member starts or stops leading."""
         if leads:
-            self.grantor.begin_term(term, counted_by(self.timing, registrations(self._service.store.system)))
+            self.lease_server.begin_term(term, counted_by(self.timing, registrations(self._service.store.system)))
         else:
-            self.grantor.end_term()
+            self.lease_server.end_term()
 
     # For procedures
 
     async def until_released(self, revision: int) -> None:
         """Waits without a time limit. Raises ReleaseRefused if a holder without leases does not answer."""
         while not await self.released.until(revision, LOOK_S):
-            core = self.grantor.core
+            core = self.lease_server.core
             verdict = core.verdict(self._clock.now(), revision) if core.leads else None
             if verdict is not None and verdict.outcome is VerdictOutcome.FAIL:
                 raise ReleaseRefused("; ".join(verdict.reasons))
 
     def waiting_for(self, revision: int) -> list[str]:
         """The nodes that this revision waits for; empty if this node does not lead."""
-        core = self.grantor.core
+        core = self.lease_server.core
         verdict = core.verdict(self._clock.now(), revision) if core.leads else None
         return [each.node for each in verdict.waits_for] if verdict is not None else []
 
@@ -139,6 +139,6 @@ class MemberFencing:
 
     def waits_for(self) -> str:
         """For which holders the oldest change waits, as text; empty if this node does not know."""
-        core = self.grantor.core
+        core = self.lease_server.core
         verdict = core.verdict(self._clock.now()) if core.leads else None
         return f": it waits for {', '.join(verdict.reasons)}" if verdict is not None and verdict.reasons else ""

@@ -35,18 +35,18 @@ def fencing_families(part: FencingComponent, now: float, member: MemberFencing |
 
 
 def member_families(member: MemberFencing) -> Iterator[Metric]:
-    grantor, released = member.grantor, member.released
+    lease_server, released = member.lease_server, member.released
     yield gauge("palisade_answers_waiting", "Responses that wait for a release.", len(released))
     yield counter("palisade_answers_late", "Responses whose release came too late.", released.late)
     yield histogram("palisade_answer_wait_seconds", "Time for which responses waited for a release.", released.waits)
-    waits = sorted(grantor.waits.items())
+    waits = sorted(lease_server.waits.items())
     yield histograms("palisade_release_wait_seconds", "Time from commit to release, at the leader.", "verdict", waits)
     yield gauge(
-        "palisade_changes_waiting", "Strict entries that are not released, at the leader.", grantor.core.waiting
+        "palisade_changes_waiting", "Strict entries that are not released, at the leader.", lease_server.core.waiting
     )
-    yield gauge("palisade_holders", "Registered holders, at the leader.", len(grantor.core.registry))
-    yield counter("palisade_leases_granted", "Leases granted, at the leader.", grantor.granted)
-    refused = sorted(grantor.not_granted.items())
+    yield gauge("palisade_holders", "Registered holders, at the leader.", len(lease_server.core.registry))
+    yield counter("palisade_leases_granted", "Leases granted, at the leader.", lease_server.granted)
+    refused = sorted(lease_server.not_granted.items())
     yield counters("palisade_leases_not_granted", "Lease requests without a grant, at the leader.", "reason", refused)
 
 

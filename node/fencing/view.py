@@ -17,7 +17,7 @@ from palisade.node.fencing.member_fencing import MemberFencing
 
 def fencing_view(part: FencingComponent, now: float, member: MemberFencing | None = None) -> dict[str, Any]:
     """Shape `Fencing` of the API. `leader`: null on a node that does not lead, which knows nothing of other holders."""
-    holder = part.holder
+    holder, leader = part.holder, member.lease_server.core if member is not None else None
     return {
         "node": part.node,
         "lease": lease_view(holder, now) if holder is not None else None,
@@ -28,7 +28,7 @@ def fencing_view(part: FencingComponent, now: float, member: MemberFencing | Non
             "proceed_ms": millis(part.timing.proceed_s()),
         },
         "member": member_view(member) if member is not None else None,
-        "leader": leader_view(member.grantor.core, now) if member is not None and member.grantor.core.leads else None,
+        "leader": leader_view(leader, now) if leader is not None and leader.leads else None,
     }
 
 

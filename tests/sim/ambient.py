@@ -32,8 +32,7 @@ from palisade.node import segments_wiring
 from palisade.node.fencing import fencing_component as part
 from palisade.node.fencing import holder_registry as registry
 from palisade.node.fencing import leader_connection as link
-from palisade.node.fencing import lease_endpoint
-from palisade.node.fencing import lease_server as grantor
+from palisade.node.fencing import lease_endpoint, lease_server
 from palisade.raftgroup import group, replication
 from palisade.raftgroup import read_barrier as barrier
 from palisade.recovery import flush_follower as beside
@@ -66,7 +65,7 @@ DEAR_REPLAYS_EVERY = 4
 DEAR_REPLAYS = Rates(replay_s=0.05)
 """So that a snapshot is the cheaper case for a node that has missed few revisions, as it is for many."""
 SMALL_STAGES: tuple[tuple[Any, str, int], ...] = (
-    (grantor, "STAGE_BYTES_MAX", 1000),
+    (lease_server, "STAGE_BYTES_MAX", 1000),
     (lease_endpoint, "UNSENT_BYTES_MAX", 2000),
 )
 """So that a holder that does not read is disconnected within some seconds."""

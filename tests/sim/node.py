@@ -107,7 +107,7 @@ class Host:
         if self.follows:
             return self.starts, vault, holder, shown
         group, fencing, stored = self.group, self.node.fencing, self.store._state
-        replica, core = group._replica, fencing.grantor.core
+        replica, core = group._replica, fencing.lease_server.core
         engine = replica.engine
         return (
             self.starts, vault, holder, shown, self.failed, engine.role, engine.term, replica.membership,

@@ -45,7 +45,7 @@ class Calm:
             return
         if not host.part.holder.serves:
             raise Fenced(f"{host.id}: {host.part.holder.why}")
-        core = host.node.fencing.grantor.core
+        core = host.node.fencing.lease_server.core
         if core.leads:
             self.longest = max([self.longest, *(process.now() - wait.since for wait in core.waits(process.now(), 1))])
 

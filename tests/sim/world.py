@@ -333,7 +333,7 @@ class World:
         the new history, and serves what was correct."""
         if not self.epoch or self._has_released or vault is None:
             return True
-        cores = [host.node.fencing.grantor.core for host in self.members if host.node is not None]
+        cores = [host.node.fencing.lease_server.core for host in self.members if host.node is not None]
         self._has_released = any(core.leads and core.rr is not None for core in cores)
         lineage = vault.lineage
         return self._has_released or lineage is None or lineage.generation == self.generation

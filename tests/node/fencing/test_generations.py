@@ -33,16 +33,16 @@ class Leader:
     def __init__(self, generation: int = 2) -> None:
         log = SimpleNamespace(latest=80, since=lambda after: [])
         released: Any = SimpleNamespace(log=log, pass_on=lambda committed: None, release=lambda revision: None)
-        self.grantor = LeaseServer(
+        self.lease_server = LeaseServer(
             released,
             TIMING,
             lambda: 100.0,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True, lambda: generation),
             on_failed=pytest.fail,
         )
-        self.grantor._soon = lambda: None  # type: ignore[method-assign]
-        self.grantor._arm = lambda now: None  # type: ignore[method-assign]
-        self.grantor.begin_term(5, [registration_of(HELLO)])
+        self.lease_server._soon = lambda: None  # type: ignore[method-assign]
+        self.lease_server._arm = lambda now: None  # type: ignore[method-assign]
+        self.lease_server.begin_term(5, [registration_of(HELLO)])
         self.said: list[Any] = []
         self.closed = 0
 
@@ -57,13 +57,13 @@ def test_holder_with_a_vault_of_another_history_is_refused() -> None:
     """tests/sim, scenario restores, seed 6: a follower that kept running across a restore served lost changes."""
     leader = Leader()
     connection = leader.connected()
-    leader.grantor.receive(connection, replace(HELLO, generation=1))
-    leader.grantor.receive(connection, RENEW)
-    leader.grantor.turn()
+    leader.lease_server.receive(connection, replace(HELLO, generation=1))
+    leader.lease_server.receive(connection, RENEW)
+    leader.lease_server.turn()
     assert [type(each) for each in leader.said] == [RefusedMessage]
     assert "generation 1" in leader.said[0].reason
     assert "generation 2" in leader.said[0].reason
-    assert (leader.closed, leader.grantor.granted, list(leader.grantor.connections)) == (1, 0, [])
+    assert (leader.closed, leader.lease_server.granted, list(leader.lease_server.connections)) == (1, 0, [])
 
 
 def test_stages_of_a_refused_holder_release_nothing() -> None:
@@ -71,25 +71,25 @@ def test_stages_of_a_refused_holder_release_nothing() -> None:
     leader = Leader()
     other, own = leader.connected(), leader.connected()
     for connection, generation in ((other, 1), (own, 2)):
-        assert leader.grantor.core.rr is None
-        leader.grantor.receive(connection, replace(HELLO, generation=generation))
-        leader.grantor.receive(connection, RENEW)
-        leader.grantor.turn()
-    assert leader.grantor.core.rr == 80
+        assert leader.lease_server.core.rr is None
+        leader.lease_server.receive(connection, replace(HELLO, generation=generation))
+        leader.lease_server.receive(connection, RENEW)
+        leader.lease_server.turn()
+    assert leader.lease_server.core.rr == 80
 
 
 def test_refused_holder_replaces_no_connection() -> None:
     leader = Leader()
     own = leader.connected()
-    leader.grantor.receive(own, replace(HELLO, generation=2))
-    leader.grantor.receive(leader.connected(), replace(HELLO, generation=1))
-    assert list(leader.grantor.connections) == [own]
+    leader.lease_server.receive(own, replace(HELLO, generation=2))
+    leader.lease_server.receive(leader.connected(), replace(HELLO, generation=1))
+    assert list(leader.lease_server.connections) == [own]
 
 
 @pytest.mark.parametrize(("generation", "answer"), [(0, RefusedMessage), (2, WelcomeMessage)])
 def test_vault_of_this_history_is_welcome_and_one_of_none_is_deferred(generation: int, answer: type) -> None:
     leader = Leader()
-    leader.grantor.receive(leader.connected(), replace(HELLO, generation=generation))
+    leader.lease_server.receive(leader.connected(), replace(HELLO, generation=generation))
     assert [type(each) for each in leader.said] == [answer]
 
 
@@ -111,7 +111,7 @@ async def test_node_whose_vault_has_no_history_receives_no_releases() -> None:
     RR 43 of the lost history would have counted in the restored one, which was at 34."""
     vault = Vault(MemoryBackend())
     holder = LeaseClient("f1", "v", vault, TIMING, lambda: 1.0, lambda revision: None)
-    link = LeaderLink(holder, Here(), "f1", Leader(UNKNOWN).grantor)
+    link = LeaderLink(holder, Here(), "f1", Leader(UNKNOWN).lease_server)
     running = asyncio.get_running_loop().create_task(link.run())
     await asyncio.sleep(3 * RETRY_S)
     assert (link.at, holder.welcomed) == (None, False)

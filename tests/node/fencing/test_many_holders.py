@@ -24,7 +24,7 @@ VALUE = b"x" * 100
 
 
 class Leader:
-    """A grantor, and holders that answer at once. What is sent is encoded, as it is for a socket."""
+    """A lease server, and holders that answer at once. What is sent is encoded, as it is for a socket."""
 
     def __init__(self, holders: int) -> None:
         self.revision = 0
@@ -32,34 +32,34 @@ class Leader:
         self._frames = FenceFrames(1)
         self.log = SimpleNamespace(latest=0, since=self._since)
         released: Any = SimpleNamespace(log=self.log, pass_on=lambda committed: None, release=lambda revision: None)
-        self.grantor = LeaseServer(
+        self.lease_server = LeaseServer(
             released,
             TIMING,
             lambda: 100.0,
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
             on_failed=self._failed,
         )
-        self.grantor._soon = lambda: None  # type: ignore[method-assign]
-        self.grantor._arm = lambda now: None  # type: ignore[method-assign]
+        self.lease_server._soon = lambda: None  # type: ignore[method-assign]
+        self.lease_server._arm = lambda now: None  # type: ignore[method-assign]
         ids = [HolderId(f"n{number}", f"v{number}", 1) for number in range(holders)]
-        self.grantor.begin_term(1, [Registration(each.node, each.vault, FENCE_S, True, PROCEED_S) for each in ids])
+        self.lease_server.begin_term(1, [Registration(each.node, each.vault, FENCE_S, True, PROCEED_S) for each in ids])
         self.connections = [HolderConnection(self._send, lambda: None) for _ in ids]
         for connection, holder in zip(self.connections, ids, strict=True):
-            self.grantor.receive(
+            self.lease_server.receive(
                 connection, Hello(holder, True, FENCE_S, HolderPhase.FENCED, 1, False, 0, 0, PROCEED_S)
             )
         self._each(JoinMessage(2, 0))
         self._each(Renew(99.0, 0, HolderPhase.ACTIVE, True, FENCE_S, PROCEED_S))
-        assert self.grantor.granted == holders
+        assert self.lease_server.granted == holders
 
     def _since(self, after: int) -> list[Row]:
         return [(self.revision, b"t/key", VALUE)] if self.revision > after else []
 
     def _each(self, message: Any) -> None:
-        self.grantor.turn()
+        self.lease_server.turn()
         for connection in self.connections:
-            self.grantor.receive(connection, message)
-        self.grantor.turn()
+            self.lease_server.receive(connection, message)
+        self.lease_server.turn()
 
     @staticmethod
     def _failed(error: Exception) -> None:
@@ -74,10 +74,10 @@ class Leader:
         began = time.perf_counter()
         self.revision += 1
         self.log.latest = self.revision
-        self.grantor.committed(StrictBatch(self.revision - 1, self.revision, (b"t/key",)))
+        self.lease_server.committed(StrictBatch(self.revision - 1, self.revision, (b"t/key",)))
         self._each(StagedMessage(self.revision))
         took = time.perf_counter() - began
-        assert self.grantor.core.rr == self.revision
+        assert self.lease_server.core.rr == self.revision
         return took
 
 

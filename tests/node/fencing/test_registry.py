@@ -36,7 +36,7 @@ class World:
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
-        self.grantor = LeaseServer(
+        self.lease_server = LeaseServer(
             ReleaseWaiters(log, self.group.clock.now),
             FenceTiming(),
             self.group.clock.now,
@@ -44,16 +44,16 @@ class World:
             on_failed=pytest.fail,
         )
         active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
-        self.registry = HolderRegistry(self.group, self.store.system, active, self.grantor, self.group.clock.now)
+        self.registry = HolderRegistry(self.group, self.store.system, active, self.lease_server, self.group.clock.now)
         self.proposed = 0
 
     def lead(self, term: int) -> None:
-        self.grantor.core.begin_term(term, self.group.clock.now(), [], 0)
+        self.lease_server.core.begin_term(term, self.group.clock.now(), [], 0)
 
     def want(self, *nodes: str) -> None:
         for node in nodes:
             hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, HolderPhase.FENCED, 0, False, 0, 0, 3.5)
-            self.grantor.wanted[node] = (hello, HolderStanding.NEW)
+            self.lease_server.wanted[node] = (hello, HolderStanding.NEW)
 
     def loses_leadership(self, patch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None) -> None:
         """With each proposal."""
@@ -62,7 +62,7 @@ class World:
         async def lose(*arguments: Any, **options: Any) -> Any:
             self.proposed += 1
             applied = await propose(*arguments, **options)
-            self.grantor.end_term()
+            self.lease_server.end_term()
             then()
             return applied
 
@@ -117,7 +117,7 @@ async def test_registration_is_bound_to_the_term_of_its_decision() -> None:
     world.want("n1")
     await world.look_once()
     assert list(world.store.system.with_prefix(PREFIX)) == []
-    assert world.grantor.core.registry.of("n1") is None
+    assert world.lease_server.core.registry.of("n1") is None
 
 
 async def test_removal_of_a_holder_is_bound_to_the_term_of_its_decision() -> None:
@@ -128,12 +128,12 @@ async def test_removal_of_a_holder_is_bound_to_the_term_of_its_decision() -> Non
     await world.look_once()
     world.gone = True
     world.group.clock.advance(60.0)
-    world.grantor.end_term()
-    world.grantor.core.begin_term(TERM - 1, world.group.clock.now(), registrations(world.store.system), 0)
+    world.lease_server.end_term()
+    world.lease_server.core.begin_term(TERM - 1, world.group.clock.now(), registrations(world.store.system), 0)
     world.group.clock.advance(60.0)
     await world.look_once()
     assert [each.node for each in registrations(world.store.system)] == ["n1"]
-    assert world.grantor.core.registry.of("n1") is not None
+    assert world.lease_server.core.registry.of("n1") is not None
 
 
 async def test_registration_is_bound_to_the_record_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,4 +151,4 @@ async def test_registration_is_bound_to_the_record_that_it_replaces(monkeypatch:
     monkeypatch.setattr(world.group, "propose", overtaken)
     await world.look_once()
     assert [each.vault for each in registrations(world.store.system)] == ["another vault"]
-    assert world.grantor.core.registry.of("n1") is None
+    assert world.lease_server.core.registry.of("n1") is None

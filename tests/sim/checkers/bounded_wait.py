@@ -47,7 +47,7 @@ class BoundedWait(Checker):
     def turned(self, host: Host) -> None:
         if host.follows:
             return
-        core = host.node.fencing.grantor.core
+        core = host.node.fencing.lease_server.core
         began = (host.starts, core.term) if core.leads else None
         leading = self._leading.get(host.id)
         if leading is not None and leading.began[0] == host.starts:

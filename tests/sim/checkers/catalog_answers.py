@@ -83,7 +83,7 @@ def released_at(host: Host) -> int:
     """The revision up to which this node knows all changes to be released; 0: it knows nothing, or is no member."""
     if host.follows or host.node is None:
         return 0
-    core, known = host.node.fencing.grantor.core, host.node.fencing.log.released or 0
+    core, known = host.node.fencing.lease_server.core, host.node.fencing.log.released or 0
     return max(known, core.rr or 0) if core.leads else known
 
 

@@ -46,7 +46,7 @@ class LeaseSafety(Checker):
             self._look(host, self._newest, self._latest)
 
     def _hear(self, host: Host) -> None:
-        core = host.node.fencing.grantor.core
+        core = host.node.fencing.lease_server.core
         released = core.rr if core.leads and core.rr is not None else 0
         before = self._released.get(host.id, 0)
         if released == before:

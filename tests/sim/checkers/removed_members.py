@@ -47,7 +47,7 @@ class RemovedMembers(Checker):
             if group.members.get(member.id) is not None:
                 self._latest_s.pop(member.id, None)
             elif member.id not in self._latest_s:
-                proceed_s = leader.node.fencing.grantor.timing.proceed_s()
+                proceed_s = leader.node.fencing.lease_server.timing.proceed_s()
                 self._latest_s[member.id] = member.disks, self.world.simulation.now + 1.01 * proceed_s
 
     def _must_not_serve(self, host: Host, why: str) -> None:
