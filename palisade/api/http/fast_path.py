@@ -1,4 +1,4 @@
-"""The HTTP listener: handles the hot paths itself, and passes every other connection to aiohttp.
+"""The fast path of the HTTP server: handles the hot requests itself, and passes every other connection to aiohttp.
 
 Hot are a plain `POST` to a unary /v3 path, a plain `PUT` of one key to /v1/kv and a plain `GET` of one key from
 /v1/fenced. From its first other request on, aiohttp handles a connection; it has the same paths with the same
@@ -61,7 +61,7 @@ class HttpLimits:
     idle_timeout_s: float = 600.0
 
 
-class FrontServer:
+class FastPathServer:
     """What the connections share. `fallback` makes a protocol of aiohttp."""
 
     def __init__(
@@ -187,7 +187,7 @@ class HttpConnection(asyncio.Protocol):
         "_transport", "_v1",
     )  # fmt: skip
 
-    def __init__(self, server: FrontServer) -> None:
+    def __init__(self, server: FastPathServer) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._client: AuthenticatedClient | None = None

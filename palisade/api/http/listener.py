@@ -1,4 +1,4 @@
-"""One application on one port: the fast path, and aiohttp behind it. The same for every kind of node."""
+"""One application on one port: the fast path, and aiohttp for the rest. The same for every kind of node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from palisade.api.http.aiohttp_fixes import LINGERING_S, fix, quiet_log
-from palisade.api.http.fast_path import FrontServer
+from palisade.api.http.fast_path import FastPathServer
 
 CLOSE_S = 2.0
 """How long a request may still take when its server stops."""
@@ -33,39 +33,39 @@ class HttpListener:
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
-        self.front: FrontServer | None = None
+        self.fast_path: FastPathServer | None = None
 
-    async def start(self, front_of: Callable[[Any], FrontServer], host: str, port: int) -> None:
-        """`front_of`: the fast path over aiohttp's server. Raises OSError if the port cannot be bound."""
+    async def start(self, make_fast_path: Callable[[Any], FastPathServer], host: str, port: int) -> None:
+        """`make_fast_path`: its argument is the server of aiohttp. Raises OSError if the port cannot be bound."""
         await self._runner.setup()
         server = cast(Any, self._runner.server)
         fix(server)
-        self.front = front_of(server)
-        await self.front.start(host, port)
+        self.fast_path = make_fast_path(server)
+        await self.fast_path.start(host, port)
 
     @property
     def port(self) -> int:
-        return self.front.port if self.front is not None else 0
+        return self.fast_path.port if self.fast_path is not None else 0
 
     @contextmanager
     def handling(self, request: web.Request) -> Iterator[None]:
         """Notifies the fast path when a head is complete and when its request has ended."""
-        front, transport = self.front, request.transport
-        if front is not None:
-            front.handling(transport)
+        fast_path, transport = self.fast_path, request.transport
+        if fast_path is not None:
+            fast_path.handling(transport)
         try:
             yield
         finally:
-            if front is not None:
-                front.handled(transport)
+            if fast_path is not None:
+                fast_path.handled(transport)
 
     async def stop(self) -> None:
         """Accept no further connection, and finish the responses that are pending."""
-        if self.front is not None:
-            await self.front.close(CLOSE_S)
+        if self.fast_path is not None:
+            await self.fast_path.close(CLOSE_S)
 
     async def end(self) -> None:
         """Close every connection."""
         await self._runner.cleanup()
-        if self.front is not None:
-            self.front.abort()
+        if self.fast_path is not None:
+            self.fast_path.abort()

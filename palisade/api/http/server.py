@@ -17,7 +17,7 @@ from palisade.api.http.etcd_api import EtcdApi
 from palisade.api.http.etcd_errors import refused
 from palisade.api.http.etcd_health import EtcdHealth
 from palisade.api.http.etcd_stream import EtcdStreams
-from palisade.api.http.fast_path import FrontServer, HttpLimits
+from palisade.api.http.fast_path import FastPathServer, HttpLimits
 from palisade.api.http.feed import FeedRoutes
 from palisade.api.http.health import Health
 from palisade.api.http.listener import HttpListener, runner_of
@@ -89,11 +89,11 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
-        await self.listener.start(self._front_of, host, port)
+        await self.listener.start(self._make_fast_path, host, port)
 
-    def _front_of(self, server: Any) -> FrontServer:
+    def _make_fast_path(self, server: Any) -> FastPathServer:
         service = self._service
-        return FrontServer(
+        return FastPathServer(
             {} if self._trace else hot_paths(self.api.unary),
             server,
             self._limits,

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from palisade.api.http.authorization import AuthorizationGate
-from palisade.api.http.fast_path import FrontServer, HttpLimits
+from palisade.api.http.fast_path import FastPathServer, HttpLimits
 from palisade.api.http.health import Health
 from palisade.api.http.listener import HttpListener, runner_of
 from palisade.api.http.problems import Handler, errors_as_answers
@@ -61,12 +61,12 @@ class VaultServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError if the port cannot be bound."""
-        await self.listener.start(self._front_of, host, port)
+        await self.listener.start(self._make_fast_path, host, port)
 
-    def _front_of(self, server: Any) -> FrontServer:
+    def _make_fast_path(self, server: Any) -> FastPathServer:
         metrics = Metrics()
         limits, room = self.app[HTTP_LIMITS], ConnectionLimit(metrics)
-        return FrontServer({}, server, limits, metrics, room, self._keys, self._callers)
+        return FastPathServer({}, server, limits, metrics, room, self._keys, self._callers)
 
     @property
     def port(self) -> int:

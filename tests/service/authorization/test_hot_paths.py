@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from palisade.api.http.authorization_header import HttpCallers
-from palisade.api.http.fast_path import FrontServer, HttpConnection, HttpLimits, without_authorization
+from palisade.api.http.fast_path import FastPathServer, HttpConnection, HttpLimits, without_authorization
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.server import HttpServer
 from palisade.base.connection_limit import ConnectionLimit
@@ -49,8 +49,8 @@ async def test_hot_put_is_authorized_without_aiohttp(
     assert await put(http, "alice", OTHER) == 403
     assert await put(http, "bob", PUT) == 403
     assert service.store.revision == before + 1
-    assert server.listener.front is not None
-    assert {connection._delegate for connection in server.listener.front.connections} == {None}
+    assert server.listener.fast_path is not None
+    assert {connection._delegate for connection in server.listener.fast_path.connections} == {None}
     assert authorizer.refusals == {"permission-denied": 2}
 
 
@@ -101,9 +101,9 @@ def test_header_that_is_not_plain_text_stays_in_the_head(value: bytes) -> None:
 
 async def test_front_keeps_no_credentials(http: ClientSession, server: HttpServer) -> None:
     assert await put(http, "alice", PUT) == 200
-    assert server.listener.front is not None
-    assert server.listener.front._plans
-    assert not any(b"uthorization" in head for head in server.listener.front._plans)
+    assert server.listener.fast_path is not None
+    assert server.listener.fast_path._plans
+    assert not any(b"uthorization" in head for head in server.listener.fast_path._plans)
 
 
 class OnlyByPrefix(UserRights):
@@ -225,7 +225,7 @@ async def test_cached_token_expires(stateful: StatefulRows, clock: Clock, users:
 # Cached rights of a connection.
 
 
-class StoppedFront(FrontServer):
+class StoppedFastPath(FastPathServer):
     def now(self) -> float:
         return 0.0
 
@@ -241,9 +241,9 @@ class Connection:
         hot = Hot("POST /v3/test", self._called, access, self._refused)
         metrics, callers = Metrics(), HttpCallers(authorizer)
         room = ConnectionLimit(metrics)
-        front = StoppedFront({"/v3/test": hot}, asyncio.Protocol, HttpLimits(), metrics, room, callers=callers)
+        fast_path = StoppedFastPath({"/v3/test": hot}, asyncio.Protocol, HttpLimits(), metrics, room, callers=callers)
         self.answers: list[object] = []
-        self._connection = HttpConnection(front)
+        self._connection = HttpConnection(fast_path)
         self._connection.connection_made(Ignored())
 
     @property

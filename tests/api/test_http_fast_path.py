@@ -88,8 +88,8 @@ async def test_slow_body_costs_no_more_than_its_length(server: HttpServer) -> No
     value = b"x" * (1 << 19)
     body = b'{"key": "YQ==", "value": "%b"}' % base64.b64encode(value)
     request = b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    assert server.listener.front is not None
-    connection, sent = HttpConnection(server.listener.front), SentTo()
+    assert server.listener.fast_path is not None
+    connection, sent = HttpConnection(server.listener.fast_path), SentTo()
     connection.connection_made(sent)
     began = time.process_time()
     for at in range(0, len(request), 8):
@@ -182,8 +182,8 @@ async def test_put_of_a_key_is_handled_without_aiohttp(server: HttpServer) -> No
             kept = server._service.store.get(b"a")
             assert kept is not None
             assert kept.value == body
-        assert server.listener.front is not None
-        assert {each._delegate for each in server.listener.front.connections} == {None}
+        assert server.listener.fast_path is not None
+        assert {each._delegate for each in server.listener.fast_path.connections} == {None}
 
 
 @pytest.mark.parametrize(
