@@ -30,7 +30,7 @@ from palisade.api.segment_service import SegmentLookups
 from palisade.node.config import NodeConfig
 from palisade.node.tracing import trace_of
 from palisade.recovery.report_json import progress_view
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 from palisade.segments.broker import SegmentBroker
 from palisade.segments.local_segments import LocalSegments
 from palisade.service.authorization.authorizer import Authorizer
@@ -51,7 +51,7 @@ class FollowerServices:
     """
 
     topology: Topology
-    vault: RecoveryFace
+    vault: RecoveryStatus
     scenarios: ScenarioHost
     members: Callable[[], Sequence[str]]
     segments: LocalSegments = field(default_factory=LocalSegments)
@@ -69,7 +69,7 @@ class FollowerServer:
     def __init__(self, config: NodeConfig, services: FollowerServices) -> None:
         self._topology = topology = services.topology
         self._scenarios = services.scenarios
-        face, segments, fencing = services.vault, services.segments, services.fencing_view
+        recovery, segments, fencing = services.vault, services.segments, services.fencing_view
         fenced_routes = FencedRoutes(services.fenced)
 
         def reasons() -> list[str]:
@@ -79,11 +79,11 @@ class FollowerServer:
             own = (*segment_families(segments.holder), *realtime_families(segments.realtime))
             return [*services.fencing_families(), *own, *broker_families(services.broker)]
 
-        metrics = VaultExposition(config.id, lambda: not reasons(), face, topology, more)
+        metrics = VaultExposition(config.id, lambda: not reasons(), recovery, topology, more)
         self._server = VaultServer(
             Health(DocumentKind.FOLLOWER, reasons, metrics, topology.refresh),
-            lambda: follower_status(config, topology, face, fencing),
-            face,
+            lambda: follower_status(config, topology, recovery, fencing),
+            recovery,
             [
                 web.get("/v1/topology", self._view, allow_head=False),
                 *SignInRoute(config.cluster, services.cluster_id, authorizes=services.authorizer is not None).routes(),
@@ -137,7 +137,7 @@ def no_member(what: str, members: Sequence[str]) -> NoMember:
 
 
 def follower_status(
-    config: NodeConfig, topology: Topology, face: RecoveryFace, fencing: View | None = None
+    config: NodeConfig, topology: Topology, recovery: RecoveryStatus, fencing: View | None = None
 ) -> dict[str, Any]:
     """Shape `FollowerStatus` of the API: the status of a follower. `revision` is LV."""
     return {
@@ -146,8 +146,8 @@ def follower_status(
         "authorization": "on" if config.authorizes else "off",
         "role": "follower-node",
         "ready": topology.is_active,
-        "revision": face.revision,
+        "revision": recovery.revision,
         "topology": topology.own_view(),
-        "recovery": progress_view(face),
+        "recovery": progress_view(recovery),
         "fencing": short_view(fencing() if fencing is not None else None),
     }

@@ -28,13 +28,13 @@ READS = ("/v1/range",)
 
 
 def standalone_server(config: NodeConfig, vault: Vault, report: RecoveryReport) -> VaultServer:
-    face = EndedRecovery(vault.revision, (report,))
-    metrics = VaultExposition(config.id, lambda: False, face)
+    recovery = EndedRecovery(vault.revision, (report,))
+    metrics = VaultExposition(config.id, lambda: False, recovery)
     keys = Keys(StandaloneReads(vault)).routes()
     server = VaultServer(
         Health(DocumentKind.STANDALONE, lambda: [NOT_IN_CLUSTER], metrics),
         lambda: standalone_status(config, vault),
-        face,
+        recovery,
         [route for route in keys if is_read(route) or route.path in READS],
         without_cluster,
         authorizer=authorizer_of(config, UnavailablePermissionRows()),

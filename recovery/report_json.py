@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from palisade.base.counted import counted
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 
 Report = Mapping[str, Any]
 
 
-def recoveries_view(face: RecoveryFace | None) -> dict[str, Any]:
+def recoveries_view(recovery: RecoveryStatus | None) -> dict[str, Any]:
     """Shape `Recoveries` of the API. `acceptable_difference`: the effective one, which a member's flushes enlarge."""
-    difference = face.difference if face is not None else None
+    difference = recovery.difference if recovery is not None else None
     return {
-        "recoveries": [report.as_dict() for report in face.reports] if face is not None else [],
-        "begun": face.begun if face is not None else 0,
-        "under_way": progress_view(face),
+        "recoveries": [report.as_dict() for report in recovery.reports] if recovery is not None else [],
+        "begun": recovery.begun if recovery is not None else 0,
+        "under_way": progress_view(recovery),
         "catch_up_difference": difference.chosen if difference is not None else None,
         "acceptable_difference": difference.value if difference is not None else None,
     }
 
 
-def progress_view(face: RecoveryFace | None) -> dict[str, Any] | None:
+def progress_view(recovery: RecoveryStatus | None) -> dict[str, Any] | None:
     """Shape `RecoveryProgress` of the API; None while no recovery runs."""
-    progress = face.progress if face is not None else None
+    progress = recovery.progress if recovery is not None else None
     return progress.as_dict() if progress is not None else None
 
 

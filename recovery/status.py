@@ -1,4 +1,4 @@
-"""The vault and the recoveries of a node for its APIs, the same for every kind of node. Pure."""
+"""The state of a node's vault and of its recoveries, as the APIs read it from every kind of node. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from palisade.recovery.catchup import Difference
 from palisade.recovery.report import RecoveryProgress, RecoveryReport
 
 
-class RecoveryFace(Protocol):
+class RecoveryStatus(Protocol):
     """`recovery.vault_component.VaultComponent`, or `EndedRecovery` for a node that never recovers again."""
 
     @property

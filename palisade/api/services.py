@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.metastore.snapshot import StoreSnapshotReader
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 from palisade.segments.broker import SegmentBroker
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.bootstrap import FirstUser
@@ -37,7 +37,7 @@ class NodeServices:
     key_values: KeyValues
     open_snapshot: OpenSnapshot | None = None
     participant: Callable[[], Participant] = Participant
-    vault: RecoveryFace | None = None
+    vault: RecoveryStatus | None = None
     topology: Topology | None = None
     catalog: Catalog | None = None
     fencing_view: Callable[[], dict[str, Any]] | None = None

@@ -11,17 +11,17 @@ from palisade.api.http.request_body import a_number, fields_of, read_json
 from palisade.api.http.v1_keys import answer
 from palisade.metastore.errors import InvalidRequest
 from palisade.recovery.report_json import recoveries_view
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 from palisade.wire.error_codes import BadRequest
 
 CHANGE = {"revisions": a_number}
 
 
 class RecoveryRoutes:
-    """`face`: evaluated for every request, since a node opens its vault after its server."""
+    """`recovery`: evaluated for every request, since a node opens its vault after its server."""
 
-    def __init__(self, face: Callable[[], RecoveryFace | None]) -> None:
-        self._face = face
+    def __init__(self, recovery: Callable[[], RecoveryStatus | None]) -> None:
+        self._recovery = recovery
 
     def routes(self) -> list[web.RouteDef]:
         change = web.put("/v1/recovery/catch-up-difference", self.change)
@@ -29,15 +29,15 @@ class RecoveryRoutes:
 
     async def recovery(self, request: web.Request) -> web.Response:
         """R12."""
-        return answer(recoveries_view(self._face()))
+        return answer(recoveries_view(self._recovery()))
 
     async def change(self, request: web.Request) -> web.Response:
         """R4, "changeable at run time": for this process, including a running recovery."""
         found = fields_of(await read_json(request), CHANGE)
         if "revisions" not in found:
             raise BadRequest("the body: revisions is missing: the largest LM - LV at which a node has caught up")
-        face = self._face()
-        difference = face.difference if face is not None else None
+        recovery = self._recovery()
+        difference = recovery.difference if recovery is not None else None
         if difference is None:
             raise InvalidRequest("this node has no vault that follows a cluster: ask another node")
         before = difference.chosen

@@ -12,7 +12,7 @@ from palisade.base.metric_families import counter, counters, gauge, gauges
 from palisade.base.version import VERSION
 from palisade.recovery.decision import Case
 from palisade.recovery.report import RecoveryPhase, RecoveryReport
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 from palisade.topology.swim.wire import DropReason
 from palisade.topology.topology import Topology
 from palisade.topology.view import standings_of, states_of
@@ -25,19 +25,19 @@ class VaultExposition(Collector):
         self,
         member: str,
         ready: Callable[[], bool],
-        face: RecoveryFace,
+        recovery: RecoveryStatus,
         topology: Topology | None = None,
         more: Callable[[], Iterable[Metric]] = tuple,
     ) -> None:
         """`more`: further families, computed for each scrape."""
-        self._member, self._ready, self._face, self._topology, self._more = member, ready, face, topology, more
+        self._member, self._ready, self._recovery, self._topology, self._more = member, ready, recovery, topology, more
 
     def collect(self) -> Iterator[Metric]:
         yield info(self._member)
         yield gauge("palisade_ready", "Whether the node should get requests.", self._ready())
         if self._topology is not None:
             yield from topology_families(self._topology)
-        yield from recovery_families(self._face)
+        yield from recovery_families(self._recovery)
         yield from self._more()
 
     def describe(self) -> Iterator[Metric]:
@@ -67,23 +67,23 @@ def topology_families(topology: Topology) -> Iterator[Metric]:
     yield counters("palisade_swim_dropped", "Datagrams dropped as invalid.", "reason", drops)
 
 
-def recovery_families(face: RecoveryFace | None) -> Iterator[Metric]:
+def recovery_families(recovery: RecoveryStatus | None) -> Iterator[Metric]:
     """R12. Of the last recovery, which may still be running."""
-    if face is None:
+    if recovery is None:
         return
-    reports = face.reports
-    yield gauge("palisade_vault_revision", "LV: the revision that the vault holds.", face.revision)
-    yield counter("palisade_recoveries", "Recoveries of this process.", face.begun)
-    if face.difference is not None:
+    reports = recovery.reports
+    yield gauge("palisade_vault_revision", "LV: the revision that the vault holds.", recovery.revision)
+    yield counter("palisade_recoveries", "Recoveries of this process.", recovery.begun)
+    if recovery.difference is not None:
         text = "LM - LV at which a node has caught up."
-        yield gauge("palisade_recovery_acceptable_difference", text, face.difference.value)
-    yield from progress_families(face)
+        yield gauge("palisade_recovery_acceptable_difference", text, recovery.difference.value)
+    yield from progress_families(recovery)
     if reports:
         yield from report_families(reports[-1])
 
 
-def progress_families(face: RecoveryFace) -> Iterator[Metric]:
-    progress = face.progress
+def progress_families(recovery: RecoveryStatus) -> Iterator[Metric]:
+    progress = recovery.progress
     yield gauge("palisade_recovery_running", "1 while a recovery runs.", progress is not None)
     present = progress.phase if progress is not None else None
     phases = ((phase.value, phase is present) for phase in RecoveryPhase)

@@ -20,7 +20,7 @@ from palisade.api.http.v1_keys import answer
 from palisade.api.http.v1_recovery import RecoveryRoutes
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.base.metrics import Metrics
-from palisade.recovery.status import RecoveryFace
+from palisade.recovery.status import RecoveryStatus
 from palisade.service.authorization.authorizer import Authorizer
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -37,7 +37,7 @@ class VaultServer:
         self,
         health: Health,
         status: Callable[[], dict[str, Any]],
-        face: RecoveryFace,
+        recovery: RecoveryStatus,
         routes: Iterable[web.RouteDef],
         refused: Callable[[str], Exception],
         keys: Iterable[Hot] = (),
@@ -53,9 +53,10 @@ class VaultServer:
             client_max_size=BODY_BYTES_MAX,
         )
         self.app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
-        recovery = [route for route in RecoveryRoutes(lambda: face).routes() if face.difference or is_read(route)]
+        found = RecoveryRoutes(lambda: recovery).routes()
+        recovery_routes = [route for route in found if recovery.difference or is_read(route)]
         self.app.add_routes([*health.routes(), web.get("/v1/status", self._state, allow_head=False)])
-        self.app.add_routes([*recovery, *routes])
+        self.app.add_routes([*recovery_routes, *routes])
         self.app.add_routes([web.route("*", f"/{api}/{{rest:.*}}", self._refuse) for api in ("v1", "v3")])
         self.listener = HttpListener(runner_of(self.app))
 
