@@ -20,8 +20,8 @@ from palisade.base.errors import ConfigError
 from palisade.base.identifier import check_id
 from palisade.fencing.timing import FenceTiming as Fences
 from palisade.fencing.timing import remainder_s
-from palisade.topology.node_finder import NodeFinder
 from palisade.topology.own_node import OwnNode
+from palisade.topology.seed_sources import SeedSource
 
 GIB = 1 << 30
 RENEWAL_S_MIN = 0.05
@@ -209,7 +209,7 @@ class NodeConfig:
     join: Address | None = None
     swim: Address | None = None
     seeds: tuple[Address, ...] = ()
-    seeds_from: tuple[NodeFinder, ...] = ()
+    seeds_from: tuple[SeedSource, ...] = ()
     join_token: str | None = field(default=None, repr=False)
     metrics_token: str | None = field(default=None, repr=False)
     otel_endpoint: str | None = None
@@ -281,7 +281,7 @@ class NodeConfig:
             swim_listening=self.swim_listening(),
             swim_address=self.swim_advertised(),
             seeds=self.swim_seeds(),
-            finders=self.seeds_from,
+            seed_sources=self.seeds_from,
             join=self.join,
         )
 

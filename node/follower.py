@@ -32,12 +32,12 @@ from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rows import FencedRows
 from palisade.service.cluster_fallback import asks_a_member
 from palisade.service.fenced_reads import FencedReads
+from palisade.topology.known_nodes import http_of_voters
 from palisade.topology.logical_copy import LogicalCopy
 from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
-from palisade.topology.seed_discovery import http_of_voters
 from palisade.topology.topology import Topology
 from palisade.vault.vault import Vault
 from palisade.wire.topology_errors import NodeRefused

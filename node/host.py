@@ -36,9 +36,9 @@ from palisade.segments.segment_store import Disk
 from palisade.segments.sources import SegmentSource
 from palisade.topology.initialization import Participant
 from palisade.topology.join_request import join_cluster
+from palisade.topology.known_nodes import ask_for_seeds
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.remote_registrar import RemoteRegistrar
-from palisade.topology.seed_discovery import ask_for_seeds
 
 
 class HostedServer(Protocol):

@@ -55,11 +55,11 @@ from palisade.service.housekeeping import do_leader_duties
 from palisade.service.key_values import KeyValues
 from palisade.service.local_source import local_source
 from palisade.topology.address_announcement import announce_addresses
+from palisade.topology.known_nodes import http_of_voters, known_seeds
 from palisade.topology.member import JoinCandidate, RegistrarPort, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState, Registrar
-from palisade.topology.seed_discovery import http_of_voters, known_seeds
 from palisade.topology.topology import Topology
 from palisade.topology.view import logical_view, nodes_of
 from palisade.vault.vault import Vault

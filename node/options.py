@@ -25,7 +25,7 @@ from palisade.node.config import (
     StoreLimits,
     TimingConfig,
 )
-from palisade.topology.node_finder import NodeFinder, finder_of
+from palisade.topology.seed_sources import SeedSource, seed_source_of
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TRUE = {"1", "true", "yes", "on"}
@@ -124,8 +124,8 @@ def _read_member(text: str) -> InitialMember:
     return InitialMember(name, *addresses)
 
 
-def read_finders(text: str) -> tuple[NodeFinder, ...]:
-    return tuple(finder_of(part.strip()) for part in text.split(",") if part.strip())
+def read_seed_sources(text: str) -> tuple[SeedSource, ...]:
+    return tuple(seed_source_of(part.strip()) for part in text.split(",") if part.strip())
 
 
 OPTIONS = (
@@ -142,7 +142,7 @@ OPTIONS = (
     Option(
         "seeds-from",
         "seeds_from",
-        read_finders,
+        read_seed_sources,
         "Where to find more seeds: dns:HOST:PORT, file:PATH, call:MODULE:FUNCTION,...",
     ),
     Option("join-token", "join_token", str, "Token to join; preferably set as PALISADE_JOIN_TOKEN."),

@@ -31,7 +31,7 @@ from palisade.segments.segment_store import SegmentStore
 from palisade.segments.sources import Everywhere
 from palisade.segments.verification import Verifier
 from palisade.service.fenced_reads import FencedReads
-from palisade.topology.seed_discovery import http_of_others
+from palisade.topology.known_nodes import http_of_others
 from palisade.topology.swim.record import Record
 from palisade.vault.vault import Vault
 

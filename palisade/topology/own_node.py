@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from palisade.base.address import Address
-from palisade.topology.node_finder import NodeFinder
+from palisade.topology.seed_sources import SeedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class OwnNode:
 
     `host_is_fixed`: the advertised host was configured with --advertise-host, so a membership that names another host
     is out of date. `swim_listening` is the UDP address to bind, `swim_address` the one that other nodes use. `seeds`:
-    SWIM addresses of other nodes. `finders`: sources of more of them. `join`: HTTP address of a member of a running
-    cluster.
+    SWIM addresses of other nodes. `seed_sources`: where to read more of them. `join`: HTTP address of a member of a
+    running cluster.
     """
 
     id: str
@@ -30,5 +30,5 @@ class OwnNode:
     swim_listening: Address
     swim_address: str
     seeds: tuple[str, ...] = ()
-    finders: tuple[NodeFinder, ...] = ()
+    seed_sources: tuple[SeedSource, ...] = ()
     join: Address | None = None

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from palisade.recovery.lifecycle import Component
 from palisade.topology.admission_rules import Physical, Presence
-from palisade.topology.node_finder import SeedSearch
 from palisade.topology.own_node import OwnNode
 from palisade.topology.records import NodeRole
+from palisade.topology.seed_sources import SeedSearch
 from palisade.topology.swim.protocol import Change, Swim
 from palisade.topology.swim.record import Record, SwimState, sorted_tags
 from palisade.topology.swim.udp import SwimSocket
@@ -52,15 +52,15 @@ class PhysicalTopology(Component):
             rumour_bytes_max=RUMOUR_BYTES_MAX,
         )
         self.socket = SwimSocket(self.swim, own.cluster, self._changed)
-        self._search = SeedSearch(own.finders, lambda: len(self.swim.live()) < 2, self.swim.replace_found)
+        self._search = SeedSearch(own.seed_sources, lambda: len(self.swim.live()) < 2, self.swim.replace_found)
         self._searching: asyncio.Task[None] | None = None
-        self._finds = bool(own.finders)
+        self._has_sources = bool(own.seed_sources)
 
     async def start(self) -> None:
         """Raises OSError if the port cannot be bound."""
         self._started_at = asyncio.get_running_loop().time()
         await self.socket.start(self._listening.host, self._listening.port)
-        if self._finds:
+        if self._has_sources:
             self._searching = asyncio.create_task(self._search.run())
 
     async def stop(self) -> None:

@@ -26,8 +26,8 @@ from palisade.node.fencing.holder_registry import registrations
 from palisade.node.restore import RestoreReport, RestoreRequest, Workshop, restore
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.lmdb_journal import LmdbJournal
+from palisade.topology.known_nodes import known_seeds
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
-from palisade.topology.seed_discovery import known_seeds
 from palisade.topology.view import nodes_of
 from tests.support.meta_driver import Driver
 

@@ -1,7 +1,7 @@
-"""Where a node finds others besides its fixed seeds: names in DNS, a file, or a function (seed 001, NodeFinder).
+"""Sources of seeds besides the fixed ones: names in DNS, a file, or a function (the NodeFinder of seed 001).
 
-A source is read repeatedly, more often while no other node is known. Its last result replaces the one before, so
-addresses that are gone are not contacted for ever. A source that fails keeps its last answer. Fixed seeds stay.
+A source is read repeatedly, more often while no other node is known. Its latest result replaces the previous one, so
+addresses that are no longer listed are no longer contacted. If a source fails, its previous result stays in effect.
 
 Forms of `--seeds-from`, separated by commas:
 
@@ -38,7 +38,7 @@ FILE_BYTES_MAX = 64 * 1024
 Resolve = Callable[[str, int], Awaitable[Iterable[str]]]
 
 
-class NodeFinder(Protocol):
+class SeedSource(Protocol):
     async def find(self) -> Iterable[str]:
         """SWIM addresses as 'host:port'. Raises OSError, ValueError; anything else is logged too."""
 
@@ -50,7 +50,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class DnsFinder:
+class DnsSeeds:
     host: str
     port: int
     resolve: Resolve = resolve
@@ -63,7 +63,7 @@ class DnsFinder:
 
 
 @dataclass(frozen=True, slots=True)
-class FileFinder:
+class FileSeeds:
     path: Path
 
     async def find(self) -> Iterable[str]:
@@ -80,7 +80,7 @@ class FileFinder:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinder:
+class CallSeeds:
     """`function` may block: unless it is a coroutine function, it runs in a thread."""
 
     name: str
@@ -99,19 +99,19 @@ class CallFinder:
         return f"call:{self.name}"
 
 
-def finder_of(text: str) -> NodeFinder:
+def seed_source_of(text: str) -> SeedSource:
     """Raises ValueError with the remedy."""
     kind, _, rest = text.partition(":")
     if kind == "dns":
         host, ports = split_host(rest)
         if len(ports) == 1 and host:
-            return DnsFinder(host, Address(host, parse_port(ports[0])).port)
+            return DnsSeeds(host, Address(host, parse_port(ports[0])).port)
     elif kind == "file" and rest:
-        return FileFinder(Path(rest))
+        return FileSeeds(Path(rest))
     elif kind == "call":
         module, _, name = rest.partition(":")
         if module and name:
-            return CallFinder(rest, _function(module, name))
+            return CallSeeds(rest, _function(module, name))
     raise ValueError(f"has {text!r}, which is not dns:HOST:PORT, file:PATH or call:MODULE:FUNCTION")
 
 
@@ -130,12 +130,12 @@ class SeedSearch:
     last answers, whenever they change."""
 
     def __init__(
-        self, finders: Iterable[NodeFinder], alone: Callable[[], bool], on_found: Callable[[tuple[str, ...]], None]
+        self, sources: Iterable[SeedSource], alone: Callable[[], bool], on_found: Callable[[tuple[str, ...]], None]
     ) -> None:
-        self._answers: dict[NodeFinder, tuple[str, ...]] = dict.fromkeys(finders, ())
+        self._answers: dict[SeedSource, tuple[str, ...]] = dict.fromkeys(sources, ())
         self._alone = alone
         self._on_found = on_found
-        self._trouble: dict[NodeFinder, str] = {}
+        self._trouble: dict[SeedSource, str] = {}
         self._found: tuple[str, ...] = ()
 
     async def run(self) -> None:
@@ -152,21 +152,21 @@ class SeedSearch:
             log.info("seeds found: addresses=%s", ",".join(found) or "none")
             self._on_found(found)
 
-    async def _ask(self, finder: NodeFinder) -> None:
+    async def _ask(self, source: SeedSource) -> None:
         try:
             async with asyncio.timeout(ASK_S):
-                self._answers[finder] = checked(await finder.find())
-            self._report(finder, "")
+                self._answers[source] = checked(await source.find())
+            self._report(source, "")
         except (OSError, TimeoutError) as error:
-            self._report(finder, reason_of(error))
+            self._report(source, reason_of(error))
         except Exception as error:
-            self._report(finder, f"{type(error).__name__}: {error}")
+            self._report(source, f"{type(error).__name__}: {error}")
 
-    def _report(self, finder: NodeFinder, trouble: str) -> None:
+    def _report(self, source: SeedSource, trouble: str) -> None:
         """Once for each reason, not in every round."""
-        if trouble and self._trouble.get(finder) != trouble:
-            log.warning("seeds cannot be read, the last ones are kept: source=%s reason=%s", finder, trouble)
-        self._trouble[finder] = trouble
+        if trouble and self._trouble.get(source) != trouble:
+            log.warning("seeds cannot be read, the last ones are kept: source=%s reason=%s", source, trouble)
+        self._trouble[source] = trouble
 
 
 def checked(addresses: Iterable[str]) -> tuple[str, ...]:

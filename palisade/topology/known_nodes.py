@@ -1,4 +1,6 @@
-"""Additional seeds: nodes known from the last run of this node, and nodes known to another node."""
+"""Addresses of nodes that are known already: from the last run of this node, from SWIM, or to another node.
+
+Sources that are configured with `--seeds-from`: `seed_sources.py`."""
 
 from __future__ import annotations
 
