@@ -1,4 +1,4 @@
-"""The demo's real data: `palisade query count` of March 2013, as docs/cli.md shows it (issue 17, "Segments")."""
+"""The demo's real data: `palisade query count` of March 2013, as docs/segments.md shows it (issue 17, "Segments")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.processes import Cluster, palisade, palisade_json, until
 
 pytestmark = pytest.mark.e2e
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "segments.md").read_text(encoding="utf-8")
 FLIGHTS_IN_MARCH = 28_834
 DAYS = 31
 
