@@ -16,7 +16,7 @@ TIMEOUT_S = 15.0
 
 
 class AnnouncementClient:
-    """An `announcements.AnnouncementStore`. `addresses`: streams of the members, as far as this node knows them."""
+    """An `announcements.AnnouncementStore`. `addresses`: stream addresses of the members that this node knows."""
 
     def __init__(self, addresses: Callable[[], list[str]], credentials: Credentials | None) -> None:
         self._addresses, self._credentials = addresses, credentials

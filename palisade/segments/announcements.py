@@ -1,9 +1,9 @@
 """When a data node may withdraw the announcement of a copy. Pure (S2, S5, issue 17).
 
-A copy that is still needed is withdrawn in a transaction that compares that every other assigned node announces the
-segment. So a move never leaves a segment without a server: of two nodes that rely on each other, the second transaction
-finds the first announcement gone. The withdrawal is a later revision than those announcements, and releases are in the
-order of revisions. So once it is released, every broker has the others.
+The transaction that withdraws a copy which is still needed compares that every other assigned node announces the
+segment. So a move never leaves a segment without a server: if two nodes withdraw at the same time, the second
+transaction fails, because the announcement of the first node is gone. The withdrawal has a later revision than the
+other announcements, and revisions are released in order. So once it is released, every broker has the others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_needed(record: SegmentRecord | None) -> bool:
 def withdrawal_guard(
     node: str, segment: Segment, found: tuple[SegmentRecord, int] | None, assigned: Set[str], announced: Set[str]
 ) -> Guard | None:
-    """What the transaction that withdraws a copy of `node` has to compare; None: not yet.
+    """The compares of the transaction that withdraws a copy of `node`; None: it must not be withdrawn yet.
 
     `found`: the record and its revision. `assigned`, `announced`: the nodes that have or announce the segment.
     """

@@ -3,12 +3,13 @@
 Guarantees, and why they hold:
 - Only complete and verified copies are announced: those in the segment store that have the digest of the record. A copy
   that is found to be damaged is withdrawn.
-- A copy is announced again after its key was deleted, whatever deleted it, and a node that returns under another lease
-  announces all of its copies again. The writes, and what they guarantee: `leased_announcements.py`.
-- A copy is removed only after its withdrawal is released: the holder withdraws it first, and no pass announces it until
-  the removal has ended.
+- If the key of a copy is deleted, for whatever reason, the copy is announced again. A node that has a new lease
+  announces all of its copies again. The guarantees of these writes: `leased_announcements.py`.
+- A copy is removed only after its withdrawal is released: the holder withdraws it first. No pass announces it again
+  before the removal has ended.
 - An announcement of a segment that has no record is refused, because the transaction compares the record.
-- A realtime segment that grows is announced at the revision of its record that the vault has (`realtime.py`).
+- The announcement of a growing realtime segment compares the revision that its record has in the vault
+  (`realtime.py`).
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ class Announcer(Component):
         self.holder, self.own = holder, own
         self._listeners, self._growing = listeners, growing
         self._notified = 0
-        """The vault reaches this revision only after the notification, so a pass before that is repeated."""
+        """The vault reaches this revision after the notification; a pass that ran earlier is repeated."""
 
     async def start(self) -> None:
         self._listeners.listen("announcer", self._on_change, below=ROOT)
 
     def _on_change(self, notification: Notification) -> None:
-        """Changes of other segments have no effect: a pass visits every copy. Never waits."""
+        """Ignores changes of other segments, because a pass visits every copy. Never waits."""
         self._notified = notification.revision
         own = ANNOUNCED + self.holder.node.encode() + b"/"
         for key, _, item, _ in notification.events:
@@ -72,7 +73,7 @@ class Announcer(Component):
                     self.holder.wake()
 
     def _is_local(self, key: bytes) -> bool:
-        """False also if the vault cannot be read, while a running node gets a snapshot: then a pass decides."""
+        """False also while the vault cannot be read because it receives a snapshot; a pass decides later."""
         name = name_in_key(key)
         try:
             return (name in self.holder.segment_store.held or name in self._growing()) and name not in self.own.removing
@@ -103,7 +104,7 @@ class Announcer(Component):
                 pass
 
     async def announce(self) -> bool:
-        """One pass. Whether exactly the copies that this node has are announced."""
+        """One pass. Returns whether the announced copies are exactly those that this node has."""
         async with self.own.writes:
             lease = self.own.lease
             if not lease:
@@ -122,7 +123,7 @@ class Announcer(Component):
         return is_current
 
     def _present(self, stored: set[str]) -> set[str]:
-        """The verified copies that queries may count on. If a record is damaged, its announcement stays as it is."""
+        """The verified copies that queries may count on. If a record is damaged, its announcement is not changed."""
         found = self._growing() - self.own.removing
         for name in self.holder.segment_store.held.keys() - self.own.removing:
             try:
@@ -135,17 +136,17 @@ class Announcer(Component):
         return found
 
     def _known(self, names: set[str]) -> set[str]:
-        """Those whose records the vault has: a growing one that was just opened is announced already."""
+        """The growing segments whose records are in the vault. One that was just opened is announced already."""
         held = self.holder.segment_store.held
         return {name for name in names if name in held or self.holder.vault.get(segment_named(name).key) is not None}
 
     def _confirmed(self, stored: set[str]) -> set[str]:
-        """The announced names without those that the vault does not have at a revision after their write."""
+        """The announced names, except those whose key is missing in a vault that is newer than their write."""
         revision = self.holder.vault.revision
         return {name for name, written in self.own.announced.items() if name in stored or revision < written}
 
     def _stored(self) -> set[str]:
-        """What this node announces according to its vault, by an earlier lease too."""
+        """The announcements of this node in its vault, also those of an earlier lease."""
         prefix = ANNOUNCED + self.holder.node.encode() + b"/"
         found = set()
         for item in self.holder.vault.range(prefix, prefix_end(prefix)):
@@ -156,7 +157,7 @@ class Announcer(Component):
         return found
 
     async def _put(self, lease: int, names: Collection[str]) -> None:
-        """Each is judged again with the record that its compare is for: it may have changed since the pass began."""
+        """Checks each segment again with the record that is compared: it may have changed since the pass began."""
         growing = self._growing()
         compares = {name: found for name in names if (found := self._compare(name, growing)) is not None}
         if not compares or await self.own.put(lease, compares.keys(), compares.values()):
@@ -168,7 +169,7 @@ class Announcer(Component):
             log.warning("announcement refused, the segment is unknown or has changed: name=%s", *names)
 
     def _compare(self, name: str, growing: set[str]) -> Compare | None:
-        """None: this node must not announce it any more, such as a segment that grew and was given up."""
+        """None if this node must not announce it any more, such as a growing segment that was given up."""
         segment = segment_named(name)
         if name in growing:
             return self._unchanged(segment)
@@ -178,7 +179,7 @@ class Announcer(Component):
             return is_known(segment)
 
     def _unchanged(self, segment: Segment) -> Compare:
-        """A segment that grows may have been given up since."""
+        """A growing segment may have been given up meanwhile."""
         item = self.holder.vault.get(segment.key)
         if item is None:
             return is_known(segment)
@@ -186,7 +187,7 @@ class Announcer(Component):
 
 
 def name_in_key(key: bytes) -> str:
-    """The segment that a record, assignment or announcement is about; of other keys something that is no segment."""
+    """The segment's name in the key of a record, assignment or announcement; for other keys, not such a name."""
     rest = key.removeprefix(RECORDS)
     if rest == key:
         rest = key.removeprefix(ASSIGNMENTS).removeprefix(ANNOUNCED).partition(b"/")[2]

@@ -1,8 +1,8 @@
 """Executes an assignment: reads the catalog and writes the differences, in transactions that stop if overtaken.
 
 The first transaction writes the LAST_ASSIGNMENT key, and every further one requires that this key is unchanged. So one
-of two concurrent assignments stops with AssignmentOvertaken. The other one, or a repetition, corrects what it has
-written: the result depends only on nodes and the records of segments.
+of two concurrent assignments stops with AssignmentOvertaken. The other one, or a retry, corrects the keys that it has
+written, because the result depends only on the nodes and the records of segments.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class AssignmentWrite:
 async def guards(
     store: AssignmentStore, records: Iterable[SegmentRecord], replicas: int
 ) -> dict[bytes, tuple[Compare, ...]]:
-    """By the key of a record that gets this replication factor. Raises NotAllowed: it would hide rows that an ingester
+    """The records that get this replication factor, by key. Raises NotAllowed if it would hide rows that an ingester
     receives."""
     found = {}
     for record in records:
@@ -167,7 +167,7 @@ async def _hold(store: AssignmentStore, last: int, writes: Sequence[AssignmentWr
     result = await store.segments_txn(unchanged, [each.operation for each in writes])
     if not result.succeeded:
         raise AssignmentOvertaken(
-            "another assignment, or a change of these segments, began during this assignment, which was stopped "
+            "another assignment, or a change of these segments, began during this assignment, which stopped "
             "midway: check with palisade segments nodes, and repeat"
         )
     return result.revision

@@ -37,7 +37,7 @@ def holders(name: str, nodes: Iterable[str], replicas: int) -> list[str]:
 
 
 def assign(records: Iterable[SegmentRecord], nodes: Sequence[str]) -> dict[bytes, bytes]:
-    """Key -> value of every assignment. Each segment has as many as its replication factor."""
+    """Key -> value of every assignment. The replication factor of a segment is the number of its assignments."""
     return {
         assignment_key(node, name): Wanted(record.digest, record.size_bytes).to_value()
         for record in records
@@ -53,6 +53,6 @@ def changes(present: Mapping[bytes, bytes], wanted: Mapping[bytes, bytes]) -> As
 
 
 def last_assignment(nodes: Sequence[str], replicas: int | None, prefix: str) -> tuple[bytes, bytes]:
-    """The key and value that are written first. An assignment that finds another version there has been overtaken."""
+    """The key and value that are written first. If another assignment changes the key, this one has been overtaken."""
     record = {"nodes": sorted(nodes), "prefix": prefix, "replicas": replicas}
     return LAST_ASSIGNMENT, json.dumps(record, sort_keys=True, separators=(",", ":")).encode()

@@ -1,14 +1,14 @@
-"""The broker of a node: which segments serve a query, from a view that is never behind the node's vault (S2 to S5).
+"""The broker of a node: finds the segments for a query, in a view that is never older than the node's vault (S2 to S5).
 
-Guarantee: a lookup holds as of a revision between its call and its return, as a fenced read does, or it raises. Reason:
-every lookup makes a fenced read of what the vault has not applied yet below `palisade/segments/` (a strict region). The
-view has every change up to LV, since listeners are notified before a revision is committed to the vault, or in the turn
-in which a leap is. With the changes above LV that are released, it is the state as of the read. Changes that the view
-receives twice have no effect: their revisions order them (`broker_view.py`).
+Guarantee: like a fenced read, a lookup returns the state as of a revision between its call and its return, or raises.
+Reason: the view has every change up to LV, because listeners are notified before a revision is committed to the vault
+(for a leap: in the same turn of the event loop). Every lookup also makes a fenced read of the released changes above LV
+below `palisade/segments/`, which is a strict region. Together they are the state as of the read. A change that the view
+receives twice has no effect, because changes are ordered by their revisions (`broker_view.py`).
 
 While the vault must not be trusted, the policy of the region decides: the lookup is refused, or made in a view of rows
-that the cluster returned for it. A broker answers only after its first sync, and not while a difference arrives in
-parts.
+that the cluster returned for it. A broker does not answer before its first sync, and not while it receives a difference
+in parts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ END = prefix_end(ROOT)
 SLICE_ROWS = 500
 """Rows of a full sync that are read before other tasks get a turn."""
 LOOKS = 100
-"""Fenced reads of one lookup: each one fails only if the node was fenced meanwhile."""
+"""Maximum number of fenced reads in one lookup; a read fails only if the node was fenced meanwhile."""
 REACH_S = 1.0
 """How long a lookup waits for a notification of what the vault has committed."""
 
@@ -60,7 +60,7 @@ class VaultRange(Protocol):
 
 
 class ViewFeed:
-    """A view, and the rows of the store that it could not take. Pure.
+    """A view, and the rows of the store that it could not read. Pure.
 
     A row that cannot be read must not hide a segment: lookups in its data source fail until it is replaced or deleted.
     """
@@ -71,7 +71,7 @@ class ViewFeed:
         """Key -> (data source, what is wrong)."""
 
     def change(self, event: VaultEvent) -> None:
-        """Any change of a key; those of other keys are ignored."""
+        """Applies a change of any key; keys that the view does not need are ignored."""
         key, item = event.key, event.item
         revision = event.mod_revision if item is None else item.mod_revision
         if not key.startswith(ROOT) or revision <= self.view.settled:
@@ -139,14 +139,14 @@ class SegmentBroker(Component):
         self._whole = False
         """False before the first sync, and while the parts of a difference arrive."""
         self._unreleased_to = 0
-        """A fenced node applies changes before their release, so the view may be ahead of RR up to this revision. A
-        fenced read of a later revision includes them."""
+        """A fenced node applies changes before their release, so the view may have unreleased changes up to this
+        revision. A fenced read at this revision or later proves that they are released."""
         self._ahead: dict[bytes, int] = {}
-        """Keys of changes that lookups have taken before the listener was notified of them, with their revisions."""
+        """Keys of changes that lookups have applied before the notification of the listener, with their revisions."""
         self._notified = 0
-        """Of changes up to this revision."""
+        """The listener was notified of all changes up to this revision."""
         self._seen: object | None = None
-        """The state of the fenced reads (`segments_state`) as of which the view is current."""
+        """The state of the fenced reads (`segments_state`) at which the view was current."""
         self._moved = asyncio.Event()
         self._current_at: float | None = None
         self.lookups: Counter[str] = Counter()
@@ -165,7 +165,7 @@ class SegmentBroker(Component):
 
     @property
     def age_s(self) -> float | None:
-        """Since the view was last known to be current: by a change, or by a lookup. None before the first sync."""
+        """Time since a change or a lookup last showed that the view is current. None before the first sync."""
         return None if self._current_at is None else self._now() - self._current_at
 
     def counts(self) -> ViewCounts:
@@ -195,14 +195,14 @@ class SegmentBroker(Component):
         self._whole = notification.last
         if notification.last:
             self._notified = notification.revision
-            self._end_what_came_and_went(notification.revision)
+            self._drop_keys_deleted_meanwhile(notification.revision)
             self._feed.view.settle(notification.revision)
             self._is_current()
             self._moved.set()
 
-    def _end_what_came_and_went(self, revision: int) -> None:
-        """Every key that was changed up to this revision has been notified, but one that the vault did not have, and a
-        snapshot does not have either: then their difference does not name it."""
+    def _drop_keys_deleted_meanwhile(self, revision: int) -> None:
+        """Deletes keys that a lookup has added and that were deleted before `revision`. The notification does not name
+        them: a difference from a snapshot has no keys that neither the vault nor the snapshot has."""
         for key in [key for key, changed in self._ahead.items() if changed <= revision]:
             del self._ahead[key]
             self._feed.change(VaultEvent(key, revision, None))
@@ -250,7 +250,7 @@ class SegmentBroker(Component):
         return (await self._current()).view
 
     async def _current(self) -> ViewFeed:
-        """The current view, or one made from the cluster's rows."""
+        """The current view, or one that is made from the cluster's rows."""
         reads = self._reads()
         state = reads.segments_state()
         if self._whole and state is not None and state is self._seen:
@@ -272,7 +272,7 @@ class SegmentBroker(Component):
                 return self._feed
         raise BrokerNotSynced(
             f"this node has changes of the segments up to revision {self._unreleased_to} that are not released yet: "
-            "ask again, or ask another node"
+            "retry, or use another node"
         )
 
     async def _recent(self, reads: RecentReads) -> RecentChanges | Rows:
@@ -291,7 +291,7 @@ class SegmentBroker(Component):
         return feed
 
     async def _reach(self, lv: int) -> None:
-        """A leap of the vault may be readable a moment before the notification. Raises BrokerNotSynced."""
+        """Waits for the notification of `lv`: the vault may be readable before it. Raises BrokerNotSynced."""
         if self._whole and self._feed.view.settled >= lv:
             return
         try:
@@ -301,6 +301,6 @@ class SegmentBroker(Component):
                     await self._moved.wait()
         except TimeoutError:
             raise BrokerNotSynced(
-                f"this node has read the segments up to revision {self.revision}, not yet to {lv}: ask again, or ask "
+                f"this node has read the segments up to revision {self.revision}, not yet to {lv}: retry, or use "
                 "another node"
             ) from None

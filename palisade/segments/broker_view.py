@@ -1,13 +1,14 @@
 """A broker's view: which segments answer a query, which nodes serve them, and exactly what is missing. Pure (S2 to S5).
 
 The view is a function of the coordinator's records and of the announcements, both read from the change feed. Each
-change has the revision of its key; a change that arrives after a later one of the same key has no effect. So changes
-may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that everything up to
-a revision has arrived; what arrives later up to that revision is a repetition.
+change has the revision of its key; a change that is older than the last one of the same key has no effect. So changes
+may arrive in any order and repeatedly, as callbacks over a network do (seed 003). `settle` states that every change up
+to a revision has arrived; such a change that arrives again is a duplicate.
 
-A segment is queryable if it is used, its record is marked as loaded, and one announcement of it was seen, in either
-order. A broker that starts later has not seen it; but a record is marked loaded only by a transaction that finds an
-announcement, so a settled record is proof enough. It stays queryable without any server: then it is missing.
+A segment is queryable if it is used, its record is marked as loaded, and an announcement of it was received, in either
+order. A broker that starts later has not received the announcement, but it relies on a settled record: only a
+transaction that finds an announcement marks a record as loaded. A segment without any server stays queryable; it is
+then missing.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from palisade.catalog.timeline import Interval, SegmentId, ServingState, Timelin
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource, SegmentsUnavailable
 
 COMPARED_MAX = 1_000
-"""Segments without a server that the count of missing ones compares with newer versions."""
+"""Up to this number of segments without a server, the count of missing ones omits those with a newer version."""
 
 
 class OnMissing(enum.StrEnum):
-    """What a lookup does if segments that it counts on have no server."""
+    """The behaviour of a lookup if queryable segments have no server."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -36,7 +37,7 @@ class OnMissing(enum.StrEnum):
 
 
 class SegmentPart(NamedTuple):
-    """A segment and the part of its interval that it answers for. `realtime`: its rows grow at its only node."""
+    """A segment and the part of its interval that it serves. `realtime`: its only node still receives rows."""
 
     segment: Segment
     start_ms: int
@@ -48,8 +49,8 @@ class SegmentPart(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SegmentAnswer:
     """As of `revision`. `parts`: served segments, in order of time. `missing`: queryable, but without a server.
-    `unserved`: with replication factor 0. The answer is complete if nothing is missing. A segment that answers for
-    several parts of the interval is in `parts` once for each of them, and in the other lists once."""
+    `unserved`: with replication factor 0. The answer is complete if nothing is missing. A segment that serves several
+    parts of the interval is in `parts` once for each of them, and in the other lists once."""
 
     revision: int
     parts: tuple[SegmentPart, ...]
@@ -58,7 +59,7 @@ class SegmentAnswer:
 
 
 class SegmentPhase(enum.StrEnum):
-    """What lookups do with a used or unused segment; in the order of a segment's life."""
+    """The state of a segment in lookups, in the order of its life."""
 
     PENDING = "pending"
     """Its publication is not visible yet."""
@@ -72,13 +73,13 @@ class SegmentPhase(enum.StrEnum):
     UNSERVED = "unserved"
     """With replication factor 0."""
     OVERSHADOWED = "overshadowed"
-    """A newer version answers for its whole interval."""
+    """A newer version covers its whole interval."""
     UNUSED = "unused"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """A record, what lookups do with it, and the nodes that announce it."""
+    """A record, the state of its segment in lookups, and the nodes that announce it."""
 
     record: SegmentRecord
     phase: SegmentPhase
@@ -114,7 +115,7 @@ class PendingGeneration(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of a segment. `record_revision`: of the last change of its record, removals included."""
+    """The known state of a segment. `record_revision`: of the last change of its record, including its removal."""
 
     segment: Segment
     record: SegmentRecord | None = None
@@ -139,19 +140,19 @@ class _DataSource:
     timeline: Timeline = field(default_factory=Timeline)
     entries: dict[SegmentId, _Entry] = field(default_factory=dict)
     waiting: set[SegmentId] = field(default_factory=set)
-    """Loaded by their records, without a known announcement, at a revision that has not settled."""
+    """Marked as loaded in a record of a revision that has not settled, and without a known announcement."""
     hidden: dict[SegmentId, int] = field(default_factory=dict)
-    """With their generations, which are not visible yet. A visible generation stays so."""
+    """Segments with their generations, which are not visible yet. A visible generation stays visible."""
     written: Counter[int] = field(default_factory=Counter)
     """The number of `hidden` records of each generation."""
     unmarked: set[SegmentId] = field(default_factory=set)
-    """Announced, used and visible, and not loaded by their records."""
+    """Announced, used and visible, but not marked as loaded in their records."""
     queryable: int = 0
     """The number of segments in the timeline that queries count on, replaced ones included."""
     serverless: set[SegmentId] = field(default_factory=set)
-    """Those of them that no node announces."""
+    """Of these, the segments that no node announces."""
     retired: set[SegmentId] = field(default_factory=set)
-    """Without a record or with announcements that ended: forgotten once no earlier change can arrive."""
+    """Segments without a record, or with announcements that ended: dropped once no earlier change can arrive."""
 
 
 class BrokerView:
@@ -196,7 +197,7 @@ class BrokerView:
                     self._forget(source, found)
 
     def _stop_waiting(self, source: _DataSource) -> None:
-        """The set is replaced, since sets never shrink: to iterate an emptied one takes as long as when it was full."""
+        """The set is replaced: a set never shrinks, so iterating an emptied one takes as long as when it was full."""
         waiting, source.waiting = source.waiting, set()
         for found in waiting:
             if source.entries[found].record_revision <= self.settled:
@@ -207,7 +208,7 @@ class BrokerView:
     def lookup(self, data_source: str, interval: Interval, on_missing: OnMissing = OnMissing.FAIL) -> SegmentAnswer:
         """Raises SegmentsUnavailable (only with FAIL), NoSuchDataSource, BrokerNotSynced."""
         if not self.settled:
-            raise BrokerNotSynced("this node has not read the segments' records yet: ask again, or ask another node")
+            raise BrokerNotSynced("this node has not read the segments' records yet: retry, or use another node")
         source = self._sources.get(data_source)
         if source is None or not source.manifest.last:
             raise NoSuchDataSource(f"no segment of data source {data_source} was ever published: check the name")
@@ -230,11 +231,11 @@ class BrokerView:
         return SegmentAnswer(self.settled, tuple(parts), without_server, tuple(dict.fromkeys(unserved)))
 
     def data_sources(self) -> list[str]:
-        """Those of which a segment was published."""
+        """The data sources with a published segment."""
         return sorted(name for name, source in self._sources.items() if source.manifest.last)
 
     def is_published(self, data_source: str) -> bool:
-        """Whether a segment of it was ever published."""
+        """Whether a segment of the data source was ever published."""
         source = self._sources.get(data_source)
         return source is not None and source.manifest.last > 0
 
@@ -258,7 +259,7 @@ class BrokerView:
         return SegmentState(entry.record, _phase(source, entry.record, entry), entry.serving)
 
     def counts(self) -> ViewCounts:
-        """For each scrape of the metrics, so the time is bounded."""
+        """Called for each scrape of the metrics, so its time is bounded."""
         sources = self._sources.values()
         missing = sum(len(each.serverless) for each in sources)
         if missing <= COMPARED_MAX:
@@ -357,7 +358,7 @@ class BrokerView:
             source.timeline.put(now)
 
     def _forget(self, source: _DataSource, found: SegmentId) -> None:
-        """Drop what only serves to recognize earlier changes that arrive later; they all have arrived."""
+        """Drop the revisions that serve only to recognize late changes, once all of these have arrived."""
         entry = source.entries[found]
         for node, (revision, serves) in list(entry.nodes.items()):
             if not serves and revision <= self.settled:

@@ -1,12 +1,12 @@
 """The coordinator, on the leader: marks segments as loaded, and removes abandoned publications (S2, seed 003).
 
-`loaded` is a promise to queries, so it is durable: a transaction sets it that compares the record and that an
-announcement exists. A restarted coordinator reads everything from the store and forgets nothing. Two nodes that both
-believe to lead do no harm: each write compares what it depends on.
+Queries rely on `loaded`, so it is durable: it is set by a transaction that compares the record and the existence of an
+announcement. A restarted coordinator reads its whole state from the store. Two nodes that both believe to be the leader
+do no harm, because each write compares the rows that it depends on.
 
-An abandoned publication makes no progress for `ABANDONED_S`. Its manifest is written first, unchanged: every
-transaction of a publication compares the manifest, so a slow publisher can write no further record. Then its records
-are deleted, and last its generation is taken off the list.
+A publication is abandoned if it makes no progress for `ABANDONED_S`. The coordinator first rewrites its manifest,
+unchanged: every transaction of a publication compares the manifest, so a slow publisher can write no further record.
+Then it deletes the records, and last it removes the generation from the list.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SegmentCoordinator:
         self._since: dict[PendingGeneration, float] = {}
 
     async def run(self) -> None:
-        """Until cancelled. Raises NodeFailed when the node has stopped itself."""
+        """Runs until cancelled. Raises NodeFailed when the node has stopped itself."""
         while True:
             await asyncio.sleep(LOOK_S)
             if not self._leads():
@@ -73,7 +73,7 @@ class SegmentCoordinator:
             await self._sweep(each)
 
     async def _mark(self, found: Sequence[Unmarked]) -> None:
-        """Together; if one of them has changed meanwhile, one by one."""
+        """Marks them in one transaction; if a record has changed meanwhile, one by one."""
         if not (await self._txn(found)).succeeded and len(found) > 1:
             for each in found:
                 await self._txn([each])

@@ -1,6 +1,6 @@
-"""What retention has found: which segments have expired, and why it does nothing if it does nothing.
+"""The state of retention: the expired segments, and the reason if nothing is removed.
 
-The worker of retention writes it, the holder and the API read it; both get it in their constructors.
+The retention worker writes it; the holder and the API read it. All of them get it in their constructors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Expiry:
     def __init__(self, clocks: Clocks) -> None:
         self.clocks = clocks
         self.trouble: str | None = "no pass has run yet"
-        """Why retention does nothing; None if the last pass read the rules and wall time was steady."""
+        """Why retention removes nothing; None if the last pass read the rules and wall time was steady."""
         self.passes = self.refused = 0
         self.failed: dict[str, str] = {}
         """Error by name of the segments that could not be moved or removed."""
@@ -32,8 +32,8 @@ class Expiry:
         self._unfenced: tuple[int, Rules] = (-1, Rules())
 
     def is_expired(self, name: str, vault: Vault) -> bool:
-        """Whether a segment need not be fetched: by the rules of the last pass; before the first pass by the vault's,
-        unfenced."""
+        """Whether a segment need not be fetched, by the rules of the last pass. Before the first pass: by the rules in
+        the vault, read without the fence."""
         rules = self.rules
         if rules is None:
             rules = self._rules_of(vault)

@@ -1,7 +1,7 @@
 """Reads the retention rules through the fence of the node's own vault, their only trusted source (F7, P6).
 
-All rules of the demo's tables are read in one range, so they belong to one snapshot. While the vault must not answer,
-the reader raises, and this module raises RulesUnknown with that reason. The safe default is to have no rules.
+All rules of the demo's tables are read in one range, so they belong to one snapshot. While the vault must not be read,
+this module raises RulesUnknown with the reason. The safe default is to have no rules.
 """
 
 from __future__ import annotations

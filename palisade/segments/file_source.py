@@ -1,7 +1,7 @@
 """The file that a segment's record names, as a source: a folder that all nodes reach, for example over NFS.
 
-Only regular files of `file:` URLs are read, up to the limit of a segment. The path comes from the publisher
-of the segment, so a pipe or a device must not block the node; the digest keeps other content out.
+Only regular files of `file:` URLs are read, up to the limit of a segment: the publisher of the segment chooses the
+path, and a pipe or a device must not block the node. The digest excludes other content.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FileSource:
 
 
 def url_of(name: str, vault: Vault) -> str:
-    """Of the segment's record in the vault; empty if there is none, or it cannot be read."""
+    """The URL in the segment's record in the vault; empty if there is none, or the record cannot be read."""
     segment = segment_named(name)
     try:
         item = vault.get(segment.key)

@@ -1,12 +1,12 @@
 """The segments of a node: a component that follows their assignments, and the `Resources` of its recovery.
 
 Guarantees, and why they hold:
-- A local segment that is not assigned in its version is removed; an assigned one that is not local is fetched. At
-  start, the stored plan of the recovery does this (`recovery/eviction.py`); afterwards, a plan of the same kind, made
-  anew when an assignment changes. So a crash midway needs no handling of its own.
-- A copy that is not assigned any more is removed only once it is withdrawn (`leased_announcements.py`) and no reader
-  uses it. At start, recovery keeps unassigned copies that queries may count on; the running node withdraws and removes
-  them.
+- A local segment that is not assigned in its version is removed; an assigned segment that is not local is fetched. At
+  start, recovery does this by its stored plan (`recovery/eviction.py`). A running node makes a plan of the same kind
+  whenever an assignment changes. So a crash midway needs no special handling.
+- A copy that is no longer assigned is removed only after its announcement is withdrawn (`leased_announcements.py`) and
+  its readers have ended. At start, recovery keeps unassigned copies that queries may count on; the running node
+  withdraws and removes them.
 - A segment that cannot be fetched does not block the node: it is reported as missing, with the reason, and retried.
 - Recovery and this component never change the files at the same time.
 - An expired segment (`is_expired`) is not fetched and does not count as missing. Only retention removes it, by rules
@@ -143,7 +143,7 @@ class SegmentHolder(Component):
                 pass
 
     async def _settle(self) -> bool:
-        """One pass that removes and fetches segments. Whether the local ones now match the assignments."""
+        """One pass that removes and fetches segments. Returns whether the local segments match the assignments."""
         await self._clear_trash()
         plan = plan_eviction(0, self.segment_store.versions(), self._expected(self.wanted))
         fetches = deque(step for step in plan.steps if step.action is EvictionAction.FETCH)
@@ -242,17 +242,17 @@ class SegmentHolder(Component):
         return self.segment_store.versions()
 
     async def assigned(self) -> dict[str, str]:
-        """With the unassigned copies that queries may count on: the running node removes these in order."""
+        """Includes unassigned copies that queries may count on: the running node withdraws and removes them."""
         found = self._expected(self.assignments())
         spare = {name: held.digest for name, held in self.segment_store.held.items() if name not in found}
         return found | {name: digest for name, digest in spare.items() if self._stays(name)}
 
     def is_spare(self, name: str) -> bool:
-        """Whether there is a copy that is not assigned."""
+        """Whether this node has a copy that is not assigned to it."""
         return name in self.segment_store.held and name not in self.wanted
 
     def _stays(self, name: str) -> bool:
-        """Whether recovery keeps a copy without an assignment; also if a damaged record leaves that open."""
+        """Whether recovery keeps an unassigned copy. Yes also if its record is damaged."""
         try:
             return self.may_count(name)
         except DamagedRow as error:
@@ -260,7 +260,9 @@ class SegmentHolder(Component):
             return self.segment_store.is_whole(name)
 
     def may_count(self, name: str) -> bool:
-        """Whether queries may count on the local copy: it is needed, and the one of the record. Raises DamagedRow."""
+        """Whether queries may count on the local copy: they need the segment, and the copy is that of the record.
+
+        Raises DamagedRow."""
         record = self.record(name)
         return record is not None and is_needed(record) and self.segment_store.fits(name, record.digest, record.rows)
 
@@ -308,7 +310,7 @@ class SegmentHolder(Component):
         self.tally.trouble.pop(name, None)
 
     def _has_no_origin(self, name: str) -> bool:
-        """Whether nodes have the only copies, since it was handed off by an ingester."""
+        """Whether data nodes have the only copies, because an ingester has handed off the segment."""
         try:
             record = self.record(name)
         except (DamagedRow, VaultError):
@@ -338,7 +340,7 @@ class SegmentHolder(Component):
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
         """Calls `still` directly before moving the file. Whether it was moved. Raises NotRemoved, and as `still`.
 
-        The copy is withdrawn first, even if it is the last one: its rule has ended it.
+        The announcement is withdrawn first, even if the copy is the last one, because the segment has expired.
         """
         if not await self.announcements.withdraw(name, self.vault, even_if_needed=True):
             raise NotRemoved(f"cannot withdraw the announcement of segment {name} now; retrying")
@@ -365,10 +367,10 @@ class SegmentHolder(Component):
     # Used by the API.
 
     async def read_recorded(self, name: str) -> tuple[bytes, Wanted]:
-        """Only the version of the record, which never changes. Raises NoSuchSegment, DamagedRow."""
+        """Reads the version of the record, which never changes, and no other. Raises NoSuchSegment, DamagedRow."""
         record = self.record(name) if name in self.segment_store.held else None
         if record is None:
-            raise NoSuchSegment(f"this node does not have segment {name}, or not its record; ask another node")
+            raise NoSuchSegment(f"this node does not have segment {name}, or its record; use another node")
         return await self.read(name, record.digest)
 
     async def read(self, name: str, digest: str | None) -> tuple[bytes, Wanted]:

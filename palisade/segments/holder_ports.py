@@ -1,4 +1,4 @@
-"""What the holder of segments needs of others, given to its constructor; and the ones that do nothing."""
+"""The ports of the holder of segments, which it gets in its constructor, and implementations that do nothing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Places(Protocol):
 
 
 class Announcements(Protocol):
-    """What the holder asks before and after it removes a copy: `leased_announcements.LeasedAnnouncements`."""
+    """Called by the holder before and after it removes a copy. See `leased_announcements.LeasedAnnouncements`."""
 
     async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
-        """Whether no broker returns this node for it any more. If True, `removed` must follow."""
+        """Returns True once no broker returns this node for the segment. Then `removed` must be called."""
         ...
 
     def removed(self, name: str) -> None:
-        """The attempt to remove it has ended."""
+        """Call when the attempt to remove the copy has ended."""
         ...
 
     def changed(self) -> None:
-        """The local copies have changed."""
+        """Call when the local copies have changed."""
         ...
 
     def state(self) -> tuple[int, str | None]:
@@ -37,7 +37,7 @@ class Announcements(Protocol):
 
 
 class Unannounced:
-    """Of a node that announces nothing."""
+    """For a node that announces nothing."""
 
     async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
         return True
@@ -54,7 +54,7 @@ NO_RETENTION = {"works": False, "why": "retention is off on this node", "passes"
 
 
 class SegmentRetention(Protocol):
-    """What the holder asks about expired segments: `expiry.Expiry`."""
+    """The expired segments, for the holder: `expiry.Expiry`."""
 
     def is_expired(self, name: str, vault: Vault) -> bool: ...
 
@@ -64,7 +64,7 @@ class SegmentRetention(Protocol):
 
 
 class NoRetention:
-    """Of a node on which no segment expires."""
+    """For a node on which no segment expires."""
 
     def is_expired(self, name: str, vault: Vault) -> bool:
         return False

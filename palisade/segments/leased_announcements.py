@@ -1,11 +1,10 @@
 """The announcement keys of a data node: its lease, and every write below it, one at a time (issue 17).
 
-The holder, the ingester and the announcer get this object in their constructors. It needs none of them.
+The holder, the ingester and the announcer get this object in their constructors; it does not depend on them.
 
 Guarantees, and why they hold:
-- A key whose write or removal has an unknown outcome counts as not announced, and `announced` has only keys of the
-  present lease.
-- No announcement commits after the withdrawal that follows it, however late an attempt arrives (`settled_writes.py`).
+- `announced` has only keys of the current lease. A key whose write or removal has an unknown outcome is not in it.
+- No announcement commits after its withdrawal, even if an attempt was delayed (`settled_writes.py`).
 - A copy that queries may count on is withdrawn only if every other assigned node announces it (`announcements.py`).
 - The announcements end with the lease of the node: after its death, or when it cannot reach the cluster.
 """
@@ -34,7 +33,7 @@ _boot_clock = SystemClock()
 TTL_S = 10.0
 BATCH = 100
 DRIFT = 0.01
-"""By how much clocks may run at different rates (`fencing/timing.py`)."""
+"""Largest assumed difference of the rates of two clocks (`fencing/timing.py`)."""
 
 
 class LeasedAnnouncements:
@@ -50,7 +49,7 @@ class LeasedAnnouncements:
         self.node = node
         self.ttl_s = ttl_s
         self.announced: dict[str, int] = {}
-        """By the present lease, with the revision of the write."""
+        """Announced under the current lease, with the revision of the write."""
         self.trouble: str | None = "not started"
         """Why the copies are not announced; None if they are."""
         self.lease = 0
@@ -60,13 +59,13 @@ class LeasedAnnouncements:
         self.wakeup = asyncio.Event()
         self._store, self._now = store, now
         self._valid_until = 0.0
-        """Of the lease, by the clock of this node; counted from the send time of its last renewal."""
+        """End of the lease by the clock of this node, counted from the send time of its last renewal."""
 
     async def close(self) -> None:
         await self._store.close()
 
     async def renew(self) -> bool:
-        """Renew the lease of the node, or get another one. Whether it has one."""
+        """Renew the lease of the node, or get another one. Returns whether it has one."""
         sent = self._now()
         try:
             lease = await self._store.lease(self.lease, round(self.ttl_s * 1000))
@@ -124,7 +123,7 @@ class LeasedAnnouncements:
         self.wakeup.set()
 
     async def withdraw(self, name: str, vault: Vault, *, even_if_needed: bool) -> bool:
-        """Before the copy is removed. Whether no broker returns this node for it any more; then call `removed`."""
+        """Call before a copy is removed. Returns True once no broker returns this node for it; then call `removed`."""
         async with self.writes:
             try:
                 guard: Guard | None = () if even_if_needed else self._guard(name, vault)
@@ -165,11 +164,11 @@ class LeasedAnnouncements:
         async with self.writes:
             lease = self.lease
             if not self.has_lease():
-                raise NotIngesting(f"node {self.node} can announce nothing now: repeat")
+                raise NotIngesting(f"node {self.node} can announce nothing now: retry")
             try:
                 done = await self._store.announce(compare, [*writes, Put(self._key(name), b"", lease)])
             except LeaseNotFound as error:
-                raise NotIngesting(f"node {self.node} has lost its lease ({error}): repeat") from error
+                raise NotIngesting(f"node {self.node} has lost its lease ({error}): retry") from error
             if done.succeeded and lease == self.lease:
                 self.announced[name] = done.revision
             return done
@@ -180,7 +179,7 @@ class LeasedAnnouncements:
 
 
 def nodes_of(vault: Vault, prefix: bytes, name: str) -> set[str]:
-    """The nodes with this segment among the keys <prefix><node>/<segment>; one read for each node and segment."""
+    """The nodes that have a key <prefix><node>/<segment> for this segment; one read for each node and segment."""
     found, start = set(), prefix
     while (item := next(vault.range(start, prefix_end(prefix)), None)) is not None:
         node = item.key.removeprefix(prefix).partition(b"/")[0]

@@ -1,4 +1,4 @@
-"""What a node has of segments, for its API."""
+"""The segment components of a node, for its API."""
 
 from __future__ import annotations
 

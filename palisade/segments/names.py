@@ -30,8 +30,8 @@ TRASH = "trash/"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The content of a segment. Of a Parquet file both are those of its rows (`catalog/rows_digest.py`), of another
-    file those of its bytes."""
+    """Digest and size of a segment's content: of the rows of a Parquet file (`catalog/rows_digest.py`), or of the
+    bytes of another file."""
 
     digest: str
     size_bytes: int

@@ -1,4 +1,4 @@
-"""The running readers of each copy on a node: a file or log is removed once they have ended."""
+"""Counts the running readers of each copy on a node: a file or log is removed only after they have ended."""
 
 from __future__ import annotations
 

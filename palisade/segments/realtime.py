@@ -1,17 +1,18 @@
-"""The realtime segments of a data node: it receives their rows, and serves them from its disk (seed 003, issue 17).
+"""The ingester: receives the rows of realtime segments, and serves them from its disk (seed 003, issue 17).
 
 Guarantees, and why they hold:
 - A row is acknowledged only when it is synced (`realtime_log.py`), and only while this node announces the segment with
-  a lease that is valid by its own clock, counted from the send time of the renewal. The segment is given up only while
-  it is not announced (`client/realtime_changes.py`). So no row is acknowledged into a segment that was given up.
-- The announcement of a segment that grows compares its record, so a node with an old vault cannot announce one that was
-  given up.
-- A restart serves every acknowledged row. A node without the log of a segment never announces it, and never makes a new
-  log for it: lookups report it as missing.
-- A node that finds stored rows damaged acknowledges no more of that segment, and ends its announcement: lookups report
-  it as missing. Its writer opens no other one, which would get the same rows again, until an operator decides.
-- A batch that is sent again with its position is stored once; another one with that position is refused.
-- A segment is opened by one transaction: its record, the manifest and the announcement. The log exists before.
+  a lease that is valid by its own clock, counted from the send time of the renewal. A segment can be given up only
+  while it is not announced (`client/realtime_changes.py`). So no row of a segment that was given up is acknowledged.
+- The announcement of a growing segment compares its record, so a node with an old vault cannot announce a segment that
+  was given up.
+- A restarted node serves every acknowledged row. A node without the log of a segment never announces it, and never
+  makes a new log for it: lookups report it as missing.
+- A node that finds stored rows damaged acknowledges no more rows of that segment and ends its announcement: lookups
+  report it as missing. Until an operator decides, its writer opens no other segment, because that would receive the
+  same rows again.
+- A batch that is sent again with its position is stored once; a different batch with that position is refused.
+- A segment is opened by one transaction with its record, the manifest and the announcement. Its log is made before.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ PAUSE_S = 0.2
 
 
 class LeasedWrites(Protocol):
-    """What the ingester needs of `leased_announcements.LeasedAnnouncements`."""
+    """The methods of `leased_announcements.LeasedAnnouncements` that the ingester uses."""
 
     def is_announced(self, name: str) -> bool:
-        """With a lease that is valid now, by the clock of this node."""
+        """Whether it is announced under a lease that is valid now by the clock of this node."""
         ...
 
     def has_lease(self) -> bool: ...
     async def open(self, compare: Iterable[Compare], writes: Iterable[Put], name: str) -> TxnResult:
-        """The writes, with the announcement of the segment. Raises NotIngesting without a lease."""
+        """Executes the writes together with the announcement of the segment. Raises NotIngesting without a lease."""
         ...
 
     async def write(self, compare: Iterable[Compare], writes: Iterable[Put | DeleteRange]) -> TxnResult: ...
@@ -100,7 +101,7 @@ class RealtimeIngester(Component):
 
     def _require_started(self) -> None:
         if not self._started:
-            raise NotIngesting(f"node {self.holder.node} is starting and has not read its realtime segments: repeat")
+            raise NotIngesting(f"node {self.holder.node} is starting and has not read its realtime segments: retry")
 
     async def stop(self) -> None:
         self.logs.release()
@@ -111,10 +112,10 @@ class RealtimeIngester(Component):
             self.writes.changed()
         self.wakeup.set()
 
-    # What the announcer asks.
+    # Used by the announcer.
 
     def growing(self) -> set[str]:
-        """The segments that this node has to announce for its logs. One with a damaged record stays announced."""
+        """The growing segments that this node has to announce. A segment with a damaged record stays announced."""
         found = set()
         for name, held in self.held.items():
             try:
@@ -128,18 +129,17 @@ class RealtimeIngester(Component):
         return found
 
     def _has_seen(self, held: Held) -> bool:
-        """Whether the vault has the opening by this process."""
+        """Whether the vault has the revision at which this process opened the segment."""
         return 0 < held.opened <= self.holder.vault.revision
 
     def record(self, name: str) -> SegmentRecord | None:
-        """As of the vault, if this node is its ingester: another node may have opened a segment of this name first.
-
-        Raises DamagedRow."""
+        """The record in the vault if this node is its ingester, else None: another node may have opened a segment of
+        this name first. Raises DamagedRow."""
         record = self.holder.record(name)
         return record if record is not None and record.ingester == self.holder.node else None
 
     def is_taken(self, name: str) -> bool:
-        """Whether another node has opened a segment of this name first, so that an opening by this one has failed.
+        """Whether another node has opened a segment of this name first; then an opening by this node has failed.
 
         Raises DamagedRow."""
         record = self.holder.record(name)
@@ -150,7 +150,7 @@ class RealtimeIngester(Component):
     async def open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str = ""
     ) -> Held:
-        """`writer`: the same open segment is returned again for it. It is opened even if the caller is cancelled.
+        """A named `writer` gets its open segment again. The segment is opened even if the caller is cancelled.
 
         Raises NotAllowed, BadField, NotIngesting, PublicationOvertaken, RealtimeRefused, RealtimeNotStored, and the
         store's errors.
@@ -163,13 +163,13 @@ class RealtimeIngester(Component):
         async with self._opening:
             if writer and (found := self._of_writer(data_source, interval, writer)) is not None:
                 if found.log.header.columns != columns:
-                    raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: give the same")
+                    raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: use these")
                 return found
             for _ in range(ATTEMPTS):
                 if (opened := await self._try_open(data_source, interval, columns, replicas, writer)) is not None:
                     return opened
                 await self._pause(PAUSE_S)
-        raise PublicationOvertaken(f"publications of data source {data_source} by others kept interfering: repeat")
+        raise PublicationOvertaken(f"publications of data source {data_source} by others came first repeatedly: retry")
 
     def _of_writer(self, data_source: str, interval: Interval, writer: str) -> Held | None:
         self._require_no_damage(data_source, interval, writer)
@@ -178,13 +178,14 @@ class RealtimeIngester(Component):
                 continue
             record = self.record(held.name)
             if record is None and not held.opened:
-                raise NotIngesting(f"segment {held.name} is being opened for writer {writer}: repeat")
+                raise NotIngesting(f"segment {held.name} is being opened for writer {writer}: retry")
             if record is None or grows(record):
                 return held
         return None
 
     def _require_no_damage(self, data_source: str, interval: Interval, writer: str) -> None:
-        """Another segment would get the same rows, and both would be counted if this one is restored.
+        """Refuses another segment for a writer with a damaged one: it would receive the same rows again, and both
+        would be counted if the damaged one is restored.
 
         Raises RealtimeDamaged."""
         for damaged in self.logs.damaged.values():
@@ -197,9 +198,9 @@ class RealtimeIngester(Component):
     async def _try_open(
         self, data_source: str, interval: Interval, columns: Columns, replicas: int, writer: str
     ) -> Held | None:
-        """None: other writes came first, or the vault does not have them yet."""
+        """None if other writes came first, or the vault does not have them yet."""
         if not self.writes.has_lease():
-            raise NotIngesting(f"node {self.holder.node} can announce nothing now: repeat, or open it at another node")
+            raise NotIngesting(f"node {self.holder.node} can announce nothing now: retry, or open it at another node")
         vault = self.holder.vault
         manifest, manifest_revision = Manifest(data_source), 0
         if (item := vault.get(manifest.key)) is not None:
@@ -228,15 +229,15 @@ class RealtimeIngester(Component):
             yield SegmentRecord.from_bytes(item.key, item.value)
 
     async def discard(self, held: Held) -> None:
-        """Remove the log, once no reader uses it. Raises OSError."""
+        """Remove the log once no reader uses it. Raises OSError."""
         await self.holder.readers.until_none(held.name)
         await self.logs.remove(held)
 
     # Rows.
 
     async def append(self, name: str, rows: Any, position: int | None = None) -> int:
-        """Returns how many rows the segment has now, all of them synced. `position`: how many it had before, for a
-        batch that may have been stored already.
+        """Returns the number of rows of the segment, all of them synced. `position`: the number of rows before this
+        batch; required if the batch may have been stored already.
 
         Raises BadRows, RealtimeRefused, RealtimeFull, NotIngesting, NoSuchSegment, RealtimeNotStored, RealtimeDamaged.
         """
@@ -258,7 +259,7 @@ class RealtimeIngester(Component):
             return held.log.rows
 
     async def _not_stored(self, held: Held, batch: list[bytes], position: int) -> list[bytes]:
-        """The rest of a batch of which a part may be stored. Raises RealtimeRefused, RealtimeDamaged."""
+        """The rows of a batch that are not stored yet. Raises RealtimeRefused, RealtimeDamaged."""
         rows = held.log.rows
         if not 0 <= position <= rows:
             raise RealtimeRefused(f"segment {held.name} has {rows} rows, not {position}: continue after them")
@@ -273,7 +274,7 @@ class RealtimeIngester(Component):
             raise RealtimeRefused(f"segment {held.name} is closed: open another one for its interval")
         if held.log.rows + rows > ROWS_MAX or held.log.size_bytes + size_bytes > BYTES_MAX:
             raise RealtimeFull(
-                f"segment {held.name} has {held.log.rows} rows and no room: close it and open another one"
+                f"segment {held.name} has {held.log.rows} rows and is full: close it and open another one"
             )
 
     def _require_announced(self, held: Held) -> None:
@@ -284,8 +285,9 @@ class RealtimeIngester(Component):
             )
 
     async def close_segment(self, name: str) -> Held:
-        """It accepts no more rows, and is handed off. Raises NoSuchSegment, NotIngesting, RealtimeNotStored,
-        RealtimeDamaged."""
+        """End the growth of the segment, which is then handed off.
+
+        Raises NoSuchSegment, NotIngesting, RealtimeNotStored, RealtimeDamaged."""
         with self.tally.request(f"node {self.holder.node} cannot close segment {name}"):
             held = self._one(name)
             await completed(self._close(held))
@@ -301,7 +303,7 @@ class RealtimeIngester(Component):
     # Reading.
 
     def served(self, name: str) -> Held | None:
-        """A segment that grows, or whose copy is not stored yet; None of any other. Raises DamagedRow."""
+        """The segment if it grows or its copy is not stored yet, else None. Raises DamagedRow."""
         held = self.held.get(name)
         if held is None or self.is_taken(name):
             return None
@@ -335,7 +337,7 @@ class RealtimeIngester(Component):
 
 
 async def completed(work: Coroutine[Any, Any, T]) -> T:
-    """Its result. It is completed even if the caller is cancelled."""
+    """The result of `work`, which is completed even if the caller is cancelled."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

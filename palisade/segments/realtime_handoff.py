@@ -1,11 +1,11 @@
 """Hands off closed realtime segments: publishes their rows as a copy of this node, and removes the log last.
 
-One transaction publishes: it sets rows, size and digest in the record of the segment, compares that nothing has changed
-it, and that this node announces it; at that moment its verified copy is stored here. So every lookup before and after
-returns the same segment, once, with a node that has the same rows. The same transaction assigns it, if nodes were
-assigned before (`palisade segments assign`). From then on it moves as any copy does (`announcer.py`): this node
-withdraws its announcement only while every assigned node announces the segment, removes the file once that is released
-and its readers have ended, and removes the log at last (`realtime_step.py`).
+One transaction publishes a segment: it sets number of rows, size and digest in the record, and compares that the record
+is unchanged and that this node announces the segment. A verified copy is stored on this node before. So every lookup
+before and after returns the same segment, once, with a node that has the same rows. The same transaction assigns the
+segment if there was an assignment before (`palisade segments assign`). From then on it moves as any copy does
+(`announcer.py`): this node withdraws its announcement only while every assigned node announces the segment, removes the
+file once the withdrawal is released and the readers have ended, and removes the log last (`realtime_step.py`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Run = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 RETRY_S = 1.0
 FORGET_S = 60.0
-"""After a longer time than a lease, an opening whose outcome was unknown has committed, or never will."""
+"""Longer than a lease: after this time, an opening with an unknown outcome has committed or never will."""
 
 
 class RealtimeHandOff(Component):
     """A component above the announcer."""
 
     def __init__(self, ingester: RealtimeIngester, run: Run = asyncio.to_thread) -> None:
-        """`run`: encodes the rows as a file, beside the event loop."""
+        """`run`: executes the encoding of a file without blocking the event loop."""
         self._ingester, self._holder, self._run = ingester, ingester.holder, run
 
     async def run(self) -> None:
@@ -60,7 +60,7 @@ class RealtimeHandOff(Component):
                 pass
 
     async def work(self) -> bool:
-        """One step of each segment. Whether there is nothing to repeat."""
+        """One step of each segment. Returns whether no step has to be repeated."""
         for held in list(self._ingester.held.values()):
             try:
                 await self._step(held)
@@ -97,8 +97,10 @@ class RealtimeHandOff(Component):
                 await self._ingester.discard(held)
 
     async def _has_failed(self, held: Held) -> bool:
-        """The opening of it, whose outcome was unknown. The vault may be behind, so a transaction looks for the record;
-        it is sent after the outcome of the opening is known (`settled_writes.py`). Raises PalisadeError."""
+        """Whether an opening with an unknown outcome has failed. A transaction looks for the record, because the vault
+        may be older; it is sent after the outcome of the opening is known (`settled_writes.py`).
+
+        Raises PalisadeError."""
         if self._ingester.is_taken(held.name):
             return True
         if self._ingester.logs.now() - held.since <= FORGET_S:
@@ -125,7 +127,7 @@ class RealtimeHandOff(Component):
             log.info("realtime segment published: name=%s rows=%d", held.name, held.log.rows)
 
     def _assignments(self, record: SegmentRecord, wanted: Wanted, compares: list[Compare]) -> list[Put]:
-        """To the nodes of the last assignment, which must not change meanwhile; none if it was of other segments."""
+        """Assignments to the nodes of the last assignment, whose key is compared; none if it was of other segments."""
         item = self._holder.vault.get(LAST_ASSIGNMENT)
         revision = 0 if item is None else item.mod_revision
         compares.append(Compare(LAST_ASSIGNMENT, CompareTarget.MOD, CompareResult.EQUAL, revision))
@@ -136,7 +138,7 @@ class RealtimeHandOff(Component):
         return [Put(assignment_key(node, name), wanted.to_value()) for node in nodes]
 
     async def _store(self, held: Held) -> Wanted:
-        """The rows as a verified and synced copy of this node.
+        """Store the rows as a verified and synced copy of this node.
 
         Raises NotFetched, BadSegment, RealtimeDamaged, OSError."""
         name, log_, segment_store = held.name, held.log, self._holder.segment_store
@@ -154,7 +156,7 @@ class RealtimeHandOff(Component):
 
 
 def state_in(ingester: RealtimeIngester, held: Held) -> RealtimeState:
-    """That of its record; while that cannot be read, it is served as if it grew."""
+    """The state by its record. While the record cannot be read, the segment is served as if it grew."""
     try:
         return state_of(situation_of(ingester, held))
     except (DamagedRow, VaultError):

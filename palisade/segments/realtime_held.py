@@ -1,7 +1,7 @@
 """The realtime segments whose logs are on this node: opened at its start, made for new segments, removed at last.
 
-A directory that cannot be read, or not removed, is listed in `damaged` and not used again by this process: a new log
-is never written after the rows of an earlier one. The next start reads it again.
+A directory that cannot be read or removed is listed in `damaged` and not used again by this process, so that no new log
+is written after the rows of an earlier one. The next start reads it again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Held:
     """A segment whose log is here. `opening`: this process has sent the transaction that opens it. `opened`,
-    `published`: the revisions at which this process did so, or 0. `since`: when the log was made or read. `closed_at`:
-    when it was closed, or read by a later process; None while it grows. `error`: why the last step failed."""
+    `published`: the revisions at which this process opened and published it, or 0. `since`: the time at which the log
+    was made or read. `closed_at`: the time at which it was closed, or read by a later process; None while it grows.
+    `error`: why the last step failed."""
 
     log: RealtimeLog
     since: float
@@ -44,7 +45,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
-    """A directory that is not used. `header`: None if it cannot be read. `is_read` False: its rows are not known."""
+    """A directory that is not used. `header`: None if it cannot be read. `is_read`: whether its rows were read."""
 
     why: str
     header: LogHeader | None = None
@@ -53,7 +54,7 @@ class DamagedLog:
     def error(self, name: str) -> RealtimeDamaged:
         return RealtimeDamaged(
             f"the rows of segment {name} cannot be read: {self.why}. It accepts no rows, and queries report it as "
-            "missing. Mend the disk, or restore the directory, and start the node again; or exclude its rows with "
+            "missing. Repair the disk, or restore the directory, and start the node again; or exclude its rows with "
             f"'palisade segments realtime give-up {name} --reason TEXT', and open another segment"
         )
 
@@ -67,7 +68,7 @@ class HeldSegments:
         self.now = now
         self._folder = folder
         self._open_files: list[JournalFiles] = []
-        """Of damaged logs: released at the end, since a step may be reading them."""
+        """Files of damaged logs; released at the end, because a step may be reading them."""
 
     async def start(self) -> None:
         for directory in await self._folder.names():
@@ -103,8 +104,8 @@ class HeldSegments:
         self.damaged[directory] = DamagedLog(why, header)
 
     def damage_found(self, held: Held, why: str) -> RealtimeDamaged:
-        """Rows of it cannot be read any more, and no request that has begun stores another one. The error for the
-        request that found it."""
+        """Mark the segment as damaged; requests that have begun store no more rows in it. Returns the error for the
+        request that found the damage."""
         held.log.failed = True
         if self.held.pop(held.name, None) is not None:
             self._open_files.append(held.log.files)
@@ -116,11 +117,11 @@ class HeldSegments:
         return None if found is None or found.is_read else found.error(name)
 
     async def create(self, header: LogHeader) -> Held:
-        """One call at a time. If it fails, nothing is left of it. Raises NotIngesting, RealtimeNotStored,
+        """One call at a time. A call that fails leaves nothing on the disk. Raises NotIngesting, RealtimeNotStored,
         PalisadeError, OSError."""
         name, directory = str(header.segment), file_of(str(header.segment))
         if name in self.held:
-            raise NotIngesting(f"segment {name} is being opened here: repeat")
+            raise NotIngesting(f"segment {name} is being opened here: retry")
         if directory not in self.damaged and directory in await self._folder.names():
             self.damaged[directory] = DamagedLog("this process did not make it", is_read=True)
         if directory in self.damaged:
@@ -145,8 +146,7 @@ class HeldSegments:
             raise
 
     async def remove(self, held: Held) -> None:
-        """Once, also if the hand-off and an opening that failed both do so. Raises OSError; then the next start
-        removes it."""
+        """Remove the log; a second call does nothing. Raises OSError; then the next start removes it."""
         async with held.lock:
             if self.held.pop(held.name, None) is not None:
                 held.log.release()
@@ -156,7 +156,7 @@ class HeldSegments:
         try:
             await self._folder.remove(directory)
         except OSError as error:
-            why = f"it was not removed ({error}); the next start does that"
+            why = f"it was not removed ({error}); the next start removes it"
             self.damaged[directory] = DamagedLog(why, is_read=True)
             raise
 

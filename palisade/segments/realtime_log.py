@@ -1,9 +1,9 @@
 """The rows of one realtime segment on the disk of its ingester, in the files of a journal (`journal/log.py`).
 
-The first entry is the header, each further one is a row, and the last one of a closed segment marks its end. A batch is
-one block: it is stored and synced as a whole, or not at all. `rows` counts synced rows only, so it never goes back,
-whatever crashes. A torn end, which was never acknowledged, is removed when the log is opened; damage of synced entries
-is an error.
+The first entry is the header, each further entry is a row, and the last entry of a closed segment marks its end. A
+batch is one block: it is stored and synced as a whole, or not at all. `rows` counts synced rows only, so no crash
+reduces it. A torn end, which was never acknowledged, is removed when the log is opened; damage of synced entries is an
+error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RealtimeFolder(Protocol):
         ...
 
     async def remove(self, name: str) -> None:
-        """With everything in it. Durable on return."""
+        """Removes the directory with its files. Durable on return."""
         ...
 
 
@@ -66,7 +66,7 @@ class LogHeader:
 
 
 async def header_in(files: JournalFiles) -> LogHeader | None:
-    """Of a log that cannot be opened; None if its header cannot be read."""
+    """The header of a log that cannot be opened; None if it cannot be read."""
     try:
         names = [name for name in await files.names() if is_file_name(name)]
         block = read_block(await files.read(names[0]), FILE_HEADER_BYTES) if names else None
@@ -76,8 +76,9 @@ async def header_in(files: JournalFiles) -> LogHeader | None:
 
 
 class RealtimeLog:
-    """`rows`: synced. `closed`: it accepts no more. `size_bytes`: of the rows, in the form of `rows_digest`.
-    `failed`: a write failed, or stored rows are damaged: it accepts nothing until it is opened again."""
+    """`rows`: the number of synced rows. `closed`: the log accepts no more rows. `size_bytes`: of the rows, in the form
+    of `rows_digest`. `failed`: a write failed, or stored rows are damaged; nothing is written until it is opened again.
+    """
 
     def __init__(self, header: LogHeader, journal: JournalLog, files: JournalFiles) -> None:
         self.header = header
@@ -97,7 +98,7 @@ class RealtimeLog:
 
     @staticmethod
     async def open(files: JournalFiles) -> RealtimeLog | None:
-        """None if no header was stored, so no row either. Raises JournalDamaged, NewerFormat, OSError."""
+        """None if no header was stored, and therefore no row. Raises JournalDamaged, NewerFormat, OSError."""
         journal = JournalLog(files)
         await journal.open()
         entries = (entry async for block in journal.blocks_after(0) for _, entry in block.entries())
@@ -114,8 +115,8 @@ class RealtimeLog:
         return found
 
     async def append(self, rows: Sequence[bytes], size_bytes: int) -> None:
-        """Durable on return. One call at a time. Raises BadRows, OSError: then the log accepts no more rows until
-        it is opened again."""
+        """Durable on return. One call at a time. Raises BadRows; OSError, after which nothing is written until the log
+        is opened again."""
         if sum(map(len, rows)) + 8 * len(rows) > BLOCK_BYTES_MAX:
             raise BadRows(f"a batch has at most {BLOCK_BYTES_MAX} bytes: divide it")
         await self._store(rows)
@@ -123,7 +124,7 @@ class RealtimeLog:
         self.size_bytes += size_bytes
 
     async def close(self) -> None:
-        """No row is added from now on. Durable on return."""
+        """End the log: no row can be added afterwards. Durable on return."""
         await self._store([CLOSED])
         self.closed = True
 
@@ -138,7 +139,7 @@ class RealtimeLog:
         self.failed = False
 
     async def entries_from(self, row: int, count: int) -> list[bytes]:
-        """The stored rows from number `row` (0: the first) on, `count` of them."""
+        """At most `count` stored rows, beginning with number `row` (0: the first)."""
         found: list[bytes] = []
         async for number, entry in self._entries(row + 2):
             if len(found) == count:
@@ -156,11 +157,11 @@ class RealtimeLog:
         return rows
 
     async def _entries(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
-        """From the block with this entry on, with their numbers in the journal."""
+        """The entries with their numbers in the journal, beginning with the block that has entry `number`."""
         async for block in self._journal.blocks_after(number - 1):
             for each in block.entries():
                 yield each
 
     def release(self) -> None:
-        """Ends the use of the files."""
+        """Closes the files."""
         self.files.close()

@@ -1,7 +1,7 @@
-"""What an ingester does next with one of its realtime segments: a table over its record and its files. Pure (seed 003).
+"""The next step of an ingester for a realtime segment: a table over its record and its files. Pure (seed 003).
 
 The log is removed last: once every other node that the segment is assigned to announces it, or once the ingester itself
-has a synced copy that is assigned to it. Until then, whatever crashes, the copy can be made again from the log.
+has a synced copy that is assigned to it. Until then, the copy can be made again from the log after any crash.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class RealtimeStep(enum.Enum):
     PUBLISH = "publish"
     """Store a copy, and set rows and digest in the record."""
     STORE = "store"
-    """Store the copy that the record names: a crash has lost it."""
+    """Store the copy that the record names, because a crash has lost it."""
     DROP = "drop"
-    """Remove the log: the copies have everything, or the segment was marked unused."""
+    """Remove the log: the copies have all rows, or the segment was marked unused."""
     FORGET = "forget"
     """Remove the log of a segment that was never opened: it has no rows."""
 
 
 class RealtimeState(enum.StrEnum):
-    """For people, in the order of its life."""
+    """The state that is shown to users, in the order of a segment's life."""
 
     OPENING = "opening"
     REALTIME = "realtime"

@@ -1,4 +1,4 @@
-"""What an ingester has done since its start, for its metrics, and the error of a disk that fails."""
+"""Counts of an ingester since its start, for its metrics, and the error of a failing disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from palisade.wire.segment_errors import RealtimeNotStored
 
 @dataclass(slots=True)
 class RealtimeTally:
-    """`appended`: acknowledged rows. `handed_off`: segments whose logs were removed, since copies have their rows.
+    """`appended`: acknowledged rows. `handed_off`: segments whose logs were removed because copies have their rows.
     `refused`: requests, by the code of their error."""
 
     appended: int = 0

@@ -5,8 +5,8 @@ else for `demo`; without a rule it never expires.
 
 Guarantees, and why they hold:
 - A clock jump alone deletes nothing. Wall clocks are set in steps, mostly after boot, and a wrong step is corrected
-  by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass then
-  takes at most a tenth of the local segments, the oldest first.
+  by another step. So wall time is used only after it has agreed with the boot clock for SETTLE_S, and one pass removes
+  at most a tenth of the local segments, oldest first.
 - A segment is removed permanently only after `trash_s` in the trash, if it has expired by rules that were read again.
 """
 
@@ -26,13 +26,13 @@ FIRST, END = keys.at(keys.TTL, DATABASE), keys.at(keys.TTL, DATABASE) + b"0"
 """Every rule for a segment has a key with FIRST <= key < END."""
 SETTLE_S = 300.0
 STEP_S, SLEW = 1.0, 0.001
-"""Largest difference between wall clock and boot clock that is not a jump: a constant, and a part per second (NTP slews
-by at most 500 ppm)."""
+"""Largest difference between wall clock and boot clock that is not a jump: a constant, plus a share of the elapsed
+time (NTP slews by at most 500 ppm)."""
 SHARE = 10
 
 
 class RulesUnknown(SegmentError):
-    """The rules cannot be read through the fence now, so no segment counts as expired."""
+    """The rules cannot be read through the fence now, so no segment is treated as expired."""
 
     retry = True
 
@@ -43,7 +43,7 @@ class Rules:
 
     rows: Mapping[bytes, bytes] = field(default_factory=dict)
     _read: dict[str, int | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """Cached TTLs in ms by path: a node has hundreds of segments of a few data sources."""
+    """Caches the TTLs in ms by path, because a node has hundreds of segments of few data sources."""
 
     def expires(self, name: str, now_s: float) -> bool:
         """Whether the segment has expired. `now_s`: wall time since 1970."""
@@ -55,7 +55,7 @@ class Rules:
         return self._read[path]
 
     def of(self, name: str) -> tuple[bytes | None, ...]:
-        """All rows that can hold the segment's rule."""
+        """All rows that can have the segment's rule; None for a row that does not exist."""
         return tuple(self.rows.get(key) for key in places_of(path_of(name)))
 
 
@@ -79,7 +79,7 @@ class WallClock:
     _since_s: float = 0.0
 
     def see(self, wall_s: float, boot_s: float) -> bool:
-        """Records both clocks; call once per pass. Whether wall time is steady."""
+        """Record both clocks; call once per pass. Returns whether wall time is steady."""
         gained = self._gained(wall_s, boot_s)
         if gained:
             self.jumps, self.jumped_s, self._since_s = self.jumps + 1, gained, boot_s
@@ -94,7 +94,7 @@ class WallClock:
         return self._since_s + SETTLE_S - boot_s
 
     def _gained(self, wall_s: float, boot_s: float) -> float:
-        """Wall time gained on the boot clock since the last `see`; 0 unless that is a jump."""
+        """Seconds by which wall time has jumped against the boot clock since the last `see`; 0 without a jump."""
         if self._seen is None:
             return 0.0
         passed_s = boot_s - self._seen[1]
@@ -104,7 +104,7 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The actions of one pass, the oldest first. At most `most` of `trash` and `most` of `purge` are executed."""
+    """The actions of one pass, oldest first. At most `most` of `trash` and `most` of `purge` are executed."""
 
     trash: tuple[str, ...] = ()
     purge: tuple[str, ...] = ()

@@ -5,10 +5,10 @@ Guarantees, and why they hold:
   read ends the pass.
 - Deletion has two steps: a move into the trash, and permanent removal at least `trash_s` later. Directly before each
   step, in the thread that performs it, the rules are read again through the fence and must equal those of the pass, and
-  wall time must still be steady. So once `unset ttl` has returned, every node has staged it or is fenced, and the next
-  read prevents deletion by the old rule. A pause between that read and the following system call cannot be excluded. It
-  can delay a move into the trash, which the next pass undoes; to lose data it would have to hit the single purge call.
-- The holder restores a trashed segment that has not expired any more at its next pass.
+  wall time must still be steady. Once `unset ttl` has returned, every node has staged it or is fenced, so the next read
+  prevents deletion by the old rule. A pause between that read and the following system call cannot be excluded. Before
+  a move into the trash it does no harm, because the next pass undoes the move; only before the purge can it lose data.
+- At its next pass, the holder restores a trashed segment that is no longer expired.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RetentionWorker(Component):
                 pass
 
     async def look_and_act(self) -> Chosen:
-        """One pass. Returns the actions that it chose."""
+        """One pass. Returns its actions."""
         wall_s, boot_s = self.expiry.clocks()
         jumps = self.wall.jumps
         counts = self.wall.see(wall_s, boot_s)

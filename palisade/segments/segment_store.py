@@ -4,8 +4,8 @@ Guarantees, and why they hold:
 - A read returns exactly the requested version: every read is verified, and a damaged file is dropped from the index, so
   that it is fetched again.
 - A file gets its final name only when it is complete: it is written under another name and renamed. The next start
-  removes leftovers of a crash. Files that have an origin are not synced: one torn by a power loss has another digest.
-  `scan` takes it for another version, so callers compare the digest with that of the assignment or record.
+  removes leftovers of a crash. Files that have an origin are not synced: a file that a power loss has torn has another
+  digest. `scan` lists it as another version, so callers compare the digest with that of the assignment or record.
 - Only `drop` and `purge` remove files. An expired segment is moved into the trash, which `restore` undoes, and later
   purged. For both, the caller's condition is evaluated again in the acting thread, directly before the system call, so
   a node that was paused does not act on outdated knowledge (issue 4, F11).
@@ -54,7 +54,7 @@ class Disk(Protocol):
         ...
 
     async def rename_if(self, old: str, new: str, still: Callable[[], bool]) -> bool:
-        """`rename` if `still()`, called directly before it, is true. Whether it was done. Raises as `still`."""
+        """`rename` if `still()`, called directly before it, is true. Returns whether it was done. Raises as `still`."""
         ...
 
     async def remove_if(self, file: str, still: Callable[[], bool]) -> bool:
@@ -77,7 +77,7 @@ class SegmentStore:
     async def scan(self) -> None:
         """Verify all files; remove incomplete ones if the disk permits. A file that is not a segment is ignored.
 
-        Raises OSError: the folder can't be listed.
+        Raises OSError if the folder cannot be listed.
         """
         held: dict[str, Wanted] = {}
         trashed: dict[str, Wanted] = {}
@@ -99,10 +99,10 @@ class SegmentStore:
         try:
             self.verifier.load(await self.disk.read(REMEMBERED, REMEMBERED_BYTES_MAX))
         except OSError as error:
-            log.warning("verified files not remembered, verifying them again: error=%s", error)
+            log.warning("list of verified files unreadable, verifying all files: error=%s", error)
 
     async def remember(self) -> None:
-        """Store which files are verified, if that has changed, so that the next start does not decode them again."""
+        """Store the list of verified files if it has changed, so that the next start does not decode them again."""
         if not self.verifier.is_changed:
             return
         versions = [each.digest for each in (*self.held.values(), *self.trashed.values())]
@@ -112,7 +112,7 @@ class SegmentStore:
             await self.disk.rename(incoming, REMEMBERED)
         except OSError as error:
             await self._forget_incoming(incoming, known=error.errno)
-            log.warning("verified files not remembered until the next change: error=%s", error)
+            log.warning("list of verified files not written, retrying at the next change: error=%s", error)
 
     async def _version(self, file: str) -> Wanted:
         try:
@@ -130,7 +130,7 @@ class SegmentStore:
         return held is not None and held is not UNREADABLE and held.digest == digest
 
     def fits(self, name: str, digest: str, rows: int) -> bool:
-        """Whether it is here in this version, with this number of rows."""
+        """Whether the segment is local in this version and has this number of rows."""
         if not self.has(name, digest):
             return False
         found = self.verifier.rows(digest)
@@ -139,7 +139,7 @@ class SegmentStore:
         if name not in self._misfits:
             self._misfits.add(name)
             log.warning(
-                "copy not announced, its record has other rows; publish it again: name=%s rows=%s record=%d",
+                "copy not announced, its record has another row count; publish it again: name=%s rows=%s record=%d",
                 name,
                 found,
                 rows,
@@ -147,7 +147,7 @@ class SegmentStore:
         return False
 
     def is_whole(self, name: str) -> bool:
-        """Whether it is here and readable, in whatever version."""
+        """Whether the segment is local and readable, in any version."""
         return self.held.get(name, UNREADABLE) is not UNREADABLE
 
     async def put(self, name: str, wanted: Wanted, content: bytes, *, synced: bool = False) -> None:
@@ -169,7 +169,7 @@ class SegmentStore:
         self.held[name] = wanted
 
     async def _forget_incoming(self, incoming: str, known: int | None = None) -> None:
-        """`known`: an error of the disk that is reported already."""
+        """`known`: the number of an error that is already reported, and not logged again."""
         try:
             await self.disk.remove(incoming)
         except OSError as error:
@@ -177,7 +177,7 @@ class SegmentStore:
                 log.warning("temporary file not removed until the next start: file=%s error=%s", incoming, error)
 
     async def drop(self, name: str) -> None:
-        """Remove it. Raises NotRemoved; the segment is not served any more even then."""
+        """Remove a segment. Raises NotRemoved; even then the segment is no longer served."""
         held = self.held.pop(name, None)
         try:
             await self.disk.remove(file_of(name))
@@ -187,7 +187,9 @@ class SegmentStore:
             raise NotRemoved(f"cannot remove segment {name}: {error}; check the permissions of its folder") from error
 
     async def trash(self, name: str, still: Callable[[], bool]) -> bool:
-        """Move it into the trash, where it is not served. Whether it was moved. Raises NotRemoved, and as `still`."""
+        """Move a segment into the trash, where it is not served. Returns whether it was moved.
+
+        Raises NotRemoved, and as `still`."""
         held = self.held.pop(name)
         done = False
         try:
@@ -199,7 +201,9 @@ class SegmentStore:
         return done
 
     async def purge(self, name: str, still: Callable[[], bool]) -> bool:
-        """Remove it from the trash, permanently. Whether it was removed. Raises NotRemoved, and as `still`."""
+        """Remove a segment from the trash, permanently. Returns whether it was removed.
+
+        Raises NotRemoved, and as `still`."""
         try:
             done = await self.disk.remove_if(TRASH + file_of(name), still)
         except OSError as error:
@@ -209,7 +213,7 @@ class SegmentStore:
         return done
 
     async def restore(self, name: str) -> None:
-        """Restore it from the trash. Raises NotFetched."""
+        """Move a segment back from the trash. Raises NotFetched."""
         try:
             await self.disk.rename(TRASH + file_of(name), file_of(name))
         except FileNotFoundError as error:
@@ -220,11 +224,11 @@ class SegmentStore:
         self.held[name] = self.trashed.pop(name)
 
     async def read(self, name: str, digest: str | None = None) -> tuple[bytes, Wanted]:
-        """Raises NoSuchSegment. A segment that proves damaged is dropped from the index and raises it too."""
+        """Raises NoSuchSegment, also for a damaged segment, which is dropped from the index."""
         held = self.held.get(name)
         if held is None or held is UNREADABLE or (digest is not None and held.digest != digest):
             version = f" with digest {digest}" if digest else ""
-            raise NoSuchSegment(f"this node does not have segment {name}{version}; ask another node")
+            raise NoSuchSegment(f"this node does not have segment {name}{version}; use another node")
         try:
             content = await self.disk.read(file_of(name), SIZE_BYTES_MAX + 1)
             if await self.verifier.of(content) == held:
@@ -235,7 +239,7 @@ class SegmentStore:
         if self.held.get(name) is held:
             log.warning("local segment damaged, fetching it again: name=%s error=%s", name, trouble)
             self.held[name] = UNREADABLE
-        raise NoSuchSegment(f"segment {name} is damaged on this node: {trouble}; ask another node")
+        raise NoSuchSegment(f"segment {name} is damaged on this node: {trouble}; use another node")
 
 
 UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
@@ -243,7 +247,7 @@ UNREADABLE = Wanted("sha256:" + "0" * 64, 0)
 
 
 def why_not_written(error: OSError) -> str:
-    """Without the name of the temporary file: the text of a repeated error stays the same, and is logged once."""
+    """Without the name of the temporary file, so that a repeated error has the same text and is logged once."""
     reason = error.strerror or str(error)
     if error.errno in NO_ROOM:
         return f"no space left ({reason}); free disk space"

@@ -1,4 +1,4 @@
-"""What a broker answers, as JSON for the APIs and the command line. Pure."""
+"""The answers of a broker as JSON, for the APIs and the command line. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Writes of announcements, one after the other: none is sent before the outcome of the one before is known (issue 17).
+"""Writes of announcements, one at a time: none is sent before the outcome of the previous one is known (issue 17).
 
-An attempt that was delayed at a cut-off node may commit after other writes: an announcement after its withdrawal, when
-the copy is gone. So each write has a request id, and a write with an unknown outcome is first sent again under its id
-until the store returns its result. From then on, a delayed attempt changes nothing (M3).
+An attempt that is delayed at a cut-off node may commit after later writes, such as an announcement after its
+withdrawal, when the copy is gone. So each write has a request id, and a write with an unknown outcome is first sent
+again under its id until the store returns its result. From then on, a delayed attempt changes nothing (M3).
 
-The ids end with the process. A write of an earlier process can commit as long as its lease lives; the announcer then
+The ids are those of one process. A write of an earlier process can commit while its lease is valid; the announcer then
 withdraws the key.
 """
 
@@ -48,7 +48,7 @@ class SettledWrites:
         return result
 
     async def _settle(self) -> None:
-        """Only a result or refusal of the store settles an earlier attempt; other errors concern this one only."""
+        """Only a result or refusal by the store settles an earlier attempt; other errors are of this attempt only."""
         if self._unsettled is None:
             return
         try:

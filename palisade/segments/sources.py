@@ -1,7 +1,7 @@
 """Fetches a segment: from other nodes, the file that its record names, or the demo data. No source is trusted.
 
 Content is accepted only with the assigned digest over its rows (or bytes), so a truncated download or a faulty node
-costs one attempt and never stores wrong data.
+costs one attempt and cannot cause wrong data to be stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from palisade.wire.segment_errors import BadSegment, NotFetched
 log = logging.getLogger(__name__)
 
 STRANGERS_MAX = 3
-"""Number of nodes without the assignment that are asked before the data set."""
+"""Number of nodes without the assignment that are tried before the data set."""
 
 
 class SourceFailed(PalisadeError):
@@ -41,7 +41,7 @@ class SegmentSource(Protocol):
 
 
 async def fetch(name: str, wanted: Wanted, sources: Iterable[SegmentSource], verifier: Verifier) -> bytes:
-    """From the first source that has it. Raises NotFetched with the reason of each source."""
+    """The content from the first source that has it. Raises NotFetched with the reason of each source."""
     reasons = []
     for source in sources:
         try:
@@ -72,8 +72,8 @@ async def check(content: bytes, wanted: Wanted, verifier: Verifier) -> None:
 
 
 def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) -> list[str]:
-    """The nodes of `others` to ask, in order: those with the assignment in this version, or that announce the segment,
-    then a few more.
+    """The nodes of `others` to try, in order: first those with the assignment in this version, and those that announce
+    the segment, then a few more.
 
     Each segment has its own order, which spreads the fetches of a new node over all nodes.
     """
@@ -83,7 +83,7 @@ def peers_for(name: str, wanted: Wanted, vault: Vault, others: Sequence[str]) ->
 
 
 def _is_holder(vault: Vault, node: str, name: str, wanted: Wanted) -> bool:
-    """False if the vault cannot be read; then all nodes count alike."""
+    """False if the vault cannot be read; then all nodes are treated alike."""
     try:
         if vault.get(segment_named(name).announcement_key(node)) is not None:
             return True

@@ -3,12 +3,12 @@
 Guarantees, and why they hold:
 - The version of a Parquet file is the digest over its rows (`catalog/rows_digest.py`), which are decoded; every other
   file is identified by the SHA-256 of its bytes, and has no rows.
-- A file is decoded once: what is known is kept by the SHA-256 of its bytes, so it holds for every equal file, whatever
-  its name or age. It survives a restart in a file of its own with a checksum; without that file, or if it is damaged,
-  files are decoded again.
-- The event loop is not blocked: `run` gets the work, in a node a thread.
+- A file is decoded once. The result is cached under the SHA-256 of its bytes, so it holds for every equal file,
+  independent of name and age. The cache is stored in a file with a checksum; if that is missing or damaged, all files
+  are decoded again.
+- The event loop is not blocked: `run` executes the decoding, on a node in a thread.
 
-pyarrow is imported when the first Parquet file is seen.
+pyarrow is imported when the first Parquet file is read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 PARQUET = b"PAR1"
 REMEMBERED = ".verified"
-"""The file with what is known, beside the segments."""
+"""The file of the cache, in the folder of the segments."""
 
 Run = Callable[[Callable[[], "Verified"]], Awaitable["Verified"]]
 
 
 class Verified(NamedTuple):
-    """`file`: the SHA-256 of the bytes. `rows`: None of a file that is no Parquet file."""
+    """`file`: the SHA-256 of the bytes. `rows`: None if the file is not a Parquet file."""
 
     file: str
     wanted: Wanted
@@ -50,7 +50,7 @@ class Verifier:
         self._known: dict[str, Verified] = {}
         self._rows: dict[str, int] = {}
         self.is_changed = False
-        """Whether more is known than `loaded` and `remembered` have seen."""
+        """Whether the cache has changed since `load` and `remembered`."""
 
     async def of(self, content: bytes) -> Wanted:
         """Raises BadSegment."""
@@ -75,7 +75,7 @@ class Verifier:
         """The number of rows of a verified version; None if it has none, or was not verified here."""
         return self._rows.get(digest)
 
-    # The file with what is known.
+    # The file of the cache.
 
     def load(self, stored: bytes) -> None:
         """Ignores a damaged file."""
@@ -86,10 +86,10 @@ class Verifier:
             for file, digest, size_bytes, rows in json.loads(text):
                 self._keep(Verified(file, Wanted(digest, size_bytes), rows))
         except (ValueError, TypeError, BadSegment) as error:
-            log.warning("verified files not remembered, verifying them again: error=%s", error)
+            log.warning("list of verified files damaged, verifying all files: error=%s", error)
 
     def remembered(self, digests: Iterable[str]) -> bytes:
-        """The input of `load`: the results for the files of these versions. All others are dropped."""
+        """The content of the cache file, for `load`: the results for files of these versions. Drops all others."""
         kept = set(digests)
         self._known = {file: found for file, found in self._known.items() if found.wanted.digest in kept}
         self._rows = {found.wanted.digest: found.rows for found in self._known.values() if found.rows is not None}

@@ -1,4 +1,4 @@
-"""The segments of a node as plain values, for the API and the command line. Pure."""
+"""The segments of a node as JSON, for the API and the command line. Pure."""
 
 from __future__ import annotations
 

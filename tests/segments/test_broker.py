@@ -75,7 +75,7 @@ async def test_lookup_after_a_snapshot_returns_no_server_that_came_and_went_befo
 
 
 async def test_planted_view_that_keeps_what_came_and_went_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SegmentBroker, "_end_what_came_and_went", lambda self, revision: None)
+    monkeypatch.setattr(SegmentBroker, "_drop_keys_deleted_meanwhile", lambda self, revision: None)
     found, expected = await states_after_a_snapshot_without_what_came_and_went()
     assert found != expected
 

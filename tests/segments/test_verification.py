@@ -162,7 +162,7 @@ async def test_full_disk_only_costs_the_memory_of_verified_files(caplog: pytest.
     await segment_store.verifier.of(file(7))
     files.room_bytes = 0
     await segment_store.remember()
-    assert "verified files not remembered" in caplog.text
+    assert "list of verified files not written" in caplog.text
     assert (await segment_store.read(DAY))[0] == CONTENT
 
 
@@ -174,7 +174,7 @@ async def test_copy_with_another_number_of_rows_than_its_record_does_not_count(
     for _ in range(2):
         assert not segment_store.fits(DAY, WANTED.digest, 4)
     assert not segment_store.fits(DAY, version_of(file(5)).digest, 5)
-    assert caplog.text.count("copy not announced, its record has other rows") == 1
+    assert caplog.text.count("copy not announced, its record has another row count") == 1
 
 
 async def test_fetched_file_must_have_the_rows_and_may_be_of_any_writer() -> None:
