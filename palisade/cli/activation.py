@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from palisade.client.activation import RoleView
 
 STORE_S = 3.0
-"""How long --without-store waits for a metadata store that answers after all."""
+"""How long --without-store waits to make sure that the metadata store does not answer."""
 
 copies_option = click.option(
     "--copy", "copies", multiple=True, metavar="DIR|HOST:PORT", help="A copy: its directory or address (repeatable)."
@@ -59,7 +59,7 @@ def _row(record: ActivationRecord | None) -> list[Any]:
 def show(session: CliSession, role: str, copies: tuple[str, ...]) -> None:
     """Show the record of ROLE, its lock and its copies.
 
-    For each copy: what it would do if no other were active.
+    For each copy: whether it could become active if no other copy were active.
     """
     from palisade.client.activation import epoch_of, read_role
 
@@ -106,7 +106,7 @@ def shape_of(view: RoleView) -> dict[str, Any]:
 
 
 def copy_shape(view: RoleView, epoch: int, report: CopyReport) -> dict[str, Any]:
-    """`decision`: what the copy would do if no other were active."""
+    """`decision`: of the copy if no other copy were active."""
     from palisade.catalog.activation import ClaimNext, Stop, decide
 
     if report.problem:
@@ -154,7 +154,7 @@ def reports_of(session: CliSession, role: str, places: Sequence[str]) -> list[Co
 )
 @click.option("--name", help="Name of the copy.  [default: the name of its directory]")
 @click.option("--sequence", type=click.IntRange(1), help="A higher sequence than the next one.")
-@click.option("--use-older-copy", "older", is_flag=True, help="Give up entries that only a newer copy has.")
+@click.option("--use-older-copy", "older", is_flag=True, help="Accept the loss of entries that only a newer copy has.")
 @click.option("--without-store", is_flag=True, help="The metadata store has no majority: write the copy only.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options
@@ -164,8 +164,8 @@ def force(session: CliSession, role: str, directory: Path, others: tuple[str, ..
     The copy in DIR gets a sequence above all known ones.
 
     For a role that stopped, for example after a restore of the metadata store or the loss of its record. Every named
-    copy that can be reached is compared; an older one is refused without --use-older-copy. What is given up is printed
-    before anything is changed. The audit record is in `palisade activation show ROLE`.
+    copy that can be reached is compared; an older one is refused without --use-older-copy. Entries that will be lost
+    are printed before anything is changed. The audit record is in `palisade activation show ROLE`.
 
     \b
     palisade activation force orders --copy /data/a --compare 127.0.0.1:7902
@@ -216,7 +216,7 @@ def _force(
 
 
 def refuse_answering_store(session: CliSession) -> None:
-    """Without the store is the last resort: its record and its lock protect the role."""
+    """--without-store is the last resort, because the record and the lock in the store protect the role."""
     from palisade.base.errors import PalisadeError
     from palisade.catalog.errors import NotAllowed
     from palisade.client import Client
@@ -232,17 +232,17 @@ def refuse_answering_store(session: CliSession) -> None:
         return True
 
     if session.run(answers()):
-        raise NotAllowed("the metadata store answers: omit --without-store, so that its record counts")
+        raise NotAllowed("the metadata store answers: omit --without-store, so that its record is used")
 
 
 def confirm(session: CliSession, plan: ForcedActivation, yes: bool) -> None:
-    """Prints what is given up; asks, unless `yes`."""
+    """Prints the entries that are lost; asks for confirmation unless `yes`."""
     for line in plan.gives_up:
         print(f"palisade: {line}", file=sys.stderr)
     if yes:
         return
     if session.as_json or not sys.stdin.isatty():
-        raise click.UsageError("nothing was changed; read what is given up, and confirm with --yes")
+        raise click.UsageError("nothing was changed; read which entries are lost, and confirm with --yes")
     question = f"Give role {plan.role} to the copy in {plan.place}, with sequence {plan.sequence}?"
     if not click.confirm(question, err=True):
         sys.exit(REFUSED)
@@ -285,7 +285,7 @@ def _reconcile(session: CliSession, role: str, directory: Path) -> None:
 
 
 def with_errors(session: CliSession, action: Any) -> None:
-    """Errors of the copy end as those of the metadata store do."""
+    """Handles errors of the copy like those of the metadata store."""
     from palisade.catalog.errors import CatalogError
     from palisade.journal.errors import JournalError
 

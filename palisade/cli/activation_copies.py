@@ -30,7 +30,7 @@ def operator_now(*, older: bool = False, sequence: int | None = None) -> Operato
 
 
 async def read_copy(role: str, place: str) -> CopyReport:
-    """Of a directory, or of the process at an address. Never raises for a copy that cannot be read."""
+    """The copy in a directory, or of the process at an address. Does not raise if a copy cannot be read."""
     address = _address(place)
     if address is None:
         return read_directory(role, Path(place))
@@ -44,7 +44,7 @@ async def read_copy(role: str, place: str) -> CopyReport:
 
 
 def _address(place: str) -> str | None:
-    """None for a directory."""
+    """The address of a place; None if it is a directory."""
     if Path(place).is_dir():
         return None
     try:
@@ -54,7 +54,7 @@ def _address(place: str) -> str | None:
 
 
 def read_directory(role: str, directory: Path) -> CopyReport:
-    """A running copy may be active; its directory does not show that."""
+    """Refuses the directory of a running copy, which may be active without a trace in its directory."""
     try:
         state = read_state(role, directory)
     except (OSError, PalisadeError) as error:
@@ -63,7 +63,7 @@ def read_directory(role: str, directory: Path) -> CopyReport:
 
 
 def read_state(role: str, directory: Path) -> LocalState:
-    """Raises OSError, JournalError. A directory without the file has a copy without a sequence."""
+    """Raises OSError, JournalError. If the directory has no such file, the copy has no sequence."""
     if not directory.is_dir():
         raise JournalError(f"{directory} is not a directory: give the --dir of 'palisade journal serve', or an address")
     file = directory / local_file.NAME
@@ -101,7 +101,7 @@ class HeldCopy:
         self._replace(local_file.NAME, local_file.encode(LocalState(self.role, sequence, replica=replica)))
 
     def pending(self) -> ForcedActivation | None:
-        """The forced activation that the metadata store does not know yet. Raises DamagedRow, JournalError."""
+        """The forced activation that is not in the metadata store yet. Raises DamagedRow, JournalError."""
         file = self.directory / AUDIT_FILE
         if not file.exists():
             return None

@@ -31,8 +31,8 @@ def list_(session: CliSession) -> None:
 def disarm(session: CliSession) -> None:
     """Clear the quota alarm, so that writes are accepted again.
 
-    Refused while the store is above its quota. Free space first: delete keys, then compact. The alarm ends by itself
-    once 5 % of the quota is free.
+    Refused while the store is above its quota. Free space first: delete keys, then compact. The alarm is cleared
+    automatically once 5 % of the quota is free.
     """
     result = session.call(lambda client: client.disarm_alarm())
     cleared = bool(result.count)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 ASK_PART = 0.25
-"""The part of the deadline for asking the nodes where the members are."""
+"""The share of the deadline for finding the members."""
 
 
 class BrokenOff(Exception):
-    """This node did not give a whole backup; another one may."""
+    """This node did not send a complete backup; another node may."""
 
 
 @click.command()
@@ -44,7 +44,7 @@ class BrokenOff(Exception):
 def backup(session: CliSession, file: str, verify: bool, serializable: bool, overwrite: bool) -> None:
     """Back up the whole store into FILE (- for stdout).
 
-    The backup includes the history and is of one revision; writes continue meanwhile.
+    The backup has one revision and its history. Writes continue meanwhile.
 
     FILE exists once it is complete, verified and on disk. `palisade restore` makes a cluster from it.
     """
@@ -86,8 +86,8 @@ def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd)
 
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
-    """From the first node that gives one. A node has to begin to send within the deadline, and may not be silent for
-    longer than that later. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
+    """Backs up from the first node that sends a backup. A node has to begin within the deadline, and later pauses may
+    not be longer than the deadline. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
     state = WaitingFor(", ".join(session.endpoints))
     if session.as_json:
         return await from_one_of(session, target, serializable, state)
@@ -97,7 +97,7 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
 
 @dataclass(slots=True)
 class WaitingFor:
-    """What the command waits for, in words."""
+    """The text that shows what the command waits for."""
 
     what: str
 
@@ -130,7 +130,7 @@ async def from_one_of(
 
 
 async def urls_of(session: CliSession) -> list[str]:
-    """The HTTP addresses of the nodes; those that do not lead come first, as they have less load.
+    """The HTTP addresses of the nodes; the leader comes last, because it has the most load.
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
@@ -162,7 +162,7 @@ async def download(
     begin_s: float,
     silent_s: float,
 ) -> tuple[BackupHeader, BackupEnd]:
-    """Every byte is verified before it is written. `begin_s`: how long the node may take for the first one.
+    """Writes the backup of one node; every byte is verified first. `begin_s`: time limit for the first byte.
 
     Raises BrokenOff, RequestRefused."""
     from palisade.metastore.backup import BackupCheck
@@ -201,7 +201,7 @@ def write(target: BackupFile | None, data: bytes) -> None:
 
 
 async def refusal_in(response: Any) -> BrokenOff | RequestRefused:
-    """RequestRefused if no node would give this client a backup; else BrokenOff, and another node may."""
+    """The error to raise: RequestRefused if the other nodes would refuse this client too, else BrokenOff."""
     try:
         problem = await response.json(content_type=None)
     except ValueError:

@@ -49,8 +49,8 @@ class BenchPlan:
 def bench() -> None:
     """Measure throughput and latencies from this machine.
 
-    The keys belong to the benchmark, which deletes them afterwards. This one process generates the load: on the machine
-    of the cluster, the figures include its CPU time.
+    The benchmark makes its own keys and deletes them afterwards. This process generates the whole load; if it runs on a
+    machine of the cluster, the figures include its CPU time.
     """
 
 
@@ -139,8 +139,7 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
 
 
 async def run_plan(session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress) -> Figures:
-    """Measures on connections that are opened before, and are in `clients` meanwhile. Raises the error of the first
-    refused request."""
+    """Measures with the open connections in `clients`. Raises the error of the first refused request."""
     client = clients[0]
     prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
     value = bytes(plan.value_bytes)
@@ -155,14 +154,14 @@ async def run_plan(session: CliSession, plan: BenchPlan, clients: list[Client], 
 
 
 async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress: RequestProgress) -> None:
-    """Write the keys that are read later."""
+    """Write the keys that the benchmark reads."""
     progress.begin("writing its keys", count)
     items = ((key_of(prefix, number), value) for number in range(count))
     await client.put_many(items, outstanding=FILLING, progress=lambda done: progress.count(done, count))
 
 
 async def clean_up(client: Client, prefix: bytes) -> None:
-    """Also after Ctrl-C and after a refusal."""
+    """Called also after Ctrl-C and after a refusal."""
     from palisade.raftgroup.errors import RaftError
 
     try:

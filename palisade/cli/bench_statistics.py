@@ -36,7 +36,7 @@ class Figures:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest value that is not exceeded by at least this part of the values."""
+    """The smallest value such that at least this share of the values does not exceed it."""
     return ordered[max(0, ceil(part * len(ordered)) - 1)]
 
 

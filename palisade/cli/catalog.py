@@ -25,7 +25,8 @@ SERIES_PARTS = ("name", "type", "encoding", "compression")
 STEP_S = 2.0
 RETRY_S = 0.1
 LAST_TRY = 0.25
-"""A refused operation is not sent again with less than this part of its deadline left: its outcome would be unknown."""
+"""With less than this share of the deadline left, a refused operation is not sent again, because its outcome would be
+unknown."""
 
 
 @click.group()
@@ -44,13 +45,13 @@ def is_argument(field: Field) -> bool:
 
 
 def help_of(kind: OperationKind) -> str:
-    """With the meaning of the arguments, for which click has no place."""
+    """The help text with the meaning of the arguments, which click does not show."""
     arguments = [f"{field.name.upper()}: {field.help}." for field in kind.fields if is_argument(field)]
     return "\n\n".join((kind.help, " ".join(arguments)))
 
 
 def parameters_of(kind: OperationKind) -> list[click.Parameter]:
-    """Required names as arguments in their order, all other fields as options."""
+    """Required fields that are names become arguments, in order; all other fields become options."""
     return [parameter_of(field) for field in kind.fields]
 
 
@@ -103,7 +104,9 @@ def property_of(text: str) -> tuple[str, str | None]:
 
 
 def password_of(file: Any) -> str:
-    """Never an argument, which all users of the machine can read. Raises click.UsageError without a terminal."""
+    """A password is never an argument, because all users of the machine can read arguments.
+
+    Raises click.UsageError without a terminal."""
     if file is not None:
         content = file.read()
         return (content.decode() if isinstance(content, bytes) else content).rstrip("\r\n")
@@ -135,11 +138,11 @@ def begin(
 
 
 def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
-    """Until the operation is done and released, or `wait_s` has passed, in short calls, so that a node may fail
-    meanwhile. That it was begun has to be answered within the deadline of the session.
+    """Waits until the operation is done and released, or `wait_s` has passed. The calls are short, so that a node may
+    fail meanwhile. The first response has to arrive within the deadline of the session.
 
-    A call without an answer is sent again, since its id makes that safe. After a call whose outcome is unknown, no
-    error says that nothing was done.
+    A call without a response is sent again; its id makes that safe. After a call with an unknown outcome, no error
+    claims that nothing was done.
     """
     from palisade.client.refused_addresses import NothingListens
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
@@ -191,7 +194,7 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
 
 
 def raise_for(session: CliSession, error: dict[str, str]) -> NoReturn:
-    """Fails as if the node had refused the operation."""
+    """Ends the process as for an operation that the node has refused."""
     kind = by_code(CatalogError).get(error["code"], CatalogError)
     session.fail(Failure(REFUSED, error["code"], error["message"], kind.retry))
 

@@ -1,4 +1,4 @@
-"""Objects and procedures as rows and lines for people."""
+"""Objects and procedures as rows of tables and lines of text."""
 
 from __future__ import annotations
 

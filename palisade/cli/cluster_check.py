@@ -17,7 +17,7 @@ from palisade.wire.credentials import StoredToken
 
 ASK_S = 2.0
 OTHERS_S = 0.5
-"""How long addresses may take to answer once another one has."""
+"""Time limit for the other addresses, once one has answered."""
 READ_BYTES = 64 * 1024
 
 
@@ -43,7 +43,7 @@ async def check_streams(endpoints: Sequence[str], token: StoredToken, timeout_s:
 
 
 async def answers_of(asking: Sequence[Coroutine[Any, Any, str]]) -> list[str | BaseException]:
-    """Each answer, or its error. Frozen nodes delay the others for `OTHERS_S` only."""
+    """The answer of each address, or its error. A frozen node delays the result by at most `OTHERS_S`."""
     tasks = [asyncio.ensure_future(each) for each in asking]
     await asyncio.wait(tasks, timeout=OTHERS_S)
     if any(each.done() and each.exception() is None for each in tasks):
@@ -63,7 +63,7 @@ async def check_http(address: str, token: StoredToken, timeout_s: float = ASK_S)
 
 
 def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
-    """Raises OtherCluster. A node without a cluster ID is another cluster: it may become one."""
+    """Raises OtherCluster, also for a node without a cluster ID, which may become another cluster."""
     if cluster_id == token.cluster_id:
         return
     what = f"belongs to cluster {cluster_id}" if cluster_id else "does not name its cluster"
@@ -74,7 +74,7 @@ def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
 
 
 async def cluster_at_stream(endpoint: str) -> str:
-    """The cluster ID of the node; empty if it does not name one. Raises OSError, WrongPort."""
+    """The cluster ID of the node; empty if it has none. Raises OSError, WrongPort."""
     from palisade.base.frames import FrameError, FrameParser, encode
     from palisade.base.version import VERSION
     from palisade.client.connection import SPEAKS_HTTP, is_http, refusal_in

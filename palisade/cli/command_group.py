@@ -17,8 +17,8 @@ from palisade.cli.session import INTERRUPTED, USAGE
 
 
 class RootGroup(click.Group):
-    """Ends the process with the exit codes of docs/cli.md. The object of its context: how old the process is, None for
-    a command that is called by a program."""
+    """Ends the process with the exit codes of docs/cli.md. The object of its context is the age of the process, or None
+    if a program calls the command."""
 
     context_class = HelpContext
 
@@ -52,7 +52,7 @@ class RootGroup(click.Group):
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether the command line asks for JSON; also one that cannot be parsed."""
+    """Whether the command line has --json or -o json, even if it cannot be parsed."""
     before = list(words[: words.index("--")]) if "--" in words else list(words)
     pairs = itertools.pairwise(before)
     joined = {"--json", "-ojson", "--output=json"} & set(before)

@@ -1,7 +1,7 @@
 """The credentials of the command line: --user with a password, --token-file, or the environment.
 
-A password is never an argument: all users of the machine can read those. Commands that send HTTP requests take the
-credentials from the options of the running command (`shown`), so that no way of sending a request can omit them.
+A password is never an argument, because all users of the machine can read arguments. Commands that send HTTP requests
+take the credentials from the options of the running command (`shown`), so that no request can omit them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def node_credentials(environ: Mapping[str, str]) -> Credentials | None:
 
 
 def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> str:
-    """Raises click.UsageError if there is none and no terminal to ask at."""
+    """Raises click.UsageError if there is no password and no terminal for a prompt."""
     if "PALISADE_PASSWORD" in environ:
         return environ["PALISADE_PASSWORD"]
     if environ.get("PALISADE_PASSWORD_FILE"):
@@ -53,7 +53,7 @@ def password_of(user: str, environ: Mapping[str, str], *, ask: bool = True) -> s
 
 
 def token_in(path: str) -> Token:
-    """The token of a file; with the cluster ID of its second line, if it has one."""
+    """The token in a file, and the cluster ID if its second line has one."""
     first, _, second = text_in(path, "token").partition("\n")
     if second.startswith(CLUSTER_LINE):
         return StoredToken(first.rstrip("\r"), second.removeprefix(CLUSTER_LINE).strip(), path)

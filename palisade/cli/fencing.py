@@ -19,9 +19,9 @@ from palisade.cli.session import CliSession
 def fencing(session: CliSession, at: str | None) -> None:
     """List the nodes that may serve reads from their vaults.
 
-    As the leader sees them, with the changes that wait for their release.
+    The view of the leader, with the changes that wait for their release.
 
-    With --at: the view of that node, of any kind.
+    With --at: the view of that node, which may be of any kind.
     """
     if at is None:
         found = session.call(of_leader)
@@ -41,7 +41,7 @@ def fencing(session: CliSession, at: str | None) -> None:
 
 
 async def of_leader(client: Any) -> dict[str, Any]:
-    """The view of the leader, to which the client is connected; without one, that of another member."""
+    """The view of the leader, to which the client connects; without a leader, that of another member."""
     found: dict[str, Any] = await client.fencing()
     return found
 

@@ -1,7 +1,7 @@
 """Runs the command of `palisade lock` and `palisade elect` while a claim is held.
 
-The command ends with the claim: if the lease is lost or this process is to stop, the command gets SIGTERM and,
-`GRACE_S` later, SIGKILL. On Linux it also gets SIGTERM if this process is killed.
+If the lease is lost or this process is stopped, the command gets SIGTERM and, `GRACE_S` later, SIGKILL. On Linux it
+also gets SIGTERM if this process is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 T = TypeVar("T")
 GRACE_S = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""Exit codes of a command that cannot be started, as shells have them."""
+"""Exit codes of a command that cannot be started, the same as in shells."""
 _PR_SET_PDEATHSIG = 1
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -31,7 +31,7 @@ class Stopped(Exception):
 
 
 async def stoppable(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`. SIGTERM and SIGHUP cancel it, so that what it holds is released; then raises Stopped."""
+    """The result of `work`. SIGTERM and SIGHUP cancel it, so that its claims are released. Then raises Stopped."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work())
     received: list[int] = []
 
@@ -53,7 +53,7 @@ async def stoppable(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of the command, 128 + the signal that ended it. It gets `environment` in addition to its own."""
+    """The exit code of the command, or 128 + the signal that ended it. `environment`: additional variables."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, env={**os.environ, **environment}, preexec_fn=_end_with_parent

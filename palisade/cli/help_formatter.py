@@ -1,4 +1,4 @@
-"""--help without line breaks inside of words: click breaks lines at hyphens, also those of `--password-file`."""
+"""--help without line breaks inside words: click breaks lines at hyphens, even in `--password-file`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unbroken(text: str) -> str:
 
 
 def format_help_of(command: click.Command) -> None:
-    """Of the command and all below it."""
+    """Sets the formatter of the command and of all its subcommands."""
     command.context_class = HelpContext
     if isinstance(command, click.Group):
         for each in command.commands.values():

@@ -1,4 +1,4 @@
-"""One HTTP request to a node, for commands that a node of any kind serves; only members have a stream."""
+"""One HTTP request to a node, for commands that work with nodes of any kind; only members have a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RequestRefused(Exception):
         self.retry = bool(problem.get("retry", False))
 
     def failure(self) -> Failure:
-        """The exit code that the same refusal has on the stream."""
+        """The failure with the exit code of the same refusal on the stream."""
         text = f"{self}. {SIGN_IN}" if self.status == 401 else str(self)
         if self.code in UNKNOWN_CODES:
             return Failure(UNKNOWN, self.code, text, self.retry)
@@ -58,8 +58,8 @@ async def ask(
 
 
 def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any], at: str = "") -> Any:
-    """The result of the coroutine. Every error except a bug ends the process with its exit code. `at`: the address that
-    is asked; stderr shows that the command waits for it. Without it the coroutine shows what it does."""
+    """The result of the coroutine. Every error except a bug ends the process with its exit code. `at`: the address of
+    the request; stderr shows that the command waits for it. Without `at` the coroutine shows its own progress."""
 
     async def run() -> Any:
         async with session.notice(lambda: f"no answer yet from {at}") if at else contextlib.nullcontext():

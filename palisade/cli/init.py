@@ -44,9 +44,9 @@ NO_ANSWER = 0
 def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: float, as_json: bool) -> None:
     """Create a cluster from the nodes MEMBERS.
 
-    They were started without --initial-cluster and --join.
+    The nodes must have been started without --initial-cluster and --join.
 
-    The nodes find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
+    They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
     for the nodes until --timeout. Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the token of the nodes.
 
     \b
@@ -67,16 +67,16 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
 
 
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """As `initialize`; stderr shows that the command waits."""
-    async with session.notice(lambda: f"the nodes {', '.join(body['members'])} are not one cluster yet, asking {at}"):
+    """`initialize`, with a line on stderr while the command waits."""
+    async with session.notice(lambda: f"the nodes {', '.join(body['members'])} are not a cluster yet, asking {at}"):
         return await initialize(at, body, session.deadline_s)
 
 
 def default_address() -> str:
-    """Raises click.UsageError if only streams are known: a node without a cluster serves HTTP only."""
+    """Raises click.UsageError if only stream addresses are known: a node without a cluster serves HTTP only."""
     target = find_target(None, os.environ, Path())
     if target.http is None:
-        raise click.UsageError(f"give --at: {VARIABLE} has the addresses of streams, and init needs one of HTTP")
+        raise click.UsageError(f"give --at: {VARIABLE} has stream addresses, and init needs an HTTP address")
     return target.http
 
 

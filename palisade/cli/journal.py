@@ -99,7 +99,7 @@ def journal() -> None:
     default="1",
     show_default=True,
     metavar="SECONDS",
-    help="A replica that is silent for this time, 0.1s to 60s, counts as lost. Give both copies the same value.",
+    help="A replica that is silent for this time, 0.1s to 60s, is treated as lost. Give both copies the same value.",
 )
 @click.option(
     "--force-without-store",
@@ -121,8 +121,8 @@ def serve(
 ) -> None:
     """Run one copy until SIGTERM or Ctrl-C.
 
-    It follows the active copy. It becomes active itself once that one has ended and no other copy can be newer. Start
-    both copies with the same --role; --endpoints are those of the metadata store.
+    The copy follows the active one. It becomes active once the active copy has ended and no other copy can be newer.
+    Start both copies with the same --role; --endpoints are those of the metadata store.
 
     The port has no authentication: --listen on a loopback address or a private network. With a --listen such as
     0.0.0.0:7901, give --advertise.
@@ -261,7 +261,7 @@ def ask(
     *,
     lines: bool = False,
 ) -> Any:
-    """The result of `work`; stderr shows what it waits for. `lines`: as of `waiting`, if it writes output meanwhile."""
+    """The result of `work`; stderr shows what it waits for. `lines`: as in `waiting`, for work that writes output."""
     from palisade.journal.client import JournalClient
 
     async def run() -> Any:

@@ -57,7 +57,7 @@ def range_options(command: Command) -> Command:
         click.option("--count-only", is_flag=True, help="Print only the number of keys."),
         click.option("--keys-only", is_flag=True, help="Omit the values."),
         click.option("--revision", type=click.IntRange(0), default=0, help="Read at this revision; 0 is the newest."),
-        click.option("--limit", type=click.IntRange(0), default=0, help="Largest number of keys; 0 is no limit."),
+        click.option("--limit", type=click.IntRange(0), default=0, help="Maximum number of keys; 0 is no limit."),
         click.option("--from-key", is_flag=True, help="All keys from KEY on."),
         click.option("--prefix", is_flag=True, help="All keys that begin with KEY."),
         click.argument("end", type=read_bytes, default=""),

@@ -49,7 +49,7 @@ def grant(session: CliSession, ttl_s: float, lease_id: int | None) -> None:
 def keep_alive(session: CliSession, lease_id: int, once: bool) -> None:
     """Renew a lease until Ctrl-C.
 
-    It is renewed at once, and whenever a third of its time has passed.
+    It is renewed at once, and then after each third of its time to live.
     """
 
     async def renew(client: Any) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ttl_option = click.option(
     "--ttl", "ttl_s", type=read_time, default="10", show_default=True, metavar="SECONDS",
-    help="When the holder dies, the next one takes over after this time.",
+    help="Time after which the next claimant takes over if the holder dies.",
 )  # fmt: skip
 wait_option = click.option(
     "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
@@ -87,7 +87,7 @@ def elect(
 
 
 def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: str) -> None:
-    """Exits with the code of the command, or as the claim ended. `names`: how its environment variables begin."""
+    """Exits with the code of the command, or by the end of the claim. `names`: prefix of its environment variables."""
     from palisade.cli.held_command import Stopped, run_held, stoppable
 
     async def work(client: Any) -> int:
@@ -114,20 +114,20 @@ def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: st
 
 
 def notice_of(session: CliSession, client: Client, claim: Claim) -> contextlib.AbstractAsyncContextManager[None]:
-    """What the claim waits for: a node, or the claim before it."""
+    """The text that shows what the claim waits for: a node, or the claim before it."""
 
     def why() -> str:
         before = claim.waits_for
         if client.trouble or before is None:
             return client.trouble or f"no answer yet from the nodes at {', '.join(session.endpoints)}"
-        return f"{readable(before)} is before this claim, and was not released yet"
+        return f"{readable(before)} is before this claim and is not released yet"
 
     return session.notice(why)
 
 
 async def follow(session: CliSession, client: Any, name: bytes) -> None:
     async with session.notice_of(client):
-        await client.ping()  # an observation waits for a cluster without limit; report a missing one
+        await client.ping()  # an observation waits for a cluster without limit, so a missing cluster is reported here
     warning = asyncio.ensure_future(warn_of_trouble(client, "elect"))
     try:
         async for leader in client.observe(name):

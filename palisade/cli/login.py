@@ -39,7 +39,7 @@ HOUR_S, DAY_S = 3600, 86_400
 @click.option("--at", type=read_address, metavar="HOST:PORT", help="Ask the member with this HTTP address.")
 @cluster_options
 def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at: str | None) -> None:
-    """Get a token for a user and its password. Other commands take it with --token-file, at any node of the cluster.
+    """Get a token for a user and its password. Other commands use it with --token-file, at any node of the cluster.
 
     The password comes from PALISADE_PASSWORD, from the file PALISADE_PASSWORD_FILE, or from a prompt. A token in a file
     is sent only to the cluster that issued it.
@@ -57,7 +57,7 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
 
 
 def member_addresses(session: CliSession, shown: Password) -> list[str]:
-    """The HTTP addresses of the members, from a node of the cluster: first that of this node, which answers."""
+    """The HTTP addresses of the members, as a node of the cluster lists them; that of this node comes first."""
 
     async def members(client: Any) -> tuple[object, list[dict[str, Any]]]:
         return (await client.status())["member"], await client.members()
@@ -68,7 +68,7 @@ def member_addresses(session: CliSession, shown: Password) -> list[str]:
 
 
 async def sign_in(addresses: list[str], body: dict[str, Any], deadline_s: float) -> Any:
-    """The response of the first node that answers. Each has half of the time that is left, the last one all of it.
+    """The response of the first node that answers. Each node has half of the remaining time, the last one all of it.
 
     Raises NoAnswer, RequestRefused."""
     until = time.monotonic() + deadline_s
@@ -84,7 +84,7 @@ async def sign_in(addresses: list[str], body: dict[str, Any], deadline_s: float)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Readable by the owner only, also while it is written."""
+    """Writes a file that only the owner can read, also while it is written."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

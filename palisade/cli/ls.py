@@ -42,7 +42,7 @@ def ls(session: CliSession, prefix: bytes, recursive: bool) -> None:
 
 
 async def names_below(client: Any, prefix: bytes, recursive: bool) -> tuple[int, list[bytes]]:
-    """(revision, names) as of one revision. Keys below a name of this level are skipped, not read."""
+    """(revision, names) at one revision. Keys below a name of this level are skipped without reading them."""
     start, end = prefix or FROM_KEY, prefix_end(prefix)
     revision = 0
     names: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The command `palisade`: its subcommands, and how every error ends.
+"""The command `palisade` and its subcommands.
 
 The modules of the subcommands import large modules (client, server, rich) only inside their functions, so that --help
 and completion are fast.

@@ -35,7 +35,7 @@ def man(context: click.Context, directory: Path) -> None:
 
 
 def pages(root: click.Command) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(the words of a command, its page), of all commands that are not hidden."""
+    """(the words of a command, its page) for every command that is not hidden."""
     yield from _pages(root, click.Context(root, info_name=ROOT), (ROOT,))
 
 
@@ -89,6 +89,6 @@ def description(text: str) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text in which roff finds no requests: not in a backslash, and not in a dot at the beginning."""
+    """The text with backslashes and leading dots escaped, which roff would read as requests."""
     found = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{found}" if found.startswith((".", "'")) else found

@@ -37,7 +37,7 @@ def list_(session: CliSession) -> None:
 
 
 def has_leader(members: Iterable[dict[str, Any]]) -> bool:
-    """Whether the node that listed the members knows a leader."""
+    """Whether the node that returned the list knows a leader."""
     return any(each["leader"] for each in members)
 
 
@@ -102,7 +102,7 @@ def remove(session: CliSession, name: str) -> None:
 def transfer(session: CliSession, name: str | None) -> None:
     """Transfer the leadership to another voter.
 
-    To NAME, or else to the voter that is most up to date.
+    To NAME or, without NAME, to the voter with the newest log.
     """
     leader = session.call(lambda client: client.transfer(name))
     session.answer({"leader": leader}, f"{leader} is the leader")

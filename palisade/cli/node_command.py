@@ -17,11 +17,11 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 2
 EXIT_REMOVED = 3
 EXIT_MUST_JOIN = 4
-"""How the supervisor handles them: `palisade/cli/supervisor/restart_policy.py`."""
+"""The supervisor's reaction to each exit code: `palisade/cli/supervisor/restart_policy.py`."""
 
 
 def add_options(command: Any) -> Any:
-    """Every option of the table, as text: `node/options.py` reads it, wherever it came from."""
+    """Every option of the table, as text. `node/options.py` parses it, whatever its source."""
     for option in reversed(OPTIONS):
         command = click_option(option)(command)
     return command
@@ -50,8 +50,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         --peer 127.0.0.1:7501 --stream 127.0.0.1:7601 \\
         --initial-cluster n1=127.0.0.1:7501
 
-    With --follow the node is not a member of the Raft group: it keeps a vault of the cluster that --seeds or --join
-    names. With --standalone it contacts no other node: it serves the vault in its folder, for reading only.
+    With --follow the node is not a member of the Raft group: it keeps a vault of the cluster, which it finds by --seeds
+    or --join. With --standalone it contacts no other node: it serves the vault in its folder, for reading only.
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
     from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
@@ -108,7 +108,7 @@ def end(exit_code: int, error: Exception, more: str = "") -> None:
 
 
 def room_on_disk(folder: Path) -> str:
-    """LMDB reports some full disks as failing disks (EIO, observed with tmpfs), so the free space is shown."""
+    """The free space of the disk: LMDB reports some full disks as failing disks (EIO, observed with tmpfs)."""
     try:
         return f"{shutil.disk_usage(folder).free / (1 << 20):.1f} MiB are free on the disk of {folder}"
     except OSError as error:

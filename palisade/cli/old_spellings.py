@@ -14,7 +14,7 @@ COMMANDS = {
     ("partitions", "assign"): ("segments", "assign"),
     ("partitions", "list"): ("segments", "nodes"),
 }
-"""Words at the beginning of a command line, and the words of today."""
+"""Words at the beginning of a command line, and their current spelling."""
 OPTIONS = {
     "--deadline": ("--timeout", None),
     "--from-revision": ("--start-revision", "watch"),
@@ -23,11 +23,11 @@ OPTIONS = {
     "--partitions-look-s": ("--segments-look-s", "node"),
     "--partitions-trash-s": ("--segments-trash-s", "node"),
 }
-"""Option -> (option of today, the only command that had it; None: all of them)."""
+"""Option -> (current option, the only command that had it; None: every command)."""
 
 
 def modern(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(the command line in today's spelling, a note for each old spelling)."""
+    """(the command line in the current spelling, a note for each old spelling)."""
     found, notes = list(words), []
     for old, new in COMMANDS.items():
         if tuple(found[: len(old)]) == old:

@@ -28,7 +28,7 @@ def read_address(text: str) -> str:
 
 
 def read_bytes(text: str) -> bytes:
-    """The bytes that were typed."""
+    """The bytes of the argument as it was typed."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -56,7 +56,7 @@ def read_time(text: str) -> float:
 
 
 at_option = click.option(
-    "--at", type=read_address, metavar="HOST:PORT", help="Ask the node with this HTTP address, a node of any kind."
+    "--at", type=read_address, metavar="HOST:PORT", help="HTTP address of the node to query, which may be of any kind."
 )
 
 
@@ -87,7 +87,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def client_options(command: Callable[..., None]) -> Callable[..., None]:
-    """As `cluster_options`, with the options of credentials."""
+    """`cluster_options` and the options for credentials."""
 
     @functools.wraps(command)
     def with_credentials(session: CliSession, as_user: str | None, token_file: str | None, **rest: Any) -> None:

@@ -122,7 +122,7 @@ def option_of(each: JobOption) -> click.Option:
 def credential_files(
     user: str | None, token_file: str | None, password_file: str | None, environ: Mapping[str, str]
 ) -> tuple[str, str, str]:
-    """Token file, user, password file: workers read credentials from files. Raises click.UsageError."""
+    """(token file, user, password file), because workers read credentials from files. Raises click.UsageError."""
     if user is None and token_file is None:
         user, token_file = environ.get("PALISADE_USER"), environ.get("PALISADE_TOKEN_FILE")
         token_file = None if user else token_file
@@ -167,7 +167,7 @@ def _fail(session: CliSession, error: Exception) -> NoReturn:
 
 
 def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, str], given: Mapping[str, Any]) -> None:
-    """Raises PipelineError and the errors of the client. Java is checked before anything else."""
+    """Checks Java first, then runs the job. Raises PipelineError and the errors of the client."""
     from palisade.pipeline.java import require_java, require_pyspark
     from palisade.pipeline.job import parsed
     from palisade.pipeline.options import ClusterAccess

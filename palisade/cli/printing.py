@@ -34,7 +34,7 @@ def print_rows(
 
 
 def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """RFC 4180, with a header and LF as the line end."""
+    """CSV of RFC 4180, with a header, but with LF as the line end."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
@@ -51,7 +51,7 @@ def shorten(text: str) -> str:
 
 
 def print_bytes(value: bytes) -> None:
-    """The value unchanged; on a terminal a line end follows."""
+    """Prints the value unchanged; on a terminal followed by a line end."""
     sys.stdout.flush()
     sys.stdout.buffer.write(value + (b"\n" if sys.stdout.isatty() and not value.endswith(b"\n") else b""))
     sys.stdout.buffer.flush()

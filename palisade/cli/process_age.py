@@ -1,4 +1,4 @@
-"""How long this process exists: a command that takes a second to start has been silent for a second."""
+"""The age of this process, because the time that a command needs to start counts as silence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STAT = Path("/proc/self/stat")
 
 
 def process_age_s() -> float:
-    """Seconds; 0 where the system does not show it."""
+    """In seconds; 0 if the system does not provide it."""
     try:
         ticks = int(STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[START_FIELD])
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -39,8 +39,8 @@ def query() -> None:
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.
 
-    A broker returns the segments; the nodes that have them return their row counts. Rows that a node still receives
-    are counted up to what it had stored; --json names these positions.
+    A broker returns the segments; the nodes that have them return their row counts. Of a segment that still receives
+    rows, the stored rows are counted; --json has their number as its position.
     """
     from palisade.catalog.errors import BadField
     from palisade.cli.query_waiting import QueryWaiting
@@ -80,7 +80,7 @@ def count(session: CliSession, data_source: str, start: str, end: str) -> None:
 
 
 class DataNodes:
-    """The data nodes over HTTP. Their addresses are looked up once, and again for a node that is not known."""
+    """Requests row counts from data nodes over HTTP. Looks up the addresses once, and again for an unknown node."""
 
     def __init__(self, client: Any, requests: HttpRequests) -> None:
         self._client, self._requests = client, requests

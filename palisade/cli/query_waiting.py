@@ -1,4 +1,4 @@
-"""What a query waits for: which segments, and which data nodes (issue 17)."""
+"""Shows the segments and data nodes for which a query waits (issue 17)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 3
 
 
 class QueryWaiting:
-    """Of one count. Reads once to which nodes segments are assigned, as soon as one of them has no server."""
+    """The text for one count. Once a segment has no server, it reads the last assignment to name the assigned nodes."""
 
     def __init__(self, progress: CountProgress) -> None:
         self._progress = progress
@@ -40,7 +40,7 @@ class QueryWaiting:
             self._needed.set()
 
     async def _read(self, client: Any) -> None:
-        """A user may not be allowed to: then no nodes are named."""
+        """Ignores errors: without the permission to read the assignment, no nodes are named."""
         await self._needed.wait()
         with suppress(PalisadeError, OSError):
             found = (await client.range(LAST_ASSIGNMENT)).kvs
@@ -70,7 +70,7 @@ def waits_for(progress: CountProgress, assignment: Mapping[str, Any] | None) -> 
 
 
 def nodes_of(record: Mapping[str, Any] | None, assignment: Mapping[str, Any] | None) -> str:
-    """An ingester has the rows of its segment until that is assigned."""
+    """The nodes that have the rows: the assigned ones, or the ingester until the segment is assigned."""
     if record is None:
         return ""
     name, ingester = record["segment"], record.get("ingester")

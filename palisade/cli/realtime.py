@@ -60,7 +60,7 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
 
 
 async def known(client: Any, data_source: str) -> list[dict[str, Any]]:
-    """The records that grow or are given up, with what the nodes report; and what only the nodes have."""
+    """The realtime segments: growing and given-up ones by their records, and those that only the nodes report."""
     sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
     records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
     reports: dict[str, dict[str, Any]] = {}
@@ -102,7 +102,7 @@ async def report_of(requests: HttpRequests, address: str) -> list[dict[str, Any]
 
 
 def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Also of the directories that the node cannot read."""
+    """The reports in a response, including one for each directory that the node cannot read."""
     damaged = {
         directory.replace("@", "/"): {"node": found["node"], "state": "damaged", "rows": None, "error": why}
         for directory, why in found["damaged"].items()
@@ -130,8 +130,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     """Append the rows in FILE to a realtime segment.
 
     FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean, timestamp,
-    date, binary. With --writer, rows that the segment has already are skipped, so the command can
-    be repeated after a failure. Without it no other command could continue the segment, so it is closed.
+    date, binary. With --writer, rows that the segment already has are skipped, so the command can be repeated after a
+    failure. Without --writer no other command can continue the segment, so it is closed.
     """
     columns = dict(pair_of(each) for each in how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -157,7 +157,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
 
 def still_open(writer: RealtimeWriter, name: str) -> str:
-    """After a failure. `name`: of the writer."""
+    """Prints the state of the segment after a failure. `name`: of the writer."""
     closing = f"'palisade segments realtime close {writer.segment}' publishes them"
     more = "repeat the command to continue" if name else closing
     return f"{writer.segment} stays open at node {writer.node} with {counted(writer.rows, 'row')}: {more}"
@@ -211,7 +211,7 @@ def close(session: CliSession, segment: str) -> None:
 def give_up(session: CliSession, segment: str, reason: str) -> None:
     """Give up a SEGMENT whose node is permanently lost.
 
-    Its rows are lost: queries do not fail for it any more, and list it as unserved. Refused while its node serves it.
+    Its rows are lost. Queries no longer fail because of it, and list it as unserved. Refused while its node serves it.
     """
     by, at_ms = f"{getpass.getuser()}@{socket.gethostname()}", int(time.time() * 1000)
     found = refused(session, lambda client: client.realtime_give_up(segment, by=by, reason=reason, at_ms=at_ms))
@@ -219,7 +219,7 @@ def give_up(session: CliSession, segment: str, reason: str) -> None:
 
 
 def refused(session: CliSession, run: Any) -> Any:
-    """The result; the refusals of an ingester end the command."""
+    """The result of `run`; a refusal by the ingester ends the command."""
     from palisade.wire.segment_errors import SegmentError
 
     try:

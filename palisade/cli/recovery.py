@@ -67,7 +67,7 @@ def show(session: CliSession, at: str, watch: bool) -> None:
         return
 
     async def followed() -> dict[str, Any]:
-        """An error is shown once the bar is gone."""
+        """Shows an error after the bar is erased."""
         with screen_for(session) as screen:
             return await follow(lambda: recoveries(session, at), screen, watch)
 

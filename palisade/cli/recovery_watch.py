@@ -17,23 +17,24 @@ from palisade.recovery.report_json import progress_cell, progress_text, report_l
 
 POLL_S = 0.25
 LINE_S, LATER_LINE_S = 1.5, 5.0
-"""Longest time between two plain lines of a recovery in progress; the second after `STEADY_POLLS`."""
+"""Maximum time between two plain lines of a recovery in progress: before and after `STEADY_POLLS`."""
 STEADY_POLLS = round(10.0 / POLL_S)
 Shape = dict[str, Any]
 
 
 class RecoveryScreen(Protocol):
-    """Gets each response of GET /v1/recovery, in order."""
+    """Called with each response of GET /v1/recovery, in order."""
 
     def show(self, found: Shape) -> None: ...
 
     def ended(self, report: Shape) -> None:
-        """A recovery has ended while it was followed, and later ones are awaited."""
+        """Called when a recovery has ended, if later ones are followed too."""
         ...
 
 
 async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, for_ever: bool) -> Shape:
-    """The last response, once no recovery is in progress. `for_ever`: later recoveries too, until cancelled."""
+    """Polls until no recovery is in progress; returns the last response. `for_ever`: follows later recoveries too,
+    until cancelled."""
     known = None
     while True:
         found = await ask()
@@ -51,12 +52,12 @@ async def follow(ask: Callable[[], Awaitable[Shape]], screen: RecoveryScreen, fo
 
 
 def news(known: int, ended: int) -> int:
-    """The number of recoveries that ended since; all of them if the process was restarted."""
+    """The number of recoveries that have ended since then; all of them if the process was restarted."""
     return ended - known if ended >= known else ended
 
 
 class JsonLines:
-    """An object on every change."""
+    """Prints a JSON object on every change."""
 
     def __init__(self) -> None:
         self._last: Any = None
@@ -67,11 +68,11 @@ class JsonLines:
             print_json(found)
 
     def ended(self, report: Shape) -> None:
-        """The next line has the report."""
+        """Does nothing: the next object includes the report."""
 
 
 class PlainLines:
-    """A line per phase, per tenth of a phase, and per `LINE_S`. `every`, `later`: in polls."""
+    """Prints a line for each phase, each tenth of a phase, and each `LINE_S`. `every`, `later`: in polls."""
 
     def __init__(self, every: int = round(LINE_S / POLL_S), later: int = round(LATER_LINE_S / POLL_S)) -> None:
         self._every, self._later = every, later

@@ -26,7 +26,7 @@ def region() -> None:
 def list_(session: CliSession) -> None:
     """List the regions.
 
-    With prefix, mode, and the policy for reads while the vault must not be trusted.
+    Each with its prefix, mode, and policy for reads while the vault must not be trusted.
     """
     found = session.call(lambda client: client.regions())
     header = ["name", "prefix", "mode", "policy", "default", "built in"]
@@ -68,7 +68,7 @@ def text(shape: dict[str, Any], name: str) -> str:
 def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
     """Create or replace the region NAME of a prefix.
 
-    It covers all keys that begin with PREFIX; the region with the longest prefix counts. The command returns when the
+    It covers all keys that begin with PREFIX; the region with the longest prefix applies. The command returns when the
     region is effective on every node. A strict write is acknowledged only after no node can serve the old value; a
     node that does not answer delays it by up to about 3.3 seconds.
     """

@@ -1,4 +1,4 @@
-"""The line of progress of a command that sends many requests: how many have ended, the rate, failures, the rest.
+"""The progress line of a command that sends many requests: ended and failed requests, rate, remaining time.
 
 palisade: bench put: 3,412 of 10,000, 64 failed, 812/s, 8 s left; n1 at 127.0.0.1:7601 does not respond
 """
@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 
 WINDOW_S = 3.0
-"""The rate is that of so long."""
+"""The period over which the rate is computed."""
 
 
 class RequestProgress:
-    """`phase`: what the command does. `trouble`: why no answer can arrive at the moment."""
+    """`phase`: the current activity. `trouble`: why no answer can arrive at the moment."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RequestProgress:
         self._failed += 1
 
     def begin(self, phase: str, total: int = 0) -> None:
-        """Another phase. `total`: of its requests, 0 if not known."""
+        """Begin another phase. `total`: number of its requests, 0 if unknown."""
         self.phase, self._total, self._done, self._failed = phase, total, 0, 0
         self._began = self._clock()
         self._samples.clear()
@@ -62,7 +62,7 @@ class RequestProgress:
         return f"{phase}{self._done:,} of {self._total:,}{failed}, {rate:,.0f}/s{self._left(ended, now)}"
 
     def _left(self, ended: int, now: float) -> str:
-        """By the mean rate of the phase; nothing is known before a request has ended."""
+        """The remaining time by the mean rate of the phase; empty before the first request has ended."""
         if not ended or now <= self._began:
             return ""
         return f", {(self._total - ended) * (now - self._began) / ended:,.0f} s left"

@@ -87,7 +87,7 @@ def restore(
 
 
 def warn_of_ports(layout: Layout) -> None:
-    """A line on stderr if a port of the new cluster is in use now."""
+    """Prints a line on stderr if a port of the new cluster is in use."""
     from palisade.base.port_probe import PortUnavailable, check_free
 
     try:
@@ -137,9 +137,9 @@ def recover_quorum(data_dir: Path, confirm: str | None, as_json: bool) -> None:
     For a majority that is lost permanently. Stop the surviving node first.
 
     Writes that the lost majority acknowledged without this node are lost. The generation grows by one: the other nodes
-    are refused, and rejoin with an empty data folder and --join. The first strict writes wait until the leases of the
-    lost nodes have expired. Without --confirm the command only shows the result: of several survivors choose the one
-    with the greatest last term, then the greatest index.
+    are refused and can rejoin with an empty data folder and --join. The first strict writes wait until the leases of
+    the lost nodes have expired. Without --confirm the command only shows the result: of several survivors, choose the
+    one with the highest last term and, among equals, the highest index.
     """
     from palisade.metastore.errors import StoreCorrupt
     from palisade.metastore.store_errors import StoreFailed

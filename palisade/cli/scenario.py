@@ -80,20 +80,20 @@ def choose(session: CliSession, names: Sequence[str], run_all: bool) -> list[Sce
 
 
 async def shown(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: EventPrinter, keep: bool) -> bool:
-    """As `play`; stderr shows that a long step goes on."""
+    """`play`, with a line on stderr during a long step."""
     async with session.notice(printer.waits_for):
         return await play(session, chosen, printer, keep)
 
 
 async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: EventPrinter, keep: bool) -> bool:
-    """Whether all scenarios hold. SIGTERM ends it as Ctrl-C does: with complete cleanup."""
+    """Returns whether all scenarios hold. SIGTERM, like Ctrl-C, ends it after a complete cleanup."""
     from palisade.catalog.demo.flights import DataSetError
     from palisade.cli.scenarios.runner import run as run_scenario
     from palisade.client.bulk_load import read_demo
     from palisade.node.options import OPTIONS
 
     for option in OPTIONS:
-        os.environ.pop(option.variable, None)  # meant for other nodes
+        os.environ.pop(option.variable, None)  # it is for other nodes
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -119,7 +119,7 @@ class EventPrinter:
         self._what, self._shown_at = "the demo data are read", time.monotonic()
 
     def waits_for(self) -> str | None:
-        """None within a second after an event."""
+        """The text for a step that takes long; None within a second after an event."""
         return self._what if time.monotonic() - self._shown_at >= NOTICE_S else None
 
     def show(self, event: ScenarioEvent) -> None:

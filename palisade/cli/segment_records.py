@@ -35,7 +35,7 @@ def publish(session: CliSession, data_source: str, file: Path) -> None:
     """Publish the segments that FILE lists, at one revision.
 
     FILE (- for standard input) is a JSON list of objects with from, to, rows, size_bytes, digest, and optionally
-    version, partition, core_partitions, replicas. Rows that are published already are left out; changed rows get a
+    version, partition, core_partitions, replicas. Rows that are already published are skipped; changed rows get a
     higher version.
     """
     given = listed(file)
@@ -102,8 +102,8 @@ def text(value: Any) -> str:
 def lookup(session: CliSession, data_source: str, start: str, end: str, on_missing: str) -> None:
     """Print which nodes serve the segments of an interval.
 
-    Fails if a segment that queries count on has no server. With --on-missing=warn or allow it prints what is left; the
-    list of missing segments is in the output of --json.
+    Fails if a segment that queries count on has no server. With --on-missing=warn or allow it prints the segments that
+    have a server; the list of missing segments is in the output of --json.
     """
     found = session.call(lambda client: client.segments_lookup(data_source, start, end, on_missing=on_missing))
     rows = [(each["segment"], each["from"], each["to"], " ".join(each["nodes"])) for each in found["segments"]]
@@ -121,9 +121,9 @@ def lookup(session: CliSession, data_source: str, start: str, end: str, on_missi
 @TO
 @client_options
 def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], start: str, end: str) -> None:
-    """Take segments out of all queries.
+    """Exclude segments from all queries.
 
-    Those that are named, or all that lie between --from and --to.
+    Either the named segments, or all segments between --from and --to.
     """
     if bool(names) == bool(start or end) or bool(start) != bool(end):
         raise click.UsageError("give either names of segments, or both --from and --to")
@@ -145,7 +145,7 @@ def set_replicas(
 ) -> None:
     """Set the replication factor of segments.
 
-    Of those that are named, of those in an interval, or of all segments of DATA_SOURCE.
+    Of the named segments, of those in an interval, or of all segments of DATA_SOURCE.
     0: lookups list the segments as unserved and do not fail for them. palisade segments assign moves the copies.
     """
     if (names and (start or end)) or bool(start) != bool(end):
@@ -162,7 +162,7 @@ def set_replicas(
 @click.argument("data_source")
 @client_options
 def reset_loaded(session: CliSession, data_source: str) -> None:
-    """Do not count on segments until nodes announce them.
+    """Stop counting on segments until nodes announce them.
 
     For data that is permanently lost: queries no longer fail for segments that no node serves.
     """

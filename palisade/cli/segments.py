@@ -1,4 +1,4 @@
-"""palisade segments: which nodes store which segments, and what each node has."""
+"""palisade segments: the assignment of segments to nodes, and the copies on each node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_S = 3.0
 def segments() -> None:
     """Segments of data and their copies on nodes.
 
-    Nodes that run with --segments keep copies.
+    Nodes that run with --segments store copies.
     A segment past the TTL rule of demo.SOURCE, or else of demo (palisade catalog set-ttl), is removed; it is fetched
     again when the rule is removed.
     """
@@ -38,7 +38,7 @@ def segments() -> None:
 @click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), help="First set the replication factor; 0: none.")
 @click.option("--prefix", default="", help="Only segments whose names begin so, such as flights/2013-01.")
 @click.option(
-    "--nodes", metavar="NAME,...", help="The nodes that keep copies.  [default: all that run with --segments]"
+    "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"
 )
 @client_options
 def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None) -> None:
@@ -74,7 +74,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
 def nodes_(session: CliSession) -> None:
     """Show assigned, local and missing segments per node.
 
-    With the reason if some are missing.
+    With the reason if copies are missing.
     Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
     from palisade.segments.assigning import assigned_by_node
@@ -108,7 +108,7 @@ def named(text: str) -> list[str]:
 
 
 async def keepers(client: Any) -> list[str]:
-    """The nodes of the logical topology that keep segments. Raises SegmentError while one does not answer."""
+    """The nodes of the logical topology that store segments. Raises SegmentError if a node does not answer."""
     from palisade.wire.segment_errors import NotFetched
 
     found = await ask_all(addresses_in(await client.topology()))
@@ -122,7 +122,7 @@ async def keepers(client: Any) -> list[str]:
 
 
 async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
-    """The view of each node of its segments; None for one that does not answer."""
+    """The report of each node on its segments; None for a node that does not answer."""
     async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
         answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))

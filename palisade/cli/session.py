@@ -49,7 +49,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
-    """The failure for an error of the client; None for one that is a bug. `source`: where the endpoints come from."""
+    """The failure for an error of the client; None if the error is a bug. `source`: where the endpoints come from."""
     from palisade.catalog.errors import CatalogError
     from palisade.cli.cluster_check import OtherCluster
     from palisade.client.claims import NotAcquired
@@ -113,7 +113,7 @@ def unreachable(endpoints: Sequence[str], source: str, error: BaseException | No
 
 
 def no_answer(reasons: Mapping[str, str]) -> Failure | None:
-    """None unless a node has given a reason: then it runs, and to start one is no remedy."""
+    """The failure if a node has given a reason; else None. Such a node runs, so starting one is no remedy."""
     from palisade.client.connection_failures import text_of
 
     if SILENT.issuperset(reasons.values()):
@@ -122,7 +122,7 @@ def no_answer(reasons: Mapping[str, str]) -> Failure | None:
 
 
 def nothing_else() -> str | None:
-    """A command waits for answers only."""
+    """For a command that waits for nothing but answers."""
     return None
 
 
@@ -152,9 +152,9 @@ class CliSession:
     ) -> T:
         """The result of `action`. Every error except a bug ends the process with its exit code.
 
-        `notice`: stderr shows what the command waits for; False if the action does so itself, because it writes output
-        meanwhile. `waits_for_nodes`: also while all addresses refuse connections. `why`: what the action waits for
-        while it has a connection."""
+        `notice`: whether stderr shows what the command waits for; False if the action shows it itself, because it
+        writes output meanwhile. `waits_for_nodes`: wait also while all addresses refuse connections. `why`: what the
+        action waits for while it has a connection."""
 
         async def run() -> T:
             from palisade.client import Client
@@ -174,21 +174,21 @@ class CliSession:
     def notice(
         self, why: Callable[[], str | None], *, lines: bool = False
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `waiting`. With --json, stderr is for one object: only the line of a terminal, which is erased."""
+        """`waiting`; with --json only the line on a terminal, which is erased, because stderr is for one object."""
         return waiting(why, lines=lines, only_erased=self.as_json)
 
     def shown_progress(self, progress: RequestProgress) -> contextlib.AbstractAsyncContextManager[None]:
-        """With --json, as `notice`."""
+        """`progressing`; with --json as in `notice`."""
         return progressing(progress.line, only_erased=self.as_json)
 
     def notice_of_check(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `notice`: while the addresses are asked for their cluster."""
+        """A `notice` while the cluster of each address is checked."""
         return self.notice(lambda: f"no answer yet from {', '.join(self.endpoints)}, whose cluster the token is for")
 
     def notice_of(
         self, client: Client, why: Callable[[], str | None] = nothing_else
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """As `notice`: what the client waits for, else `why`."""
+        """A `notice` with the reason of the client, else of `why`."""
         at = ", ".join(self.endpoints)
         return self.notice(lambda: client.trouble or why() or f"no answer yet from the nodes at {at}")
 
@@ -227,11 +227,11 @@ class CliSession:
         sys.exit(failure.exit_code)
 
     def unreachable(self, reasons: Mapping[str, str] = MappingProxyType({})) -> NoReturn:
-        """`reasons`: why there is no answer, by address."""
+        """Fails because no node answers. `reasons`: why, by address."""
         self.fail(no_answer(reasons) or unreachable(self.endpoints, self.source))
 
     def answer(self, shape: Any, text: str) -> None:
-        """The result: JSON, CSV of the fields that are single values, or text."""
+        """Prints the result as JSON, as CSV of the fields that are single values, or as text."""
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
@@ -243,7 +243,7 @@ class CliSession:
     def rows(
         self, shape: Any, header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None
     ) -> None:
-        """A result of several rows. `flexible`: the column that may be shortened on a narrow terminal."""
+        """Prints a result of several rows. `flexible`: the column that may be shortened on a narrow terminal."""
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
@@ -252,12 +252,12 @@ class CliSession:
             print_rows(header, rows, flexible=flexible)
 
     def note(self, text: str) -> None:
-        """A remark about the result, on stderr; not with --json, where stderr is for one object."""
+        """Prints a remark on stderr; not with --json, where stderr is for one object."""
         if not self.as_json:
             print(f"palisade: {text}", file=sys.stderr)
 
     @staticmethod
     def leave_closed_pipe() -> NoReturn:
-        """The reader of the output has ended (`| head`), which is not an error."""
+        """Ends the process if the reader of the output has ended (`| head`); this is not an error."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -33,7 +33,7 @@ def status(session: CliSession, at: str | None) -> None:
     Also HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that of the
     vault, RR the newest released one; the leader is marked with *. On a narrow terminal the less important columns are
     omitted, and named below the table; -o csv and --json have all of them. Nodes that follow the cluster without being
-    members are included; --at asks one such node alone. Exit code 3 if no node answers.
+    members are included; --at queries one such node alone. Exit code 3 if no node answers.
     """
     from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
@@ -60,7 +60,7 @@ def status(session: CliSession, at: str | None) -> None:
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
-    """`reasons`: as of `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
+    """`reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     silent = dict.fromkeys(session.endpoints)
     wrong: list[WrongPort] = []
     async with session.notice(lambda: f"no answer yet from {', '.join(silent)}"):
@@ -77,8 +77,8 @@ async def ask_all(
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row per node: the addressed nodes, and the other members that they know. `silent` loses each address that has
-    answered. `wrong`, `reasons`: as of `ask`."""
+    """A row per node: the addressed nodes, and the other members that they know. Addresses that
+    have answered are removed from `silent`. `wrong`, `reasons`: as in `ask`."""
 
     async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
         return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))
@@ -159,7 +159,7 @@ async def ask(
 
 
 def streams_of(answers: Iterable[Mapping[str, Any] | None]) -> dict[str, tuple[str, str | None]]:
-    """Stream address -> (member, its HTTP URL), of every member that one of the answers has."""
+    """Stream address -> (member, its HTTP URL), for every member in one of the answers."""
     found: dict[str, tuple[str, str | None]] = {}
     for answer in answers:
         for member in answer["members"] if answer else ():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def status_table(rows: Sequence[Row], width: int) -> Table:
-    """Nodes that are not ready are red. Columns without room are named in the caption."""
+    """Nodes that are not ready are red. Columns that do not fit are named in the caption."""
     from rich.table import Table
     from rich.text import Text
 

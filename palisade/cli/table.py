@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FRAME = 3
-"""Characters per column beside its content: two blanks and a border. The last border is one more."""
+"""Characters per column besides its content: two blanks and a border. The table has one more border at its end."""
 FLEXIBLE_MIN = 16
 
 
@@ -83,7 +83,7 @@ def made(
     widths: Sequence[int],
     wrapped: Collection[int],
 ) -> Table:
-    """Text that is too long wraps in the `wrapped` columns, and ends with an ellipsis in others."""
+    """Text that is too long wraps in the `wrapped` columns; in other columns it is cut, with an ellipsis."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,13 +1,13 @@
-"""Which cluster a command connects to. One rule, for all commands that connect to a cluster.
+"""Selects the cluster that a command connects to, by one rule for all commands.
 
-The first of these counts:
+The first of these applies:
 
 1. the option: `--endpoints` (streams of any nodes) or, where a command has it, `--at` (HTTP of one node)
 2. `PALISADE_ENDPOINTS`
 3. the local cluster in the folder `.palisade` of the working directory, as `palisade up` has formatted it
 4. the ports of `palisade up`: 127.0.0.1:7601, 7602, 7603
 
-The local cluster counts whether or not it runs: a command for a stopped cluster fails, and never reaches another one.
+The local cluster is used even if it is stopped: then the command fails, and never reaches another cluster.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from palisade.cli.session import CliSession
 def topology(session: CliSession, at: str | None) -> None:
     """List the nodes that exist and those that may serve.
 
-    As the asked node sees them: the physical and the logical topology.
+    The physical and the logical topology, in the view of the queried node.
     A node enters the physical topology when the others discover it. It enters the logical one when it is admitted
     ('validated') and becomes 'active' when it has recovered.
     """

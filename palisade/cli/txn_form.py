@@ -1,4 +1,4 @@
-"""Names of targets, relations and sections, which both written forms of a transaction share. Pure."""
+"""Names of targets, relations and sections, the same in both written forms of a transaction. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RELATIONS = {
 }
 SECTIONS = ("compare", "success", "failure")
 OLD_SECTIONS = {"then": "success", "else": "failure"}
-"""Names of earlier versions, which are still read (docs/vocabulary.md)."""
+"""Names of earlier versions, which are still accepted (docs/vocabulary.md)."""
 
 
 class FormError(ValueError):

@@ -14,7 +14,7 @@ from palisade.cli.session import REFUSED, CliSession, Failure
 
 @click.command()
 @click.option(
-    "--nodes", type=int, metavar="N", help="Number of nodes, 1 to 9, best an odd number.  [default: 3 in a new cluster]"
+    "--nodes", type=int, metavar="N", help="Number of nodes, 1 to 9, preferably odd.  [default: 3 in a new cluster]"
 )
 @click.option(
     "--data-dir",

@@ -1,4 +1,4 @@
-"""palisade user, palisade role: the catalog's operations on permissions under the names that etcdctl gives them."""
+"""palisade user, palisade role: the catalog's operations on permissions, with the names of etcdctl."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def grant_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
 @click.argument("role", metavar="ROLE")
 @operation
 def revoke_role(session: CliSession, name: str, role: str, **rest: Any) -> None:
-    """Revoke a role of the user NAME. No node admits a request by it when the command returns."""
+    """Revoke a role of the user NAME. When the command returns, no node permits a request by it any more."""
     run(session, "revoke-role", user=name, role=role, **rest)
 
 
@@ -137,7 +137,7 @@ def grant_to_user(session: CliSession, name: str, privilege: str, prefix: str, *
 @PREFIX
 @operation
 def revoke_from_user(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Revoke a privilege of the user NAME. No node admits a request by it when the command returns."""
+    """Revoke a privilege of the user NAME. When the command returns, no node permits a request by it."""
     run(session, "revoke", subject=f"user:{name}", privilege=privilege, prefix=prefix, **rest)
 
 
@@ -194,5 +194,5 @@ def grant_to_role(session: CliSession, name: str, privilege: str, prefix: str, *
 @PREFIX
 @operation
 def revoke_from_role(session: CliSession, name: str, privilege: str, prefix: str, **rest: Any) -> None:
-    """Revoke a privilege of the role NAME. No node admits a request by it when the command returns."""
+    """Revoke a privilege of the role NAME. When the command returns, no node permits a request by it."""
     run(session, "revoke", subject=f"role:{name}", privilege=privilege, prefix=prefix, **rest)

@@ -150,7 +150,7 @@ def write_to(write: Callable[[bytes], Any], rows: Iterator[dict[str, object]], s
 
 @contextmanager
 def refused_clearly(session: CliSession) -> Iterator[None]:
-    """Turns every refusal into one line and an exit code."""
+    """Ends the process for every refusal, with one line and an exit code."""
     from palisade.vault.errors import VaultError, VaultUnusable
 
     try:

@@ -1,8 +1,8 @@
 """Shows on stderr what a command waits for, from a second after the start of its process.
 
-On a terminal: one line that is written again each second, with the time, and is erased at the end. Elsewhere, or if the
+On a terminal: one line with the elapsed time, which is updated each second and erased at the end. Elsewhere, or if the
 command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
---json, stderr has nothing but one object in case of an error: only the line on a terminal, which is erased, is shown.
+--json, stderr has at most one object for an error, so only the line on a terminal, which is erased, is shown.
 
 A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
 """
@@ -21,19 +21,19 @@ import click
 from palisade.base.recurring_line import RecurringLine
 
 NOTICE_S = 1.0
-"""How long a command is silent, from the start of its process."""
+"""Silence of a command, counted from the start of its process."""
 NOTICE_S_MIN = 0.2
-"""How long it waits in silence, however long its process took to start."""
+"""Minimum silence of a wait, even if the process took long to start."""
 LOOK_S = 0.3
 LINES_S = 1.4
-"""Between two lines."""
+"""Time between two lines."""
 DEFAULT_COLUMNS = 80
 """A terminal without a size, such as one of `script` or of a container, reports 0."""
 CLEAR_BELOW = "\r\x1b[J"
 
 
 def silence_s() -> float:
-    """How long the running command may still be silent."""
+    """The remaining silence of the running command."""
     context = click.get_current_context(silent=True)
     age_s = context.find_root().obj if context is not None else None
     return max(NOTICE_S - (age_s() if age_s is not None else 0.0), min(NOTICE_S_MIN, NOTICE_S))
@@ -43,8 +43,8 @@ def silence_s() -> float:
 async def waiting(
     why: Callable[[], str | None], *, lines: bool = False, only_erased: bool = False
 ) -> AsyncIterator[None]:
-    """`why`: what the command waits for at the moment, None if for nothing. `lines`: never the line that is erased;
-    `only_erased`: no other line."""
+    """`why`: what the command waits for at the moment; None if it does not wait. `lines`: never show the line that is
+    erased; `only_erased`: show no other line."""
     erased = sys.stderr.isatty() and not lines
     if only_erased and not erased:
         yield
@@ -60,7 +60,7 @@ async def waiting(
 
 @contextlib.asynccontextmanager
 async def progressing(line: Callable[[], str], *, only_erased: bool = False) -> AsyncIterator[None]:
-    """Shows the progress of a long command. `only_erased`: as of `waiting`."""
+    """Shows the progress of a long command. `only_erased`: as in `waiting`."""
     erased = sys.stderr.isatty()
     if only_erased and not erased:
         yield
@@ -106,7 +106,7 @@ class LineNotice:
 
 
 class ProgressLines:
-    """Lines less than 2 s apart, as long as the command runs: each is new."""
+    """Lines less than 2 s apart while the command runs, because each line has new figures."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
@@ -122,7 +122,7 @@ class ProgressLines:
 
 
 class TerminalNotice:
-    """One text, which may take several rows of the terminal, in the place of the one before."""
+    """One text, which replaces the previous one and may take several rows of the terminal."""
 
     def __init__(self) -> None:
         self._shown = ""
@@ -145,7 +145,7 @@ Notice = LineNotice | ProgressLines | TerminalNotice
 
 
 def erasure_of(text: str, columns: int) -> str:
-    """What removes `text` from a terminal on which nothing was written after it."""
+    """The control characters that erase `text` from a terminal, if nothing was written after it."""
     rows_above = (len(text) - 1) // columns
     return (f"\x1b[{rows_above}A" if rows_above > 0 else "") + CLEAR_BELOW
 

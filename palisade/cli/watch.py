@@ -25,7 +25,7 @@ LOOK_S = 0.2
 @click.option("--prefix", is_flag=True, help="All keys that begin with KEY.")
 @click.option("--start-revision", type=click.IntRange(0), default=0, help="First revision; 0: after the newest one.")
 @click.option("--prev-kv", is_flag=True, help="Print the previous values.")
-@click.option("--revisions", type=click.IntRange(1), help="Exit after changes of so many revisions.")
+@click.option("--revisions", type=click.IntRange(1), help="Exit after the changes of this number of revisions.")
 @client_options
 def watch(
     session: CliSession, key: bytes, end: bytes, prefix: bool, start_revision: int, prev_kv: bool, revisions: int | None
@@ -59,7 +59,7 @@ def watch(
 
 
 async def warn_of_trouble(watch: Any, command: str = "watch") -> None:
-    """Silence means that nothing changes, or that no change can arrive: write which. `watch` or a client."""
+    """Prints when no change can arrive, which silence alone would not show. `watch`: a watch or a client."""
     line, now = RecurringLine(), asyncio.get_running_loop().time
     while True:
         await asyncio.sleep(LOOK_S)

@@ -80,4 +80,4 @@ def test_init_without_a_node_fails_at_once() -> None:
 def test_init_does_not_take_a_stream_address_for_http(endpoints: str) -> None:
     result = init(PALISADE_ENDPOINTS=endpoints)
     assert result.exit_code == 2
-    assert "give --at: PALISADE_ENDPOINTS has the addresses of streams" in result.stderr
+    assert "give --at: PALISADE_ENDPOINTS has stream addresses" in result.stderr

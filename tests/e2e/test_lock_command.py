@@ -114,7 +114,7 @@ def test_holder_shows_no_notice_and_a_waiting_claim_names_the_one_before(
     key = holder.stdout.readline().strip()
     other = start("lock", "/locks/a", "--", "true")
     assert other.stderr is not None
-    assert other.stderr.readline() == f"palisade: waiting: {key} is before this claim, and was not released yet\n"
+    assert other.stderr.readline() == f"palisade: waiting: {key} is before this claim and is not released yet\n"
     time.sleep(2 * NOTICE_S)  # long enough for a notice of the holder
     _, err = holder.communicate("go on\n", timeout=WITHIN_S)
     assert (holder.returncode, err) == (0, "")

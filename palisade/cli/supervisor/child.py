@@ -1,4 +1,4 @@
-"""One `palisade node` process: its command line, its log file, its end.
+"""One `palisade node` process, with its command line and its log file.
 
 It has its own process group, so Ctrl-C in the terminal reaches only the supervisor, which then stops the nodes in
 order. The process always ends with the supervisor: `node/parent_pipe.py`.
@@ -33,7 +33,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._pipe: int | None = None
         self._log_start = 0
-        """Where the lines of the last start begin."""
+        """Position in the log at the last start."""
 
     @property
     def pid(self) -> int | None:
@@ -46,7 +46,7 @@ class Child:
             return False
 
     def start_with(self, arguments: list[str]) -> None:
-        """The options of the next starts."""
+        """Replace the options for later starts."""
         self._arguments = arguments
 
     async def start(self) -> None:
@@ -87,7 +87,7 @@ class Child:
                 self._process.send_signal(number)
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """The last lines of its log since the last start."""
+        """The last lines that the process has logged since its last start."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - TAIL_BYTES))

@@ -94,8 +94,8 @@ class LocalCluster:
             await self._pause(pause_s)
 
     async def _wait_until_emptied(self, child: Child, reason: str) -> None:
-        """Its storage may not come back under its name, and a new one may."""
-        then = f"to let it join again, empty {child.data_dir} (it joins then by itself)"
+        """A removed node may not return with its old storage, but with an empty one."""
+        then = f"to let it join again, empty {child.data_dir} (it then joins automatically)"
         self._emit_exit(child, reason, then, None)
         self.removed[child.member.id] = "; ".join(child.last_lines(1)) or reason
         while not self._stopping.is_set() and child.has_data():
@@ -137,7 +137,7 @@ class LocalCluster:
 
 
 def arguments(layout: Layout, node: str, join: str | None = None) -> list[str]:
-    """The options of `palisade node` for this node. `join`: the member that lets it in; None: it is a founding one."""
+    """The options of `palisade node` for this node. `join`: the member that it joins; None for a founding member."""
     member = next(member for member in layout.members() if member.id == node)
     return [
         *("--id", member.id),

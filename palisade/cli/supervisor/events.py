@@ -1,4 +1,4 @@
-"""The events of `palisade up`: text for people, JSON for programs.
+"""The events of `palisade up`: text for users, JSON for programs.
 
 With --json each event is one line: {"event": "node-ready", "node": "n1", ...}. The names and fields are stable:
 
@@ -27,7 +27,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SupervisorEvent:
-    """`text` is for people, `fields` for programs."""
+    """`text` is for users, `fields` for programs."""
 
     name: str
     text: str

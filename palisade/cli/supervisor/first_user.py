@@ -1,4 +1,4 @@
-"""With authorization and without a user, a cluster refuses every request: `palisade up` prints that and the remedy."""
+"""With authorization on and without a user, a cluster refuses every request: `palisade up` prints a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor does with a node that ended by itself. Pure."""
+"""The reaction of the supervisor to a node that ended without a request. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 import signal
 
 EXIT_REFUSED = 2
-"""The node has refused its configuration, folder, ports or cluster: starting it again would change nothing."""
+"""The node has refused its configuration, folder, ports or cluster: a restart would not help."""
 EXIT_REMOVED = 3
 """The node was removed from the cluster: only a new storage under its name may join."""
 EXIT_MUST_JOIN = 4
@@ -15,7 +15,7 @@ EXIT_MUST_JOIN = 4
 FIRST_S = 1.0
 LONGEST_S = 30.0
 HEALTHY_AFTER_S = 60.0
-"""The failure of a node that ran for this long counts as the first one again."""
+"""After this uptime, the failures of a node are counted from 1 again."""
 
 
 class Ending(enum.Enum):
@@ -33,17 +33,17 @@ _ENDINGS = {EXIT_REFUSED: Ending.REFUSED, EXIT_REMOVED: Ending.REMOVED, EXIT_MUS
 
 
 def failures_in_a_row(before: int, ran_s: float) -> int:
-    """How often the node has failed in a row, this failure included."""
+    """The number of consecutive failures, including this one."""
     return 1 if ran_s >= HEALTHY_AFTER_S else before + 1
 
 
 def backoff_s(failures: int) -> float:
-    """How long to wait before the start after this many failures in a row (1, 2, ...)."""
+    """The pause before the next start, after this number of consecutive failures (1, 2, ...)."""
     return float(min(LONGEST_S, FIRST_S * 2 ** min(failures - 1, 10)))
 
 
 def describe_exit(exit_code: int) -> str:
-    """'killed by SIGKILL' or 'exit code 1'; a negative code is a signal, as subprocess has it."""
+    """'killed by SIGKILL' or 'exit code 1'; a negative code is a signal, as in `subprocess`."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:

@@ -59,7 +59,7 @@ class ScreenLines:
             self._print("status: " + "; ".join(map(line_of, rows)))
 
     def _is_tenth(self, event: SupervisorEvent) -> bool:
-        """Whether another tenth of the demo catalog is loaded."""
+        """Whether another tenth of the demo catalog was loaded."""
         tenth = int(10 * event.fields["done"] / max(1, event.fields["total"]))
         fresh, self._tenth = tenth != self._tenth, tenth
         return fresh
@@ -69,7 +69,7 @@ class ScreenLines:
 
 
 class LiveTable:
-    """Events scroll above the table of nodes, which stays; a progress bar while the demo catalog loads."""
+    """Events scroll above a table of the nodes; a progress bar is shown while the demo catalog is loaded."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -44,7 +44,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class UpRefused(PalisadeError):
-    """The cluster was not started: why, and what to do."""
+    """The cluster was not started. The text has the reason and the remedy."""
 
     code = "up-refused"
 
@@ -59,7 +59,7 @@ class UpRequest:
     demo: bool = True
     node_options: list[str] = field(default_factory=list)
     credentials: Credentials | None = None
-    """For loading the demo catalog, where users have to sign in."""
+    """Credentials for loading the demo catalog, if authorization is on."""
 
 
 async def up(request: UpRequest, screen: ClusterScreen) -> int:
@@ -101,7 +101,7 @@ def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, La
 
 
 def remove_made(made: list[Path]) -> None:
-    """Nothing was started: the lock file and the folders that were made for it are removed. The lock is still held."""
+    """Called if nothing was started: removes the lock file and new folders, while the lock is held."""
     with contextlib.suppress(OSError):
         for each in made:
             each.unlink() if each.name == LOCK else each.rmdir()
@@ -180,7 +180,7 @@ class StopRequest:
 
 
 async def _until_stopped(stop: StopRequest, serving: Coroutine[None, None, None]) -> None:
-    """Runs `serving` until a signal. Raises what it raises."""
+    """Runs `serving` until a signal. Raises the errors of `serving`."""
     task = asyncio.create_task(serving)
     asked = asyncio.create_task(stop.asked.wait())
     try:
@@ -222,7 +222,7 @@ async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: LocalNodes, 
     waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
     while waiting:
         if cluster.refused:
-            raise UpRefused(f"a node refuses to run, so nothing was left running: {reasons_of(cluster.refused)}")
+            raise UpRefused(f"a node refuses to run, so all of them were stopped: {reasons_of(cluster.refused)}")
         for node in cluster.removed:
             waiting.pop(node, None)
         for node, ready in (await nodes.ready()).items():
@@ -246,7 +246,7 @@ def _show_ready(data_dir: Path, layout: Layout, screen: ClusterScreen) -> None:
 
 
 def how_to_reach(data_dir: Path, endpoints: list[str]) -> str:
-    """The line to paste where commands do not find the cluster by themselves (`palisade/cli/target.py`)."""
+    """The line to paste where commands do not find the cluster automatically (`palisade/cli/target.py`)."""
     found = data_dir.absolute() == (Path() / LOCAL_FOLDER).absolute()
     where = "commands in this folder find the cluster; elsewhere" if found else "for commands and programs"
     return f"{where}:\nexport {VARIABLE}={','.join(endpoints)}"
