@@ -1,8 +1,9 @@
-"""What the active copy may acknowledge. Pure.
+"""Decides which entries the active copy may acknowledge. Pure.
 
-Two limits: the entries that every copy which may take over has synced, and the time until which no other copy can be
-active. The time counts from before the keep-alive of the role's lease was sent, shortened by the drift of clocks: the
-store's clock may be fast, this one slow. So it ends before the lease does, whatever happened to the answer.
+There are two limits: every copy that may take over must have synced the entry, and no other copy may be active yet.
+The time of the second limit is counted from before the keep-alive of the role's lease was sent, and shortened by the
+drift of clocks: the store's clock may be fast and this one slow. So it ends before the lease, even if the response was
+late.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 from palisade.catalog.activation import ReplicaEvent, ReplicaState, acknowledgement_needs, after
 
 DRIFT = 0.01
-"""rho: the greatest relative error of a clock."""
+"""rho: the maximum relative error of a clock."""
 LAG_MAX = 4096
-"""Entries by which a replica may lag when it becomes part of every acknowledgement."""
+"""Maximum lag of a replica, in entries, when acknowledgements begin to wait for it."""
 
 
 def reserve_s(ttl_s: float, drift: float = DRIFT) -> float:
-    """How long before the end of its lease, by its own clock, a copy stops."""
+    """A copy stops this long before the end of its lease, by its own clock."""
     return ttl_s * (1 - (1 - drift) / (1 + drift))
 
 
@@ -26,7 +27,7 @@ class Acknowledgement:
     __slots__ = ("acknowledged", "adopted", "appended", "replica", "replica_synced", "synced")
 
     def __init__(self, end: int) -> None:
-        """`end`: all entries of an activated copy are its own; none can be lost any more."""
+        """`end`: the last entry of the activated copy; none of its entries can be lost any more."""
         self.appended = self.synced = self.acknowledged = end
         self.replica = ReplicaState.NONE
         self.replica_synced = 0
@@ -40,7 +41,7 @@ class Acknowledgement:
 
     @property
     def may_join(self) -> bool:
-        """Whether the replica lags so little that entries can wait for it."""
+        """Whether the lag of the replica is so small that entries can wait for it."""
         return self.replica is ReplicaState.CATCHING_UP and self.replica_synced >= self.appended - LAG_MAX
 
     def advance(self, *, in_time: bool) -> int:

@@ -1,8 +1,8 @@
 """The active copy: appends, replicates, acknowledges, until its role ends.
 
 Entries that arrive while a block is written form the next block. The replica gets each block before the local write, so
-both disks work at the same time. `acknowledgement.py` decides what may be acknowledged; it is asked after every sync
-and before every answer.
+both disks work at the same time. `acknowledgement.py` decides which entries may be acknowledged, after every sync and
+before every response.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FAILBACK_CHECK_S = 0.25
 HAND_OVER_S = 1.0
 RETRY_S = 0.1
 HELD_BYTES_MAX = 64 << 20
-"""Of requests that are not answered yet; beyond it, appends are refused."""
+"""Maximum size of the requests without a response; beyond it, appends are refused."""
 REQUEST_BYTES = 256
-"""What a request takes beside its entries."""
+"""Size of a request without its entries."""
 Appended = tuple[int, int]
 """The numbers of the first and the last entry."""
 Answer = Callable[[Appended | JournalError], object]
@@ -67,7 +67,7 @@ class Active:
 
     @property
     def remaining_s(self) -> float:
-        """How long no other copy can be active."""
+        """The time for which no other copy can be active."""
         return self._lock.lease.remaining_s - self._reserve_s
 
     @property
@@ -76,7 +76,7 @@ class Active:
 
     @property
     def held_bytes(self) -> int:
-        """Of the requests that are not answered yet."""
+        """Size of the requests without a response."""
         return self._held_bytes
 
     @property
@@ -93,7 +93,7 @@ class Active:
         if not contents or size > BLOCK_BYTES_MAX:
             raise EntryRefused(f"{len(contents)} entries of {size} bytes: append 1 byte to {BLOCK_BYTES_MAX} at a time")
         if self._closing or not self.in_time:
-            raise NotActive("this copy is giving its role up, or may have lost it; nothing was appended")
+            raise NotActive("this copy is giving up its role, or may have lost it; nothing was appended")
         if self._held_bytes + size + REQUEST_BYTES > HELD_BYTES_MAX:
             raise NotActive(f"{self._held_bytes} bytes wait for the disks; nothing was appended; retry later")
         self._held_bytes += size + REQUEST_BYTES
@@ -116,7 +116,7 @@ class Active:
         return found, last
 
     async def run(self) -> None:
-        """Until the role is handed over; raises LeaseLost, JournalDamaged, OSError. The body of the lock's guard."""
+        """Runs under the lock until the role is handed over. Raises LeaseLost, JournalDamaged, OSError."""
         await first_end_of(
             self._write(),
             self._advance_regularly(),
@@ -127,14 +127,16 @@ class Active:
 
     @contextmanager
     def _journal_is_readable(self) -> Iterator[None]:
-        """If it is not, this copy stops: a replica in sync has the same entries, and takes over. Raises NotActive."""
+        """Stops this copy if its journal is not readable: a replica in sync has the same entries, and takes over.
+
+        Raises NotActive."""
         try:
             yield
         except (JournalDamaged, OSError) as error:
             self._failure, self._closing = error, True
             self._unreadable.set()
             name = self._copy.options.own.name
-            raise NotActive(f"{name} gives its role up, because it cannot read its journal: {error}") from error
+            raise NotActive(f"{name} gives up its role, because it cannot read its journal: {error}") from error
 
     async def _stop_when_unreadable(self) -> None:
         await self._unreadable.wait()
@@ -142,7 +144,7 @@ class Active:
             raise self._failure
 
     def end(self) -> None:
-        """Every request ends: what was written may survive, the rest was not appended."""
+        """End every request: written entries may survive, all others were not appended."""
         self._closing = True
         waiting, queued = list(self._waiting), list(self._queue)
         self._waiting.clear()
@@ -165,7 +167,7 @@ class Active:
             contents = self._take()
             block = make_block(self._log.end, self.sequence, contents)
             if self._replica is not None:
-                self._replica.made(block)  # before it is written: the replica's disk is what the entry waits for
+                self._replica.made(block)  # before the local write, because the entry waits for the replica's disk
             self._log.append(block)
             self.progress.appended = block.last
             await self._log.sync()
@@ -187,7 +189,7 @@ class Active:
         return taken
 
     def advance(self) -> None:
-        """Answer what may be acknowledged now."""
+        """Respond to the requests that may be acknowledged now."""
         if not self._waiting:
             self.progress.advance(in_time=self.in_time)
             return
@@ -198,7 +200,7 @@ class Active:
             answer(numbers)
 
     async def _advance_regularly(self) -> None:
-        """A renewal of the lease may allow what was not in time before."""
+        """A renewal of the lease may allow acknowledgements that were too late before."""
         while True:
             await asyncio.sleep(TICK_S)
             self.advance()
@@ -220,7 +222,8 @@ class Active:
             self._lost.set()
 
     async def _raise_when_lost(self) -> None:
-        """The lost replica may have every acknowledged entry; it must not take over once entries lack it."""
+        """The lost replica may have every acknowledged entry; it must not take over once later entries are acknowledged
+        without it."""
         while True:
             await self._lost.wait()
             self._lost.clear()
@@ -245,7 +248,7 @@ class Active:
     # Failback.
 
     async def _fail_back(self) -> None:
-        """Ends once the configured primary can take over and every entry is acknowledged."""
+        """Returns once the configured primary can take over and every entry is acknowledged."""
         options = self._copy.options
         if options.primary or not options.allow_failback:
             await asyncio.Event().wait()

@@ -31,7 +31,7 @@ class Agreed:
 @dataclass(frozen=True, slots=True)
 class LockHolder:
     """The copy that holds the lock, or waits for it, as it announced itself. `address`: by which clients and the other
-    copy reach it; behind NAT it is not the one on which it listens."""
+    copy reach it, which behind NAT differs from the address on which it listens."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class LockHolder:
 
     @staticmethod
     def from_bytes(packed: bytes) -> LockHolder | None:
-        """None for a value that no copy wrote."""
+        """None if no copy has written the value."""
         try:
             value = json.loads(packed)
             return LockHolder(str(value["name"]), str(value["address"]))
@@ -50,7 +50,7 @@ class LockHolder:
 
 
 class RoleRecord:
-    """Of one role and one copy. `ttl_s`: of the lease of its lock."""
+    """For one role and one copy. `ttl_s`: lease of its lock."""
 
     def __init__(self, store: RoleStore, role: str, own: LockHolder, ttl_s: float, clock: Callable[[], float]) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class RoleRecord:
         return Agreed(ActivationRecord.from_bytes(self._key, found.value), found.mod_revision, epoch)
 
     async def claim(self, lock: Leadership, seen: Agreed) -> Agreed:
-        """The next sequence is this copy's. Raises LeaseLost if the lock is lost or the record has changed."""
+        """Claim the next sequence for this copy. Raises LeaseLost if the lock is lost or the record has changed."""
         record = claimed(seen.record, self._role, self._own.name, seen.epoch)
         return await self._write(lock, seen, record)
 

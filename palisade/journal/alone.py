@@ -1,9 +1,9 @@
 """A copy that an operator forced while the metadata store had no majority: by `activation force --without-store`, or by
 configuration (`journal serve --force-without-store`).
 
-Each start asks the store first. If the store does not answer within `FIRST_RECONCILE_S`, the copy serves alone: no lock
-protects it, and it accepts no replica. It asks the store again and again; when that answers, the forced activation is
-recorded, and the copy takes the lock as any other. If another copy was activated meanwhile, both may have served, and
+Each start tries the store first. If the store does not answer within `FIRST_RECONCILE_S`, the copy serves alone: no
+lock protects it, and it accepts no replica. It retries the store; once the store answers, the forced activation is
+recorded, and the copy takes the lock like any other. If another copy was activated meanwhile, both may have served, and
 this one stops.
 """
 
@@ -27,21 +27,21 @@ LEFT_CLAIMS_S = 5.0
 
 
 class NoLease:
-    """There is no store that could end it."""
+    """Without the store, nothing can end the role."""
 
     remaining_s = math.inf
 
 
 class NoLock:
-    """`taken_at`: when the store first answered that there are claims to the lock. They may be left from before its
-    outage, until their leases end, or belong to a running copy. Nothing is acknowledged meanwhile."""
+    """`taken_at`: the time at which the store first reported claims to the lock. They may be from before its outage,
+    and end with their leases, or belong to a running copy. Nothing is acknowledged meanwhile."""
 
     def __init__(self) -> None:
         self.lease = NoLease()
         self.taken_at: float | None = None
 
     def taken(self, now: float, error: RoleTaken, longest_s: float) -> None:
-        """Raises ActivationStopped once no lease can be left."""
+        """Raises ActivationStopped once every old lease must have ended."""
         self.lease.remaining_s = 0.0
         self.taken_at = now if self.taken_at is None else self.taken_at
         if now > self.taken_at + longest_s:
@@ -49,7 +49,7 @@ class NoLock:
 
 
 async def forced_of(copy: CopyState) -> ForcedActivation | None:
-    """The forced activation that the store does not know yet, with its sequence beside the data.
+    """The forced activation that is not in the store yet, with its sequence beside the data.
 
     Raises JournalDamaged, WrongRole, OSError."""
     if AUDIT_FILE not in await copy.files.names():
@@ -63,7 +63,7 @@ async def forced_of(copy: CopyState) -> ForcedActivation | None:
         raise WrongRole(f"{AUDIT_FILE} belongs to role {found.role}, not {copy.options.role}: give another directory")
     local = copy.state.local
     if local is not None and local.sequence > found.sequence:
-        await copy.files.remove(AUDIT_FILE)  # a later one was forced with the store; a sequence is never lowered
+        await copy.files.remove(AUDIT_FILE)  # a later activation was forced with the store; a sequence is never lowered
         return None
     if local is None or local.sequence < found.sequence:
         await copy.adopt(found.new_local)
@@ -71,7 +71,7 @@ async def forced_of(copy: CopyState) -> ForcedActivation | None:
 
 
 async def force_by_configuration(copy: CopyState, operator: Operator) -> ForcedActivation:
-    """As the command does: log what is given up, write the audit record durably, then raise the sequence.
+    """As in the command: log the entries that are lost, write the audit record durably, then raise the sequence.
 
     Raises ActivationStopped, OSError."""
     options, state = copy.options, copy.state

@@ -1,7 +1,7 @@
-"""What a stale copy held that the agreed journal does not: kept in a file of its own, with a report.
+"""Moves the entries of a stale copy that are not in the agreed journal to a separate file, with a report.
 
-The report is written last and names the file, so a file without a report is from an attempt that did not end, and is
-written again. The entries are removed from the journal only after the report is durable.
+The report is written last and names the file. A file without a report is from an interrupted attempt, and is written
+again. The entries are removed from the journal only after the report is durable.
 """
 
 from __future__ import annotations

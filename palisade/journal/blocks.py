@@ -1,4 +1,4 @@
-"""The format of journal files: blocks of entries, each with the checksum of everything up to it. Pure.
+"""The format of journal files: blocks of entries, each with a checksum of all entries up to it. Pure.
 
 A file begins with a header; blocks follow. A block is what one write and one sync stored: entries with consecutive
 numbers of one activation sequence. The replica stores the same bytes.
@@ -11,14 +11,14 @@ numbers of one activation sequence. The replica stores the same bytes.
 The *chain* is XXH3-64 over the chain before, the fields and the body, so equal chains at one number mean equal
 journals up to there.
 
-The active copy writes a block after the one before it was synced. Hence an unreadable block with a valid one after it
-is damage, and so is an unreadable block without a missing part: a write that was cut off leaves a short file, or
-sectors of zeros. Any other unreadable block at the end was never acknowledged, and is removed. Zeros after the last
-block are space that was reserved and not used.
+The active copy writes a block only after the previous one is synced, and an interrupted write leaves a short file or
+sectors of zeros. So an unreadable block is damage if a valid block follows it, or if no part of it is missing. Any
+other unreadable block at the end was never acknowledged, and is removed. Zeros after the last block are reserved space
+that was not used.
 
-A replica writes up to `UNSYNCED_BYTES_MAX` before a sync, and a power failure may store a later part of it and not an
-earlier one. So in a copy that was a replica, valid blocks may follow a block with a missing part, within that distance
-from the end.
+A replica writes up to `UNSYNCED_BYTES_MAX` before a sync, and after a power failure a later part may be stored without
+an earlier one. So in a copy that was a replica, valid blocks may follow a block with a missing part, within that
+distance from the end.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def file_header(before: JournalEnd) -> bytes:
 
 
 def read_file_header(data: bytes, name: str) -> JournalEnd | None:
-    """What comes before the file; None if the header is incomplete. Raises NewerFormat, JournalDamaged."""
+    """The end of the journal before this file; None if the header is incomplete. Raises NewerFormat, JournalDamaged."""
     if len(data) < FILE_HEADER_BYTES or not any(data[:FILE_HEADER_BYTES]):
         return None
     magic, version, first, chain = _FILE.unpack_from(data)
@@ -186,8 +186,8 @@ def stored_end(data: bytes, offset: int) -> int:
 
 
 def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) -> None:
-    """The invalid block at `offset`, in the last file of the journal, is the rest of a write that was cut off.
-    `replica`: the copy was one when it stopped.
+    """Checks that the invalid block at `offset`, in the last file of the journal, is from an interrupted write.
+    `replica`: the copy was a replica when it stopped.
 
     Raises JournalDamaged if it is not."""
     later = next_block(data, offset + 1)
@@ -207,7 +207,7 @@ def check_torn(data: bytes, offset: int, name: str, *, replica: bool = False) ->
 
 
 def next_block(data: bytes, offset: int) -> int | None:
-    """Where the first valid block at or after `offset` begins."""
+    """The offset of the first valid block at or after `offset`."""
     at = data.find(BLOCK_MAGIC, offset)
     while at >= 0 and read_block(data, at) is None:
         at = data.find(BLOCK_MAGIC, at + 1)

@@ -11,19 +11,19 @@ from palisade.base.address import Address
 from palisade.base.frames import Encoder, FrameError, FrameParser
 
 WAITING_BYTES_MAX = 1 << 20
-"""Of messages that wait to be received; beyond it, the connection is not read."""
+"""Maximum size of the messages that wait to be received; beyond it, the connection is not read."""
 DIAL_S = 1.0
 
 
 AtOnce = Callable[[int, Any], bool]
-"""Gets a message in the turn in which it arrives; True if that was all, False if `receive` has to return it."""
+"""Called with a message in the turn in which it arrives. Returns False if `receive` has to return it."""
 
 
 class Channel(Protocol):
     """Messages arrive in order, or the connection ends."""
 
     def send(self, kind: int, body: Any) -> None:
-        """Queued; dropped if the connection has ended."""
+        """Queue a message; it is dropped if the connection has ended."""
 
     async def drain(self) -> None:
         """Wait while too much is queued."""
@@ -36,7 +36,7 @@ class Channel(Protocol):
 
 
 class Inbox:
-    """What has arrived on a channel. A message that is taken at once costs no switch of tasks."""
+    """The messages that have arrived. A message that is handled at once costs no switch of tasks."""
 
     __slots__ = ("_arrived", "_at_once", "_ended", "_waiter")
 
@@ -63,7 +63,7 @@ class Inbox:
             self._wake()
 
     def end(self) -> None:
-        """Nothing else will arrive."""
+        """Call when nothing else will arrive."""
         self._ended = True
         self._wake()
 
@@ -136,7 +136,7 @@ class TcpChannel(asyncio.Protocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # the class of uvloop is not a subclass
         self._connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -161,7 +161,7 @@ class TcpChannel(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    # Called by its user.
+    # Called by the owner of the channel.
 
     def send(self, kind: int, body: Any) -> None:
         if not self._ended and self._transport is not None:

@@ -3,8 +3,8 @@
     async with palisade.JournalClient("orders", ["127.0.0.1:7901", "127.0.0.1:7902"]) as journal:
         number = await journal.append(b"an entry")
 
-A request that surely changed nothing is sent again until its deadline. An append whose connection broke before the
-answer ends as AppendUnknown: sending it again could append it twice, which only the program can judge.
+A request that certainly changed nothing is sent again until its deadline. If the connection breaks before the response,
+an append raises AppendUnknown: to send it again could append the entries twice, which only the program can decide.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JournalClient:
         self._hint = self._tried = ""
         self._trouble = ""
         self._asked_at: dict[object, float] = {}
-        """Of the requests without an answer, the oldest one first."""
+        """The requests without a response, oldest first."""
 
     async def __aenter__(self) -> JournalClient:
         return self
@@ -100,7 +100,7 @@ class JournalClient:
             first = found[-1][0] + 1
 
     async def status(self) -> list[dict[str, Any]]:
-        """Of each copy, in the order of the addresses; one that does not answer has only `address` and `reason`."""
+        """The status of each copy, in the order of the addresses; a silent copy has only `address` and `reason`."""
         return await asyncio.gather(*map(self._status_of, self._addresses))
 
     async def _status_of(self, address: str) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class JournalClient:
             await asyncio.sleep(RETRY_S)
 
     def _move(self, failed: _Connection | None, hint: str, trouble: str) -> None:
-        """Try the copy that `hint` names, else the next one; unless another request has moved already."""
+        """Try the copy that `hint` names, else the next one, unless another request has already switched."""
         self._trouble = trouble
         if failed is not self._connection:
             return
@@ -223,7 +223,7 @@ class _Connection:
         self._receiving.cancel()
 
     def retire(self) -> None:
-        """No new requests; ends once those in flight have."""
+        """Accept no new requests; return once those in flight have ended."""
         self.ended = True
         self._close_if_retired()
 

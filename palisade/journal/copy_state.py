@@ -1,4 +1,4 @@
-"""One copy: its files, its entries, and its local state, which is on disk before it counts."""
+"""One copy: its files, its entries, and its local state, which is durable before it takes effect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CopyTally:
 
 
 class CopyState:
-    """`settled`: the log in memory equals the files; not while a cut is under way, or after it was interrupted.
+    """`settled`: whether the log in memory equals the files; False during a cut, and after an interrupted one.
     `on_aside` is called when stale entries were moved aside."""
 
     def __init__(
@@ -79,7 +79,7 @@ class CopyState:
             self.settled = True
 
     async def settle(self) -> None:
-        """Everything that was written is on the disk."""
+        """Sync everything that was written."""
         if self.log.has_file:
             await self.log.sync()
 
@@ -88,12 +88,12 @@ class CopyState:
         self.state = state
 
     async def adopt(self, sequence: LocalSequence, *, replica: bool = False) -> None:
-        """From now on this copy may become active without the other one. `replica`: it remains the replica; else
-        everything that was written must be synced."""
+        """Store a sequence, with which this copy may become active without the other one. `replica`: the copy remains a
+        replica; otherwise everything that was written must be synced."""
         await self.save(LocalState(self.options.role, sequence, replica=replica))
 
     async def begin_filling(self, common: JournalEnd, agreed: int) -> None:
-        """Keep the common part with the active copy only; the rest goes aside."""
+        """Keep only the part that is equal to the active copy; move the rest aside."""
         await self.save(replace(self.state, filling=True, replica=True))
         self.settled = False
         report = await rotate_aside(self.log, self.files, self.state, common, agreed)

@@ -51,8 +51,8 @@ class NewerFormat(JournalError):
 
 
 class JournalDamaged(JournalError):
-    """A checksum does not match in data that was synced. Nothing of it is served. `damage`: without the remedy, which
-    other users of the files replace by their own."""
+    """A checksum does not match in synced data, of which nothing is served. `damage`: the text without the remedy, for
+    other users of the files, which have remedies of their own."""
 
     code = "journal-damaged"
 
@@ -68,7 +68,7 @@ class ActivationStopped(JournalError):
 
 
 class ReplicaRefused(JournalError):
-    """The active copy accepts no replica now, or the replica sent something else than expected."""
+    """The active copy accepts no replica now, or the replica sent an unexpected message."""
 
     code = "journal-replica-refused"
     retry = True

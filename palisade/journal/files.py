@@ -1,7 +1,7 @@
 """The files of one copy: a port, to which tests pass a failing disk, and its implementation.
 
-Every operation runs in one thread, in order, and is completed even if its caller is cancelled. `write` alone is
-immediate: it fills the page cache.
+Every operation runs in one thread, in order, and is completed even if its caller is cancelled. Only `write` is
+executed at once, because it only fills the page cache.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class JournalFiles(Protocol):
     async def truncate(self, name: str, size: int) -> None: ...
     async def remove(self, name: str) -> None: ...
     async def reserve(self, name: str, size: int) -> None:
-        """Space for the file to grow to `size` bytes, if the disk has it: zeros follow what was written, so that a sync
-        stores no new length."""
+        """Reserve space for the file to grow to `size` bytes, if the disk has it. Zeros follow the written data, so
+        that a sync stores no new length."""
 
     def write(self, name: str, data: bytes) -> None:
-        """After what was written to the file; not durable before `sync`."""
+        """Write at the end of the file; not durable before `sync`."""
 
     async def sync(self, name: str) -> None: ...
     def close(self) -> None: ...
@@ -55,13 +55,13 @@ class DiskFiles:
         self._thread = ThreadPoolExecutor(1, "journal-files")
         self._open: dict[str, int] = {}
         self._ends: dict[str, int] = {}
-        """Of what was written to an open file."""
+        """Sync the data that was written to an open file."""
         self._slow = False
         self.sync_times = Histogram()
         self._clock = clock
         self._failure: OSError | None = None
-        """Of the first write or sync that failed: a part may be stored, or pages lost that the next sync would not
-        report again. So each later one fails too, also if the caller of the first one was cancelled."""
+        """The error of the first write or sync that failed. A part may be stored, or pages lost that the next sync
+        would not report. So each later call fails too, even if the caller of the first one was cancelled."""
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)
@@ -73,7 +73,7 @@ class DiskFiles:
         return await self._in_thread((self.directory / name).read_bytes)
 
     async def read_at(self, name: str, offset: int, size: int) -> bytes:
-        """Not in the order of the thread: it must not wait for a sync."""
+        """Not executed in the thread, because it must not wait for a sync."""
         return os.pread(self._file(name), size, offset)
 
     async def create(self, name: str, content: bytes) -> None:
@@ -101,7 +101,7 @@ class DiskFiles:
         file = self._file(name)
 
         def run() -> None:
-            with contextlib.suppress(OSError):  # a full disk fails the write that has no space
+            with contextlib.suppress(OSError):  # on a full disk, the write without space fails later
                 os.posix_fallocate(file, 0, size)
 
         await self._in_thread(run)
@@ -127,8 +127,8 @@ class DiskFiles:
             raise
 
     async def sync(self, name: str) -> None:
-        """In the event loop while the disk is fast: a thread would cost as much as the sync. In the thread if the
-        last one was slow, so that the lease is renewed and connections are answered meanwhile."""
+        """Syncs in the event loop while the disk is fast, because a thread would cost as much as the sync. After a slow
+        sync, the next one runs in the thread, so that the lease is renewed and connections are served meanwhile."""
         file = self._file(name)
         began = self._clock()
         if self._slow:
@@ -165,7 +165,7 @@ class DiskFiles:
         return self._open[name]
 
     def _forget(self, name: str) -> None:
-        """A file that is removed or replaced; a sync of it may still be waiting in the thread."""
+        """Closes a file that is removed or replaced, in the thread, where a sync of it may still be waiting."""
         if name in self._open:
             del self._ends[name]
             self._thread.submit(os.close, self._open.pop(name))

@@ -30,7 +30,7 @@ class FollowerSession:
         self.in_sync = False
 
     async def run(self) -> None:
-        """Until the connection ends. Raises JournalError (refused, damaged), OSError of the disk."""
+        """Runs until the connection ends. Raises JournalError (refused, damaged), OSError of the disk."""
         watching = asyncio.ensure_future(self._silence.watch(self._dirty.set))
         syncing: asyncio.Future[None] | None = None
         try:
@@ -49,7 +49,9 @@ class FollowerSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _next(self) -> tuple[int, Any] | None:
-        """None at the end of the connection, or if nothing arrived for too long. Raises the error of a refusal."""
+        """The next message; None at the end of the connection, or if nothing arrived for too long.
+
+        Raises the error of a refusal."""
         message = await self._channel.receive(self._take_at_once)
         self._silence.heard()
         if message is not None and message[0] == JournalMessageKind.REFUSED:
@@ -57,7 +59,7 @@ class FollowerSession:
         return message
 
     def _take_at_once(self, kind: int, body: Any) -> bool:
-        """A block for which the log has room; else `_take` makes room first."""
+        """Handles a block if the log has room for it; otherwise `_take` makes room first."""
         if kind == JournalMessageKind.BLOCKS and self._matched and self._has_room(len(body[0])):
             for block in read_blocks(body[0], self._log.end):
                 self._log.append(block)
@@ -73,7 +75,7 @@ class FollowerSession:
     async def _expect(self, kind: JournalMessageKind) -> Any:
         message = await self._next()
         if message is None or message[0] != kind:
-            raise ReplicaRefused("the active copy ended the connection; it is dialled again")
+            raise ReplicaRefused("the active copy ended the connection; connecting again")
         return message[1]
 
     async def _greet(self) -> None:
@@ -107,7 +109,7 @@ class FollowerSession:
             self._adopt = LocalSequence(sequence, epoch), last
             self._dirty.set()
         else:
-            raise ReplicaRefused(f"the active copy sent message {kind}; it is dialled again")
+            raise ReplicaRefused(f"the active copy sent unexpected message {kind}; connecting again")
 
     async def _make_room(self) -> None:
         if self._log.end.last > self._synced and self._log.has_file:

@@ -14,7 +14,7 @@ from palisade.journal.blocks import JournalBlock, JournalEnd
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The entries of one activation sequence end here."""
+    """The end of the entries of one activation sequence."""
 
     sequence: int
     last: int
@@ -34,7 +34,7 @@ def extended(runs: list[Run], block: JournalBlock) -> None:
 
 
 def common_end(own: Sequence[Run], theirs: Sequence[Run], own_chain_at: Callable[[int], int | None]) -> JournalEnd:
-    """Where their journal ends to agree with the own one, as far as this side can know.
+    """The end of the common part of both journals, as far as this side can determine it.
 
     The own chain at the returned number has to be compared by the other side. `own_chain_at`: None if no block ends
     there."""

@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """`filling`: the entries are being replaced by those of the active copy; they are no complete journal. `replica`:
+    """`filling`: the entries are being replaced by those of the active copy, so the journal is incomplete. `replica`:
     this copy was a replica last, so its last blocks may have been written without a sync between them."""
 
     role: str

@@ -33,9 +33,9 @@ from palisade.journal.history import Run, extended
 
 FILE_BYTES_MAX = 64 << 20
 MARK_BYTES = 64 << 10
-"""A file's offsets are remembered at this distance."""
+"""Distance in bytes between two offsets of a file that are kept in memory."""
 RECENT_BYTES = 8 << 20
-"""Blocks that are kept for readers that follow the end."""
+"""Size of the newest blocks, which are kept in memory for readers near the end."""
 READ_BYTES = 1 << 20
 
 
@@ -77,7 +77,7 @@ class JournalLog:
         self._written_bytes = self._synced_bytes = 0
 
     async def open(self, *, replica: bool = False) -> None:
-        """Reads every file: a damaged one is never served. `replica`: the copy was one when it stopped.
+        """Reads every file, so that no damaged file is served. `replica`: the copy was a replica when it stopped.
 
         Raises JournalDamaged, NewerFormat, OSError."""
         names = [name for name in await self._files.names() if is_file_name(name)]
@@ -86,7 +86,7 @@ class JournalLog:
         for name in names:
             await self._open_file(name, newest=name == names[-1], replica=replica)
         if self._segments:
-            await self.sync()  # what a killed process wrote may not be on the disk yet
+            await self.sync()  # the last writes of a killed process may not be on the disk yet
             await self._reserve()
 
     async def _open_file(self, name: str, *, newest: bool, replica: bool) -> None:
@@ -123,7 +123,7 @@ class JournalLog:
             await self._reserve()
 
     async def _reserve(self) -> None:
-        """The space of the newest file: a full one has used it. A start removes what is left and reserves it again."""
+        """Reserve the space of the newest file. A start removes unused space and reserves it again."""
         newest = self._segments[-1]
         if self._preallocates and newest.size < self._file_bytes_max:
             await self._files.reserve(newest.name, self._file_bytes_max)
@@ -137,7 +137,7 @@ class JournalLog:
         return bool(self._segments) and self._segments[-1].size < self._file_bytes_max
 
     def append(self, block: JournalBlock) -> None:
-        """Write it; `has_room` must hold, and the block must continue the journal."""
+        """Write a block, which must continue the journal. `has_room` must be true."""
         if block.before != self.end:
             raise JournalDamaged(f"a block that begins with entry {block.first} can't follow entry {self.end.last}")
         segment = self._segments[-1]
@@ -168,7 +168,7 @@ class JournalLog:
     # Reading.
 
     async def blocks_from(self, number: int, size: int = READ_BYTES) -> list[JournalBlock]:
-        """The blocks from the one with entry `number` on, about `size` bytes; empty at the end."""
+        """About `size` bytes of blocks, beginning with the block of entry `number`; empty at the end."""
         if number > self.end.last:
             return []
         if self._recent and self._recent[0].first <= number:

@@ -14,7 +14,7 @@ from palisade.journal.history import Run
 
 FORMAT = 1
 RUNS_MAX = 1000
-"""The newest runs that a replica sends; older ones are filled again."""
+"""Maximum number of runs that a replica sends, the newest ones; entries of older runs are sent again."""
 
 
 class JournalMessageKind(enum.IntEnum):
@@ -41,7 +41,7 @@ class JournalMessageKind(enum.IntEnum):
     ATTACHED = 21
     """[sequence, last common entry, chain there]"""
     MATCHED = 22
-    """[last common entry]: where the replica's journal ends now."""
+    """[last common entry]: the end of the replica's journal now."""
     BLOCKS = 23
     """[bytes of blocks]"""
     SYNCED = 24
@@ -51,7 +51,7 @@ class JournalMessageKind(enum.IntEnum):
     ADOPTED = 26
     """[sequence]"""
     HEARD = 27
-    """[]: from time to time, so that the replica notices a dead connection."""
+    """[]: sent periodically, so that the replica notices a dead connection."""
 
 
 @dataclass(frozen=True, slots=True)

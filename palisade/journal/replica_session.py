@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from palisade.journal.agreed import Agreed
 
 WINDOW_BYTES = 16 << 20
-"""Sent to the replica and not synced by it."""
+"""Maximum size of the blocks that were sent to the replica and are not synced by it."""
 
 
 class Serving(Protocol):
@@ -39,7 +39,7 @@ class ReplicaSession:
         self.name, self.primary = str(name), bool(primary)
         self._theirs = runs_from(runs)
         self._sent: list[tuple[int, int]] = []
-        """(last entry, bytes) of what is not synced there."""
+        """(last entry, bytes) of each message that the replica has not synced."""
         self._outstanding = 0
         self._position: int | None = None
         """Everything up to this entry was sent; None while the common part is not known."""
@@ -53,8 +53,8 @@ class ReplicaSession:
         self._channel.close()
 
     async def run(self) -> None:
-        """Until the connection ends, or nothing arrives for too long. Raises ReplicaRefused; JournalDamaged and OSError
-        if the active copy cannot read its journal."""
+        """Runs until the connection ends, or nothing arrives for too long. Raises ReplicaRefused; JournalDamaged and
+        OSError if the active copy cannot read its journal."""
         watching = asyncio.ensure_future(self._silence.watch(self._show_life))
         sending: asyncio.Future[None] | None = None
         try:
@@ -75,7 +75,7 @@ class ReplicaSession:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _show_life(self) -> None:
-        """So that the replica notices a dead connection."""
+        """Sends messages periodically, so that the replica notices a dead connection."""
         self._channel.send(JournalMessageKind.HEARD, [])
 
     async def _match(self) -> int | None:
@@ -88,11 +88,11 @@ class ReplicaSession:
             return None
         kind, body = message
         if kind != JournalMessageKind.MATCHED or body[0] not in (0, common.last):
-            raise ReplicaRefused(f"replica {self.name} sent message {kind}; it is attached again")
+            raise ReplicaRefused(f"replica {self.name} sent unexpected message {kind}; it is attached again")
         return int(body[0])
 
     async def _next(self) -> tuple[int, Any] | None:
-        """None once the connection ended or the replica was silent for too long."""
+        """The next message; None once the connection has ended or the replica was silent for too long."""
         message = await self._channel.receive()
         self._silence.heard()
         return message
@@ -112,7 +112,7 @@ class ReplicaSession:
         self._channel.send(JournalMessageKind.BLOCKS, [data])
 
     async def _fill(self) -> None:
-        """Send what the log has, until the end is reached; then `made` sends each new block."""
+        """Send the blocks of the log until its end is reached; from then on, `made` sends each new block."""
         log = self._copy.log
         while self._position is not None:
             self._behind.clear()
@@ -132,7 +132,7 @@ class ReplicaSession:
         if message is None:
             return False
         if message[0] != JournalMessageKind.ADOPTED:
-            raise ReplicaRefused(f"replica {self.name} sent message {message[0]}; it is attached again")
+            raise ReplicaRefused(f"replica {self.name} sent unexpected message {message[0]}; it is attached again")
         self._active.progress.adopted = True
         return True
 
@@ -150,7 +150,9 @@ class ReplicaSession:
             self._outstanding -= self._sent.pop(0)[1]
         self._room.set()
         if progress.may_join and active.agreed.record is not None:
-            progress.happens(ReplicaEvent.CAUGHT_UP)  # before the sequence is sent: it may take over from then on
+            progress.happens(
+                ReplicaEvent.CAUGHT_UP
+            )  # before the sequence is sent, because the replica may take over from then on
             record = active.agreed.record
             self._channel.send(JournalMessageKind.ADOPT, [record.sequence, record.epoch, progress.acknowledged])
         active.advance()

@@ -1,7 +1,7 @@
 """The life of one copy: follow the active one, wait for the lock, decide, claim, serve.
 
-The lock alone gives no right: with the lock held, the decision of `catalog/activation.py` is made again from a new
-read. A copy that may be older than another releases the lock.
+The lock alone does not make a copy active: while it holds the lock, the copy makes the decision of
+`catalog/activation.py` again, from a new read. A copy that may be older than another one releases the lock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RETRY_S = 0.1
 POLL_S = 0.5
 FATAL = (ActivationStopped, JournalDamaged, NewerFormat, WrongRole)
 _TEMPORARY = (LeaseLost, LeaseNotFound, RaftError, TimeoutError)
-"""LeaseNotFound: the lease of a claim ran out before its key was written."""
+"""LeaseNotFound: the lease of a claim expired before its key was written."""
 
 
 def is_temporary(error: BaseException) -> bool:
@@ -88,7 +88,7 @@ class RoleRunner:
         return self._session is not None and self._session.in_sync
 
     async def run(self) -> None:
-        """Ends with an error only: ActivationStopped, JournalDamaged, WrongRole, NewerFormat, OSError."""
+        """Never returns. Raises ActivationStopped, JournalDamaged, WrongRole, NewerFormat, OSError."""
         await self.copy.load()
         forced = await self._forced()
         if forced is not None:
@@ -106,8 +106,8 @@ class RoleRunner:
                 await lock.release()
 
     async def _look(self) -> tuple[LocalState, Agreed]:
-        """The local state is taken first: while the record is read, a newer sequence may be agreed and adopted. An
-        older state beside a newer record only means that this copy follows."""
+        """The local state is read first, because a newer sequence may be agreed and adopted while the record is read.
+        With an older local state and a newer record, this copy only follows."""
         state = self.copy.state
         return state, await self._record.read()
 
@@ -128,11 +128,11 @@ class RoleRunner:
     # Forced without the metadata store.
 
     async def _forced(self) -> ForcedActivation | None:
-        """By the command, or by configuration if the store does not answer."""
+        """Forced by the command, or by configuration if the store does not answer."""
         found, operator = await forced_of(self.copy), self.copy.options.forced_by
         if found is not None or operator is None:
             return found
-        self.reason = "it asks the metadata store, and is forced without an answer"
+        self.reason = "it tries the metadata store, and is forced if there is no answer"
         try:
             async with asyncio.timeout(FIRST_RECONCILE_S):
                 await self._patiently(self._look)
@@ -143,7 +143,7 @@ class RoleRunner:
 
     async def _begin_forced(self, forced: ForcedActivation) -> None:
         """Another copy may have been activated since it was forced: if the store answers, its record decides."""
-        self.reason = "it was forced without the metadata store, and asks the store before it serves"
+        self.reason = "it was forced without the metadata store, and tries the store before it serves"
         lock = NoLock()
         try:
             async with asyncio.timeout(FIRST_RECONCILE_S):
@@ -152,7 +152,7 @@ class RoleRunner:
             await self._serve_alone(forced, lock)
 
     async def _serve_alone(self, forced: ForcedActivation, lock: NoLock) -> None:
-        """Until the store has recorded it. Raises ActivationStopped if another copy was activated meanwhile."""
+        """Retries until the store has recorded it. Raises ActivationStopped if another copy was activated meanwhile."""
         agreed = Agreed(forced.commit(), 0, forced.epoch)
         active = Active(self.copy, self._record, cast("Leadership", lock), agreed)
         self.active, self.holder, self.agreed = active, self.copy.options.own, active.agreed
@@ -231,8 +231,9 @@ class RoleRunner:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Be filled by the active copy, again and again. Ends with a fatal error only. Each error of the own disk is
-        fatal: a block may be stored in part, or a failed sync followed by one that succeeds without the data."""
+        """Follow the active copy; connect again after each failure. Raises fatal errors only. Every error of the own
+        disk is fatal: a block may be stored in part, or the next sync may succeed without the data of the failed one.
+        """
         own = self.copy.options.own.name
         while True:
             self.holder = await self._patiently(self._record.holder)
@@ -283,7 +284,7 @@ class RoleRunner:
                 self.active = self.holder = None
                 active.end()
 
-    # What others ask.
+    # Used by other modules.
 
     def serving(self) -> Active:
         """Raises NotActive."""
@@ -292,7 +293,7 @@ class RoleRunner:
         return self.active
 
     def status(self) -> dict[str, Any]:
-        """Of this copy; agreed values are those that it last read."""
+        """The status of this copy, with the agreed values that it last read."""
         copy, active = self.copy, self.active
         local, record = copy.state.local, self.agreed_record
         end = copy.log.end

@@ -1,4 +1,4 @@
-"""What a copy answers on a connection: appends, reads and status of clients, and the attachment of the replica."""
+"""Serves one connection of a copy: appends, reads and status of clients, and the attachment of the replica."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JournalService:
         self._runner = runner
 
     async def serve(self, channel: Channel) -> None:
-        """Until the connection ends. The first message must be HELLO: it names the format and the role."""
+        """Runs until the connection ends. The first message must be HELLO, with the format and the role."""
         kind = 0
         appends = self._appends(channel)
         try:

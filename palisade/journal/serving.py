@@ -29,7 +29,7 @@ CYCLES_SOUGHT_AFTER = 20_000
 async def serve(
     store: RoleStore, options: CopyOptions, directory: Path, listen: str, metrics: str | None = None
 ) -> None:
-    """Until SIGTERM or SIGINT; then the role is released, so that the other copy takes over at once.
+    """Runs until SIGTERM or SIGINT; then releases the role, so that the other copy takes over at once.
 
     `metrics`: the address of its metrics. Raises JournalError, OSError of the disk."""
     gc.set_threshold(CYCLES_SOUGHT_AFTER)

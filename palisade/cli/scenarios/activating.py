@@ -23,7 +23,7 @@ FOLLOWS = ("waiting", "catching up")
 
 
 class Pair:
-    """Two copies, a the configured primary; they reach each other by `links`. Use `journal` as a client of both."""
+    """Two copies, connected by `links`; a is the configured primary. `journal` is a client of both."""
 
     def __init__(self, stage: Stage, cluster: Members, *options: str) -> None:
         self._stage = stage
@@ -69,7 +69,7 @@ class Pair:
         return str(a.get("state")), str(b.get("state"))
 
     async def reach(self, a: str = "", b: str = "") -> None:
-        """Waits for these states of the copies that are given."""
+        """Waits until the given copies have these states."""
 
         async def holds() -> bool:
             found = await self.states()
@@ -79,7 +79,7 @@ class Pair:
         await self._stage.until(holds, f"copies: {named}")
 
     async def decided(self, name: str) -> None:
-        """Waits until that copy follows the other one, or serves although it must not."""
+        """Waits until that copy follows the other one, or, which is an error, serves."""
 
         async def holds() -> bool:
             return (await self.states())["ab".index(name)] in (*FOLLOWS, "active")
@@ -93,7 +93,7 @@ class Pair:
             self.expected.append(content)
 
     async def check_waits(self, name: str) -> bool:
-        """Checks that no copy serves, though the lease of the lock has ended several times over.
+        """Checks that no copy serves after several times the lease of the lock.
 
         The last attempt may end without an answer, so an unknown append is judged by the state of the copy."""
         async with JournalClient(ROLE, self.addresses, timeout_s=WAITS_S) as journal:
@@ -109,7 +109,7 @@ class Pair:
         return waits
 
     async def check_older(self, newest: Actor, said: str) -> None:
-        """The copy that runs is the older one: it must wait. With the newest one started, every entry is there."""
+        """The running copy is the older one and must wait. Once the newest copy is started, it has every entry."""
         if not await self.check_waits("older-waits"):
             return
         await newest.start()

@@ -1,7 +1,7 @@
 """Counts of the rows of segments that run while nodes stop, start and move their copies (S3; issue 17).
 
-Each count has to return every row. No answer of a broker may report a segment as missing: that is stricter than a query
-needs, which asks again.
+Each count has to return every row. No answer of a broker may report a segment as missing; this is stricter than
+necessary for a query, which would retry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class QueryCounts:
         self.streams, self.rows = streams, rows
         self.done = 0
         self.repeated = 0
-        """Counts that asked a broker more than once."""
+        """Number of counts that needed more than one answer of a broker."""
         self._where = data_source, start, end
         self._requests = HttpRequests(timeout_s=TIMEOUT_S)
 
@@ -62,9 +62,9 @@ class QueryCounts:
         return found
 
     async def during(self, work: Awaitable[Any], at_once: int = 1, pause_s: float = 0.0) -> int:
-        """Counts, with this pause between two of them, until `work` has ended, and once after it.
+        """Counts repeatedly, with this pause, until `work` has ended, and once more after it.
 
-        Returns how many were made meanwhile. Raises as `one` and `work`.
+        Returns the number of counts before the end. Raises as `one` and `work`.
         """
         before = self.done
         task = asyncio.ensure_future(work)

@@ -33,7 +33,7 @@ def corrected_once(airport: CatalogEntry, wave: int) -> CatalogEntry:
 
 
 def late_flights(rows: Sequence[Sequence[str]], days: Collection[str]) -> list[list[str]]:
-    """The flights plus one more on each of these days of the month: a copy of the day's last one with a new number."""
+    """The flights and, on each of these days of the month, one more: a copy of the day's last one with a new number."""
     day, flight = FLIGHTS.header.index("day"), FLIGHTS.header.index("flight")
     last = {row[day]: row for row in rows if row[day] in days}
     late = [list(row) for row in last.values()]

@@ -1,7 +1,7 @@
 """The network in front of one process of a scenario: a relay of its TCP connections that can be cut.
 
-While it is cut, connections stay open and carry nothing, so each end can only notice that the other one is silent.
-After bytes were dropped a connection is useless; it is aborted when the link is restored.
+While it is cut, connections stay open but carry nothing, so each end only sees that the other one is silent. A
+connection that has lost bytes is useless; it is aborted when the link is restored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CHUNK_BYTES = 65_536
 
 
 class Link:
-    """Processes that dial `address` reach `target`."""
+    """Connections to `address` are relayed to `target`."""
 
     def __init__(self, address: str, target: str) -> None:
         self.address = address
@@ -61,7 +61,7 @@ class Link:
             self._writers -= ends
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction, until its end. The end of a connection that is cut is not carried either."""
+        """Relays one direction until its end. While the link is cut, the end of a connection is not relayed either."""
         try:
             while data := await reader.read(CHUNK_BYTES):
                 if not self._is_cut:

@@ -1,4 +1,4 @@
-"""Segments of a node that is killed while it moves them: which of them are kept, fetched and evicted."""
+"""Segments of a node that is killed while it moves them: some are kept, others fetched or evicted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MONTH = "flights/2013-01"
 LATE = frozenset(str(day) for day in range(1, 11))
 DROPPED = range(27, 32)
 DIES_AT = 18
-"""After 15 evictions, while the third segment is stored."""
+"""The step after 15 evictions, while the third segment is stored."""
 
 Rows = Sequence[Sequence[str]]
 
@@ -110,7 +110,7 @@ async def assign(stage: Stage, cluster: Members) -> None:
 
 
 async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: Path) -> dict[str, bytes]:
-    """The files that a node must have afterwards."""
+    """The files that a node must have at the end."""
     day = FLIGHTS.header.index("day")
     rows = late_flights([row for row in flights if int(row[day]) not in DROPPED], LATE)
     await asyncio.to_thread(write_origin, origin, rows)
@@ -157,12 +157,12 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def inodes_of(node: Actor) -> dict[str, tuple[int, int]]:
-    """Changes with every change of a file."""
+    """A value that differs after every change of a file."""
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in segments_in(folder_of(node))}
 
 
 def segments_in(folder: Path) -> list[Path]:
-    """Without the file that remembers which of them are verified."""
+    """Excludes the file with the list of verified ones."""
     files = folder.iterdir() if folder.exists() else ()
     return [file for file in files if file.is_file() and not file.name.endswith(REMEMBERED)]
 

@@ -15,12 +15,12 @@ from palisade.client import Client
 QUICK = ["--heartbeat-ms", "50", "--election-min-ms", "500", "--election-max-ms", "750"]
 TIMEOUT_S = 15.0
 SETTLED_S = 10.0
-"""A busy machine may replace a leader at any time; no election takes so long."""
+"""On a busy machine the leader may change at any time; no election takes this long."""
 POLL_S = 0.05
 
 
 class Ground(Protocol):
-    """The part of `stage.Stage` that members use."""
+    """The part of `stage.Stage` that this module uses."""
 
     def address(self) -> str: ...
     def actor(self, name: str, group: str, http: str, swim: str, arguments: list[str]) -> Actor: ...
@@ -74,7 +74,7 @@ class Members:
         await asyncio.gather(*(actor.kill() for actor in self.actors))
 
     async def undisturbed(self) -> tuple[bool, str]:
-        """Whether every member is ready and one is the leader; waits for the end of an election under way."""
+        """Whether every member is ready and one of them is the leader; waits for the end of a running election."""
         held, said = await self._looks_undisturbed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
@@ -132,7 +132,7 @@ class Members:
         return await self.latest()
 
     async def latest(self) -> int:
-        """LM, by a linearizable read."""
+        """Returns LM, from a linearizable read."""
         client = await self._open()
         return (await client.range(b"/none")).revision
 

@@ -19,10 +19,10 @@ from palisade.recovery.vault_component import BATCHES_PER_COMMIT
 
 COMPACTED = "the revisions after LV are compacted"
 MISSED = BATCHES_PER_COMMIT * BATCH_REVISIONS + 1_000
-"""More revisions than a replay fetches before its components get the first one."""
+"""More revisions than a replay fetches before it notifies its components of the first one."""
 HOLDS_AT = 400
 FASTER = 1.4
-"""Writes per revision that the node applies."""
+"""Number of writes for each revision that the node applies."""
 TICK_S = 0.05
 BURST = 200
 """A snapshot advances a node by many revisions at once; the writes do not follow such a step."""

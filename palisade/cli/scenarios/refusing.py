@@ -1,4 +1,4 @@
-"""Case d and related ones: data with which a node must not start. It reports the reason and keeps the data."""
+"""Case d and related ones: a node must not start with certain data. It reports the reason and keeps the data."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Flights:
         await self.stage.until(holds, f"each segment announced by {' and '.join(nodes) or 'no node'}")
 
     async def states(self) -> Counter[str]:
-        """How many segments are in each state, according to a broker."""
+        """Number of segments in each state, according to a broker."""
         listed = await self.cluster.client.segments_list(FLIGHTS.name)
         return Counter(each["state"] for each in listed["segments"])
 
@@ -83,7 +83,7 @@ class Flights:
         return QueryCounts(self.cluster.streams, FLIGHTS.name, START, END, self.rows)
 
     async def missing(self) -> list[str]:
-        """Those for which a lookup fails; none if it succeeds."""
+        """The segments that make a lookup fail; none if it succeeds."""
         try:
             await self.cluster.client.segments_lookup(FLIGHTS.name, START, END)
         except SegmentsUnavailable as error:
@@ -92,7 +92,7 @@ class Flights:
 
 
 async def holding(counts: Callable[[], Awaitable[Any]]) -> tuple[bool, str]:
-    """Whether all counts were right, and why not."""
+    """Whether all counts were right, and the reason if not."""
     try:
         await counts()
         return True, ""

@@ -1,8 +1,8 @@
 """The environment of a scenario: a temporary folder, free ports on loopback, processes, waits, reports.
 
-Everything that was started ends with the stage, however it ends: with the scenario, an error, Ctrl-C, or `kill -9` of
-this process (`node/parent_pipe.py`). Processes are known by their id only. Every wait has an end and names what did
-not come.
+All processes end with the stage, whatever ends it: the end of the scenario, an error, Ctrl-C, or `kill -9` of this
+process (`node/parent_pipe.py`). Processes are identified by their id only. Every wait has a time limit; its error names
+the missing condition.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from palisade.cli.scenarios.story import Check, Report, Scenario, ScenarioEvent
 WAIT_S = 30.0
 POLL_S = 0.03
 PORTS = range(20_000, 32_000)
-"""Below the ports of outgoing connections, so that a node finds its port free at its next start."""
+"""Below the ports of outgoing connections, so that the port of a stopped node stays free until its next start."""
 Emit = Callable[[ScenarioEvent], None]
 
 
 class DidNotHold(Exception):
-    """A condition for the next step did not become true: which, and what was seen instead."""
+    """A condition for the next step did not become true. The text has the condition and what was seen instead."""
 
 
 class Stage:
@@ -102,7 +102,7 @@ class Stage:
         return actor
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Called before the processes are ended."""
+        """Called before the processes are stopped."""
         self._closing.append(close)
 
     async def cluster(self, size: int = 3, name: str = "shop", *, options: Sequence[str] = ()) -> Members:

@@ -13,7 +13,7 @@ from palisade.node.parent_pipe import watch_parent
 
 
 def taken(arguments: list[str], option: str) -> str | None:
-    """Removes an option and its value from the arguments; None if it is not there."""
+    """Removes an option from the arguments and returns its value; None if it is missing."""
     if option not in arguments:
         return None
     at = arguments.index(option)

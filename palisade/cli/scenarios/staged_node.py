@@ -1,11 +1,10 @@
 """`python -m palisade.cli.scenarios.staged_node PLAN node --id f1 ...`: a node with a component on its vault.
 
-To show which changes components on a vault get, and what becomes of local data when a node dies, PLAN (JSON) gives a
-node a component that delays and records each notification, and its disk a step at which the process dies.
-None of this is part of `palisade node`.
+PLAN (JSON) adds a component to the node that delays and records each notification, and a step at which the process dies
+during a change of its local data. None of this is part of `palisade node`.
 
     listener_ms   the delay of the component for each revision
-    holds_at      after how many of them it waits until the file `until` exists
+    holds_at      the number of revisions after which it waits until the file `until` exists
     notified      the file to which it appends the changes it got, as lines of JSON
     dies_at_step  SIGKILL to itself in the middle of this step with its segments, with the file half written
     pin_life_s    the maximum time for which this node may hold MM while it recovers
@@ -46,7 +45,7 @@ class StagingPlan:
 
 
 class Ledger(Component):
-    """Records its calls, and waits as planned."""
+    """Records its calls, and waits according to the plan."""
 
     def __init__(self, plan: StagingPlan, listeners: Listeners) -> None:
         self._plan, self._listeners = plan, listeners

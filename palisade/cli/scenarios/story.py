@@ -1,8 +1,8 @@
 """A scenario as data, and the outcome of running one. Pure.
 
-A scenario lists beforehand what must hold, each by a name; playing it has to check every one of them, so a check that
-was never reached counts as one that did not hold. Which recovery case the node's own report has to name is part of the
-scenario as well, and is checked for all of them in one place (`runner.py`).
+A scenario lists its checks in advance, each with a name. Running it has to make every check: one that was never made
+counts as failed. A scenario also has the recovery case that the node's own report must name; `runner.py` checks this
+for all scenarios.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CASE = "case"
 
 @dataclass(frozen=True, slots=True)
 class Scenario(Generic[Stage]):
-    """`case` and `reasons`: what the report has to name; None where no recovery may begin at all.
+    """`case` and `reasons`: those that the report must name; None if no recovery may begin.
 
-    `reasons` are beginnings of the report's reason, any of which will do. `must`: sentences by name, beside the case.
-    `play` returns the report that is meant.
+    `reasons`: the report's reason must begin with one of these. `must`: further checks, sentences by name. `play`
+    returns the report to check.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Scenario(Generic[Stage]):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`seen`: the finding, if it has more than yes or no."""
+    """`seen`: the finding, if there is more to show than yes or no."""
 
     name: str
     must: str
@@ -110,7 +110,7 @@ class ScenarioOutcome:
 
 
 def judge_case(scenario: Scenario[Any], report: Report | None) -> Check | None:
-    """None if no recovery must begin, and none has begun."""
+    """None if no recovery may begin and none has begun."""
     if scenario.case is None:
         if report is None:
             return None
@@ -124,7 +124,7 @@ def judge_case(scenario: Scenario[Any], report: Report | None) -> Check | None:
 
 
 def complete(scenario: Scenario[Any], checks: list[Check]) -> list[Check]:
-    """The checks, with those that were never made as not held."""
+    """All checks; those that were never made count as failed."""
     reached = {check.name for check in checks}
     missing = [name for name in scenario.promises() if name not in reached]
     return [*checks, *(Check(name, scenario.promises()[name], False, "it was never checked") for name in missing)]
