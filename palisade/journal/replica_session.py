@@ -150,9 +150,8 @@ class ReplicaSession:
             self._outstanding -= self._sent.pop(0)[1]
         self._room.set()
         if progress.may_join and active.agreed.record is not None:
-            progress.happens(
-                ReplicaEvent.CAUGHT_UP
-            )  # before the sequence is sent, because the replica may take over from then on
+            # before the sequence is sent, because the replica may take over from then on
+            progress.happens(ReplicaEvent.CAUGHT_UP)
             record = active.agreed.record
             self._channel.send(JournalMessageKind.ADOPT, [record.sequence, record.epoch, progress.acknowledged])
         active.advance()

@@ -2,7 +2,7 @@
 
 It must be one file system that the driver and every worker mount at the same path: manifests are created by a hard
 link, which fails if the number exists, and files are synced by the driver before a manifest names them. Object stores
-have neither.
+support neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MANIFESTS = "manifests"
 
 
 def local_path(text: str) -> Path:
-    """Of a path or a file:// URL. Raises BadOption."""
+    """The folder of a path or file:// URL. Raises BadOption."""
     url = urlsplit(text)
     if url.scheme not in ("", "file") or url.netloc not in ("", "localhost"):
         raise BadOption(
@@ -51,7 +51,7 @@ class ArchiveFolder:
             raise ArchiveRefused(f"{self.path} has other content ({sorted(others)[0]}): give an empty folder")
 
     def manifests(self) -> list[ArchiveManifest]:
-        """The oldest first. Raises ArchiveRefused for a damaged one."""
+        """All manifests, oldest first. Raises ArchiveRefused for a damaged one."""
         found = []
         for path in self._manifest_files():
             with suppress(FileNotFoundError):
@@ -95,7 +95,7 @@ class ArchiveFolder:
         return [f"{kind}/{each.name}" for kind in KINDS for each in sorted((self.path / kind).iterdir())]
 
     def remove(self, folders: tuple[str, ...], manifests: tuple[int, ...]) -> None:
-        """Manifests first: a manifest never names a folder that was removed."""
+        """Removes manifests first, so that no manifest names a removed folder."""
         for number in manifests:
             (self.path / MANIFESTS / f"{number:012d}.json").unlink(missing_ok=True)
         sync_directory(self.path / MANIFESTS)

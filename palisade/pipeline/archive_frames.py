@@ -31,14 +31,14 @@ class Frames:
         self._source = source | {"keyType": "binary", "valueType": "binary"}
 
     def read(self, kind: str, folders: Sequence[str]) -> Any:
-        """The rows of these folders; none without folders."""
+        """The rows of these folders; no rows without folders."""
         if not folders:
             return self._spark.createDataFrame([], SCHEMAS[kind])
         paths = [(self._root / folder).as_uri() for folder in folders]
         return self._spark.read.schema(SCHEMAS[kind]).parquet(*paths)
 
     def write_base(self, revision: int, folder: str) -> int:
-        """The state at `revision` as versions that are still valid. The number of rows."""
+        """Writes the state at `revision` as versions that are still valid. Returns the number of rows."""
         frame = self._load(revision=str(revision)).selectExpr(
             "key", "value", "create_revision", "version", "lease", "revision AS valid_from_revision",
             "CAST(NULL AS TIMESTAMP) AS valid_from_time",
@@ -50,7 +50,7 @@ class Frames:
         return self._written("changes", frame, folder)
 
     def write_versions(self, current: str | None, changes: str, ended: str, valid: str) -> tuple[int, int]:
-        """The numbers of versions that ended with these changes, and of those valid after them.
+        """Writes the versions that ended with these changes, and those valid after them. Returns both numbers.
 
         One window over the versions before and the changes: each is valid up to the next one of its key. Both results
         are written by one pass, and then moved to their folders.

@@ -1,11 +1,11 @@
-"""What an archive of the history consists of: numbered manifests, each a complete list of the archive's folders. Pure.
+"""The parts of an archive of the history: numbered manifests, each a complete list of the archive's folders. Pure.
 
-The newest manifest is the only truth about what is archived. A folder is written completely before a manifest names it,
-and is never changed afterwards; a folder that no manifest names is not part of the archive. Manifests are numbered and
-created exclusively, so of two runs at once one fails, and readers of a manifest see one state of the archive.
+The newest manifest alone defines the archive. A folder is written completely before a manifest names it, and is never
+changed afterwards; a folder that no manifest names is not part of the archive. Manifests are numbered and created
+exclusively, so one of two concurrent runs fails, and the readers of a manifest see one state of the archive.
 
-Every change has one place: `changes` cover the revisions `base + 1` to `last` without gap or overlap. The versions of
-keys are in `versions` once they have ended, by the revision that ended them, and in `current` before.
+Every change is stored once: `changes` cover the revisions `base + 1` to `last` without gap or overlap. A valid version
+of a key is in `current`; once it has ended, it is in `versions`, by the revision that ended it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def decode(content: bytes, where: str) -> ArchiveManifest:
 
 
 def check_lineage(manifest: ArchiveManifest, lineage: Lineage) -> None:
-    """Raises ArchiveRefused for an archive of another cluster, or of the time before a restore."""
+    """Raises ArchiveRefused for an archive of another cluster, or from before a restore."""
     if manifest.lineage != lineage:
         raise ArchiveRefused(
             f"the archive belongs to generation {manifest.lineage.generation} of cluster "
@@ -125,7 +125,7 @@ def folder_name(kind: str, first: int, last: int, started_ms: int, token: str) -
 
 
 def started_ms(folder: str) -> int | None:
-    """When the writer of a folder began; None for a folder that no archive writes."""
+    """The time at which the writer of a folder began; None if the folder is not from an archive."""
     parts = folder.rpartition("/")[2].split("-")
     return int(parts[2]) if len(parts) == 4 and parts[2].isdecimal() else None
 
@@ -137,7 +137,7 @@ class Garbage:
 
 
 def garbage(manifests: Iterable[ArchiveManifest], folders: Iterable[str], now_ms: int, keep_ms: int) -> Garbage:
-    """What no reader and no writer uses that began less than `keep_ms` ago.
+    """Folders and manifests that no reader and no writer of the last `keep_ms` uses.
 
     A reader uses the manifest that was the newest when it began, a writer the folders that it began.
     """

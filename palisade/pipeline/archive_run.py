@@ -93,7 +93,7 @@ class ArchiveRun:
 
 
 def raise_watermark(client: SyncClient, manifest: ArchiveManifest, revision: int) -> int:
-    """Returns the revision of the last write of its key. Never lowers it."""
+    """Raises the watermark, never lowers it. Returns the revision of the last write of its key."""
     key = PREFIX + manifest.archive.encode()
     while True:
         held = client.get(key)

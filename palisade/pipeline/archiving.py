@@ -5,8 +5,8 @@ the store follows the manifest. So a crash between two steps leaves folders that
 is too low: the next run begins after the newest manifest and raises the watermark first. The watermark is never above
 what is archived, so automatic compaction within its bound removes nothing else.
 
-A new archive first publishes a manifest without content: it fixes the name of the watermark, which must hold compaction
-back before the state at the base is read.
+A new archive first publishes a manifest without content. It has the name of the watermark, which must hold back
+compaction before the state at the base is read.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _extend(plan: Plan, manifest: ArchiveManifest, first: int, last: int) -> Gen
 
 
 def _merge(plan: Plan, manifest: ArchiveManifest) -> Generator[Step, Any, tuple[ArchiveManifest, int]]:
-    """One manifest for all merges: readers see the old folders or the new ones."""
+    """Publishes one manifest for all merges, so that readers see either the old folders or the new ones."""
     found, count = {"changes": manifest.changes, "versions": manifest.versions}, 0
     for kind, pieces in list(found.items()):
         for run in small_pieces(pieces, plan.merge_rows):

@@ -1,7 +1,7 @@
 """One run of the job `audit`: reads histories and cluster, checks in Spark, writes the report.
 
-The change feed is read after the time of the cluster's revision was noted, so a write that was acknowledged before this
-time and is not in the feed is lost, however long recording continues.
+The time is noted before the cluster's revision and the change feed are read. So a write that was acknowledged before
+this time and is not in the feed is lost, even if recording continues.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ COLUMNS = ("invoked_ns", "completed_ns", "wall_ms", "revision", "writes", "made"
 
 @dataclass(frozen=True, slots=True)
 class Histories:
-    """The operations of all files. `dropped`: how many the recorders dropped. `feed`: revisions that a file contains
-    completely, (0, 0) if none does. `ranges`: some operations concern keys that they do not name."""
+    """The operations of all files. `dropped`: number of operations that the recorders dropped. `feed`: revisions that a
+    file contains completely, (0, 0) if no file does. `ranges`: some operations concern keys that they do not name."""
 
     times: Times
     clients: int
@@ -123,7 +123,7 @@ class AuditRun:
         )  # fmt: skip
 
     def _check_keys(self, histories: Histories, evidence: Evidence | None) -> tuple[list[Finding], Counter[str]]:
-        """The first findings, and how many there are of each kind."""
+        """The first findings, and the number of findings of each kind."""
         keys: list[bytes] = []
         if histories.ranges:
             named = self._acts([]).select("key").distinct().toArrow()
@@ -176,7 +176,7 @@ def _of_cluster(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _notes_of_cluster(evidence: Evidence) -> Iterator[str]:
-    """What could not be decided."""
+    """Notes about checks that could not be decided."""
     readable = sum(not each.problem for each in evidence.digests)
     if compared(evidence.digests) < len(evidence.digests) or readable < 2:
         yield (

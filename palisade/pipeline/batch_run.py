@@ -13,13 +13,13 @@ from palisade.metastore.requests import Range, Txn
 from palisade.pipeline.batch_steps import HoldRevision, ReleaseRevision, Request, Steps, Together
 
 COPIES_AHEAD = 4
-"""How many chunks a node applies in a row at most: heartbeats pass between them."""
+"""Maximum number of chunks that a node applies without a pause for heartbeats."""
 HOLD_MS = 600_000
 OPTIONS = tuple(each.name for each in fields(Range) if each.name not in ("key", "range_end"))
 
 
 def run_steps(client: SyncClient, steps: Steps) -> Any:
-    """The result of the generator. Raises its errors, and those of the client."""
+    """Runs the generator and returns its result. Raises its errors, and those of the client."""
     with ThreadPoolExecutor(COPIES_AHEAD) as pool:
         answer: Any = None
         while True:

@@ -2,14 +2,14 @@
 
 Tasks stage the rows in chunks (`staging.py`). The transaction of `open_batch` decides: it writes the manifest, at
 revision r, if the stage still exists, the record of the query is the one that was read, and no batch of an overlapping
-range has been opened meanwhile. From then on the batch takes effect at r, whichever process dies. `copy_batch` moves
-the rows to their keys, chunk by chunk, and closes the batch. Any process may run it, also several at once: a chunk is
-copied once, and a row never replaces a change made after r (`metastore.staged_rows`).
+range has been opened meanwhile. From then on the batch takes effect at r, even if a process dies. `copy_batch` moves
+the rows to their keys, chunk by chunk, and closes the batch. Any process may run it, also several concurrently: a chunk
+is copied once, and a row never replaces a change made after r (`metastore.staged_rows`).
 
-Why a reader outside of (r, c), c being the closing revision, sees all rows or none: up to r no row is copied. At c
-every chunk of the batch was found and copied: a chunk of a listed attempt is removed by its copy alone, because the
-sweeper leaves stages with a manifest alone, and no chunk is added, because the attempts had ended. The two transactions
-are in the same history as all other changes, so every reader agrees on r and c.
+A reader outside of (r, c), where c is the closing revision, sees all rows or none. Up to r no row is copied. At c every
+chunk of the batch was found and copied: only its copy removes a chunk of a listed attempt, because the sweeper skips
+stages with a manifest, and no chunk is added, because the attempts had ended. Both transactions are in the same history
+as all other changes, so every reader agrees on r and c.
 
 A later delete of a key that is not copied yet would find nothing to delete. So publications with deletes finish
 overlapping batches first, and compare that none was opened meanwhile (`closed_since`).
@@ -46,7 +46,7 @@ TRIES = 5
 
 
 class Contended(PipelineError):
-    """Other writers changed the keys each time: nothing was written."""
+    """Other writers changed the keys at each attempt: nothing was written."""
 
     retry = True
 
@@ -176,7 +176,7 @@ def finish_overlapping(spans: Iterable[KeySpan]) -> Generator[Request, Any, int]
 
 
 def opened(found: RangeResult) -> Iterator[BatchRecord]:
-    """The open batches, with the revision that opened them. A malformed manifest is left out: it opens nothing."""
+    """The open batches, with the revision that opened them. A malformed manifest opens no batch and is skipped."""
     for each in found.kvs:
         try:
             record = BatchRecord.from_bytes(each.key.removeprefix(OPEN).decode("utf-8", "replace"), each.value)
@@ -186,7 +186,7 @@ def opened(found: RangeResult) -> Iterator[BatchRecord]:
 
 
 def copy_batch(record: BatchRecord) -> Generator[Request, Any, None]:
-    """Copies all chunks of an open batch, removes what else is staged, and closes the batch."""
+    """Copies all chunks of an open batch, removes its other staged rows, and closes the batch."""
     for kind, span in zip((ROWS, REJECTS), record.spans, strict=False):
         yield from _copy_kind(record, kind, span)
     manifest = OPEN + record.name.encode()
@@ -246,7 +246,7 @@ def sweep(minimal_revision: int) -> Generator[Request, Any, None]:
 
 
 def unused(name: str) -> tuple[Compare, ...]:
-    """No writer uses the stage: its alive key has expired, and no manifest names it."""
+    """Compares that no writer uses the stage: its alive key has expired, and no manifest names it."""
     return _absent(alive_key(name)), _absent(OPEN + name.encode())
 
 
@@ -263,7 +263,7 @@ def _unchanged_since(key: bytes, range_end: bytes, revision: int) -> Compare:
 
 
 def closed_since(revision: int) -> Compare:
-    """No batch was opened after `revision` and is still open."""
+    """Compares that no batch that is still open was opened after `revision`."""
     return _unchanged_since(OPEN, prefix_end(OPEN), revision)
 
 

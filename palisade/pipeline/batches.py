@@ -26,7 +26,7 @@ SHOWN = 60
 
 
 Column = Callable[[], pa.Array]
-"""Makes a column of the read, if the read has it."""
+"""Makes a column if the read has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Columns:
         return self._batch(len(rows), found)
 
     def of_snapshot(self, page: bytes | VaultRows) -> pa.RecordBatch:
-        """As `of_changes`, of rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
+        """`of_changes` for rows of a state: timestamp, previous_value and sub are null. Raises BadPage."""
         rows = self._rows(page)
         return self._batch(len(rows), self._of(rows) | {"op": lambda: pa.array([SNAPSHOT] * len(rows), pa.string())})
 

@@ -37,17 +37,17 @@ from palisade.wire.scan_pages import ChangePosition
 log = logging.getLogger(__name__)
 
 RENEWALS = 3
-"""A pin is renewed after this part of its time."""
+"""A pin is renewed after this share of its time."""
 PENDING_TRIES = 6
 SOONER = "load the DataFrame again, or read it in fewer hours"
 OPEN_BATCH_S = 0.2
-"""How often a reader looks whether an open batch is complete."""
+"""Interval at which a reader checks whether an open batch is complete."""
 CLUSTER_LINE = "cluster-id: "
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The revision that a read was fixed at, and the pin that retains it and, of a history, `oldest` too."""
+    """The revision of a read, and the pin that retains it and, for a history, `oldest` too."""
 
     name: str
     revision: int
@@ -56,7 +56,7 @@ class Pinned:
 
 
 def connect(access: ClusterAccess, endpoints: tuple[str, ...] = ()) -> SyncClient:
-    """It stays at the nodes given, in their order, instead of moving to the leader. Raises BadOption."""
+    """A client that uses the given nodes, in their order, instead of the leader. Raises BadOption."""
     return SyncClient(
         list(endpoints or access.endpoints),
         timeout_s=access.timeout_s,
@@ -98,7 +98,7 @@ def current(client: SyncClient, options: ReadOptions) -> Here:
 
 
 def _looked(client: SyncClient, options: ReadOptions) -> Here:
-    """A node that fails can delay a release for longer than one request waits; that must not end a stream."""
+    """Repeats the read, so that a stream survives a release that a failing node delays for longer than a request."""
     for tries_left in reversed(range(PENDING_TRIES)):
         try:
             here = client.scan_counts(options.key, options.key + b"\0")
@@ -113,7 +113,7 @@ def _looked(client: SyncClient, options: ReadOptions) -> Here:
 
 
 def newest(client: SyncClient, options: ReadOptions) -> Here:
-    """As `current`, with every change that was acknowledged before. Raises BatchOpen."""
+    """`current`, with every change that was acknowledged before the call. Raises BatchOpen."""
     until = time.monotonic() + options.access.timeout_s
     while (here := current(client, options)).open_batch:
         if time.monotonic() > until:
@@ -149,8 +149,8 @@ def first_of(here: Here) -> int:
 
 
 def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> tuple[int, list[bytes]]:
-    """How many keys the state has, and samples by which it can be divided. With a vault on this machine about so many,
-    by its keys, so that no node counts. Raises RevisionGone."""
+    """The number of keys of the state, and samples by which it can be divided. With a vault on this machine both are
+    estimated from its keys, so that no node counts. Raises RevisionGone."""
     bounds = options.key, options.range_end
     local = local_samples(options.vaults, *bounds)
     with _explained("load the DataFrame again"):
@@ -163,8 +163,8 @@ def count(client: SyncClient, options: ReadOptions, pinned: Pinned) -> tuple[int
 
 
 class PinRenewal:
-    """Renews the pin of a read while its tasks run. A pin at the end of its longest life is not renewed: the read goes
-    on until the revision is compacted."""
+    """Renews the pin of a read while its tasks run. A pin at the end of its maximum life is not renewed; the read
+    continues until the revision is compacted."""
 
     def __init__(self, client: SyncClient, options: ReadOptions, pinned: Pinned, clock: Callable[[], float]) -> None:
         self._client, self._options, self._pinned, self._clock = client, options, pinned, clock
@@ -183,7 +183,8 @@ class PinRenewal:
 
 @contextmanager
 def beside(function: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Calls it in a thread: the next call waits for the one before, and the end for the last. Both raise its error."""
+    """Calls a function in a thread. The next call waits for the previous one, and the end for the last one; both raise
+    its error."""
     with ThreadPoolExecutor(1) as pool:
         waiting: Future[None] | None = None
 
@@ -251,7 +252,7 @@ def network_pages(options: ReadOptions, pinned: Pinned, part: ReadPart) -> Itera
 
 @contextmanager
 def _explained(remedy: str) -> Iterator[None]:
-    """Adds to Compacted what to do."""
+    """Adds the remedy to Compacted."""
     try:
         yield
     except Compacted as error:

@@ -1,4 +1,4 @@
-"""Reads what an audit compares from a running cluster: digests of members, states of segments, copies of roles."""
+"""Reads the input of an audit from a running cluster: digests of members, states of segments, copies of roles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from palisade.pipeline.options import ClusterAccess
 from palisade.wire.segment_errors import BrokerNotSynced, NoSuchDataSource
 
 ROUNDS = 10
-"""Members are asked again until their digests are of one revision."""
+"""Attempts to get the digests of all members at one revision."""
 COPY_S = 3.0
 
 

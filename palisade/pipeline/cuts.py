@@ -13,7 +13,7 @@ from palisade.wire.batch_records import Window
 
 
 class InsideBatch(PipelineError):
-    """The requested revision has a part of a batch."""
+    """The requested revision has only a part of a batch."""
 
 
 class BatchOpen(PipelineError):

@@ -25,7 +25,7 @@ class SparkMissing(PipelineError):
 
 
 class JobFailed(PipelineError):
-    """Spark ended a job; the text has the cause. What the job published before is complete; run it again."""
+    """Spark ended a job; the text has the cause. Everything that the job has published is complete; run it again."""
 
     code = "job-failed"
 

@@ -5,10 +5,10 @@ Guarantees, and why they hold:
   refused read removes nothing.
 - A file is deleted only after its segment is unused for every broker: `mark_unused` returns once the change is
   released, so each node has applied it or is fenced.
-- A segment that turns out not to have expired is used again, unless its record has changed meanwhile.
-- A crash leaves an unused segment with its file, or without; the next run removes the rest.
+- If a segment has not expired after all, it is marked as used again, unless its record has changed meanwhile.
+- After a crash, an unused segment may still have its file; the next run removes it.
 
-A wall clock that was wrong before a worker began is not noticed; so one run removes at most a tenth of the segments.
+A wall clock that was wrong before a worker began is not detected, so one run removes at most a tenth of the segments.
 
 The decisions are those of the nodes' retention (`segments/retention.py`).
 """
@@ -48,7 +48,7 @@ class ExpiryTarget:
 
 @dataclass(frozen=True, slots=True)
 class TargetRemoval:
-    """What became of a target, and why."""
+    """The outcome for a target, and the reason."""
 
     name: str
     outcome: RemovalOutcome
@@ -56,10 +56,10 @@ class TargetRemoval:
 
 
 class RemovalPort(Protocol):
-    """The effects. All raise PalisadeError; after one, whether the effect happened is unknown."""
+    """The effects. Each may raise PalisadeError; then it is unknown whether the effect happened."""
 
     def rules(self) -> Rules:
-        """Read through the fence now. Raises RulesUnknown."""
+        """The rules, read through the fence now. Raises RulesUnknown."""
         ...
 
     def clocks(self) -> tuple[float, float]:
@@ -71,20 +71,21 @@ class RemovalPort(Protocol):
         ...
 
     def mark_used(self, target: ExpiryTarget, revision: int) -> bool:
-        """Puts the record of the target, if it still has this revision."""
+        """Writes the record of the target if it still has this revision."""
         ...
 
     def delete_file(self, url: str, still: Callable[[], bool]) -> bool:
-        """Deletes it if `still()`, called directly before, is true. Whether it was true. Raises as `still`."""
+        """Deletes the file if `still()`, called directly before, is true. Returns the result of `still()`. Raises as
+        `still`."""
         ...
 
     def delete_record(self, target: ExpiryTarget, revision: int) -> None:
-        """If it still has this revision."""
+        """Deletes the record if it still has this revision."""
         ...
 
 
 def remove_expired(target: ExpiryTarget, port: RemovalPort) -> TargetRemoval:
-    """Every failure is in the result, so the other targets go on."""
+    """Every failure is in the result, so the other targets are processed."""
     try:
         return _removed(target, port)
     except PalisadeError as error:
@@ -128,7 +129,7 @@ def _used_again(target: ExpiryTarget, revision: int, port: RemovalPort) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryPlan:
-    """`targets`: the oldest first. `left`: expired segments for later runs."""
+    """`targets`: oldest first. `left`: number of expired segments that are left for later runs."""
 
     targets: tuple[ExpiryTarget, ...]
     left: int

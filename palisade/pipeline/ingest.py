@@ -2,10 +2,10 @@
 
 Guarantees, and why they hold:
 - A reader sees all segments of an ingest or none: one publication with a manifest (`catalog/publication.py`).
-- An ingest that is repeated, after a crash at any point too, neither loses nor doubles rows: segments are compared by
-  the digest of their rows, and an interval is replaced as a whole (`catalog/replacement.py`).
+- An ingest that is repeated, for example after a crash, neither loses nor doubles rows: segments are compared by the
+  digest of their rows, and an interval is replaced as a whole (`catalog/replacement.py`).
 - No published segment loses its file. Ingests of a data source run one at a time under a lock, and each transaction of
-  the publication compares that the lock is held; so files of earlier runs that no record names will never be named.
+  the publication compares that the lock is held. So a file of an earlier run that no record names can be deleted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """`rows`: of the input, without rejected ones. `published`: how many of the `segments` were not published before.
+    """`rows`: of the input, without rejected ones. `published`: the number of `segments` that are newly published.
     `rejects`: URLs of files. `swept`: deleted files of earlier runs, and of segments that were published already."""
 
     data_source: str
@@ -167,7 +167,7 @@ def written(spark: Any, source: Source, folder: SegmentFolder, run: int) -> list
 
 
 def read_input(spark: Any, source: Source, folder: SegmentFolder, run: int) -> tuple[Any, InputRows]:
-    """The input as texts with CORRUPT, or as it is typed; and its columns. Raises BadOption."""
+    """The input (texts with the column CORRUPT, or typed columns), and its columns. Raises BadOption."""
     if not source.path:
         rows = rows_of_table(DEMO[source.name])
         path = folder.run(run) / f"input-{source.name}.csv"
@@ -242,7 +242,7 @@ def check_reached(folder: SegmentFolder, segments: Sequence[WrittenFile]) -> Non
 def publish(
     client: SyncClient, source: Source, folder: SegmentFolder, segments: Sequence[WrittenFile], lock: Any
 ) -> list[SegmentRecord]:
-    """What was not published before; of the rest, the published files stay in use."""
+    """The segments that were not published before. For the others, the published files stay in use."""
     known = [each for each in client.segments_records(source.name)[1] if each.used]
     replicas = replicas_by_interval(known)
     width_ms = GRANULARITIES[source.granularity]

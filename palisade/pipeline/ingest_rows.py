@@ -1,4 +1,4 @@
-"""What becomes of an input row: the interval of its segment, or the reason why it is rejected. As SQL for Spark. Pure.
+"""Finds the interval of an input row, or the reason why it is rejected. As SQL for Spark. Pure.
 
 Text columns are converted in Spark: a value that is not of its column's type rejects the row, with its original text.
 """
@@ -38,8 +38,8 @@ class InputColumn:
 
 @dataclass(frozen=True, slots=True)
 class InputRows:
-    """`time`: SQL of a timestamp over the converted columns; NULL if there is none. `null_text`: of text columns, what
-    means "no value" beside the empty text. `is_text`: the columns are texts, to be converted."""
+    """`time`: SQL of a timestamp over the converted columns; NULL if there is none. `null_text`: in text columns, a
+    text that means "no value", besides the empty text. `is_text`: the columns are texts, to be converted."""
 
     columns: tuple[InputColumn, ...]
     time: str
@@ -80,7 +80,7 @@ def text(value: str) -> str:
 
 
 def has_value(rows: InputRows, column: InputColumn) -> str:
-    """SQL: whether the text is not one that means "no value"."""
+    """SQL: whether the text is a value, not "no value"."""
     name = quoted(column.name)
     if column.type.upper() == "STRING" and not column.nullable:
         return "true"

@@ -1,4 +1,4 @@
-"""What a job of `palisade pipeline run` is. Pure.
+"""The definition of a job of `palisade pipeline run`. Pure.
 
 A job is one module below `jobs/` with a constant `JOB`. The module imports no pyspark at its top: the command line
 imports it for `--help`, also where Spark is not installed.
@@ -15,7 +15,7 @@ from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import ClusterAccess
 
 Progress = Callable[[str], None]
-"""Names the phase that begins, for example "write 2013-03-01". Stages and tasks are shown without it."""
+"""Called with the name of the phase that begins, such as "write 2013-03-01". Stages and tasks are shown anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobOption:
-    """An option of a job as the command line shows it. `default` None: the option is required."""
+    """An option of a job for the command line. `default` None: the option is required."""
 
     field: str
     kind: type[Any]

@@ -45,7 +45,7 @@ from palisade.pipeline.task_rows import StageName, TaskRows, stage_all
 from palisade.wire.batch_records import ATTEMPTS_MAX, BATCHES, KeySpan
 
 REPEATED_KEYS_MAX = 100_000
-"""Of one batch: the driver holds their hashes."""
+"""Maximum number of repeated keys in a batch, whose hashes the driver holds."""
 KEYS_PER_READ = 5_000
 
 
@@ -105,7 +105,7 @@ class LargeBatch:
         return partial(page_of, self.client, self.stage.name, kind, attempt)
 
     def _reject_repeated(self, stage: StageWriter, staged: Sequence[Staged], hashes: set[bytes]) -> Staged:
-        """Moves the rows with repeated keys to the rejects."""
+        """Move the rows with repeated keys to the rejects."""
         if len(hashes) > REPEATED_KEYS_MAX:
             raise RowsRejected(f"more than {REPEATED_KEYS_MAX} keys occur several times: correct the batch")
         counts: dict[bytes, int] = {}

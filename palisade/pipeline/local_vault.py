@@ -36,11 +36,11 @@ from palisade.wire.scan_pages import ChangePosition, changes_of
 
 T = TypeVar("T")
 PATIENCE_S, PAUSE_S = 3.0, 0.02
-"""How long a vault that must not be read now is waited for, and between two attempts."""
+"""Maximum wait for a vault that must not be read now, and the pause between two attempts."""
 
 
 def open_local(folders: Sequence[str], revision: int, timeout_s: float) -> VaultReader:
-    """The first of the vaults that can be read and reaches the revision in time. Raises VaultNotRead."""
+    """The first vault that can be read and reaches the revision in time. Raises VaultNotRead."""
     reasons = []
     for folder in folders:
         if not os.path.isdir(folder):
@@ -54,7 +54,7 @@ def open_local(folders: Sequence[str], revision: int, timeout_s: float) -> Vault
 
 
 def _opened(folder: str, revision: int, timeout_s: float) -> VaultReader:
-    """Raises VaultNotRead, VaultError. A vault whose node is down costs no more than `PATIENCE_S`."""
+    """Raises VaultNotRead, VaultError. A vault whose node is down delays the read by at most `PATIENCE_S`."""
     reader = VaultReader(folder)
     try:
         _when_trusted(reader, lambda snapshot: snapshot.lv)
@@ -145,7 +145,7 @@ def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lin
 
 
 def _when_trusted(reader: VaultReader, read: Callable[[VaultSnapshot], T]) -> T:
-    """A vault that catches up, or whose lease is renewed late, is waited for."""
+    """Waits for a vault that catches up, or whose lease is renewed late."""
     ends_s = time.monotonic() + PATIENCE_S
     while True:
         try:

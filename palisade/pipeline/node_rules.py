@@ -1,7 +1,7 @@
 """Reads the TTL rules through the fence of a node, over HTTP: `GET /v1/fenced`.
 
-The node refuses while its lease does not allow an answer. Then another node is asked; if none answers, nothing counts
-as expired.
+The node refuses while its lease does not allow an answer. Then the next node is tried; if none answers, no segment is
+treated as expired.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRUSTED = ("vault", "quorum")
 
 
 def read_rules(addresses: Sequence[str], credentials: Credentials | None) -> Rules:
-    """`addresses`: host:port of HTTP, in the order in which they are asked. Raises RulesUnknown."""
+    """`addresses`: host:port of HTTP, in the order in which they are tried. Raises RulesUnknown."""
     return asyncio.run(_read_rules(addresses, credentials))
 
 

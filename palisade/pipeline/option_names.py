@@ -1,4 +1,4 @@
-"""The names of the options of `format("palisade")`, and which kind of read or write each is for. Pure.
+"""The names of the options of `format("palisade")`, and the kinds of reads and writes that use them. Pure.
 
 An option without effect is refused, so that a read never differs silently from the request. Names have any case,
 as in Spark.

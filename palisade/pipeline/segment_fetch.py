@@ -1,6 +1,6 @@
 """The rows of one segment, from any node that serves it, or from the file in its record; verified by their digest.
 
-A copy that moves is announced by its new node before the old one removes it, so the broker is asked again after all
+When a copy moves, its new node announces it before the old one removes it. So the broker is queried again after all
 known nodes have failed.
 """
 
@@ -35,7 +35,7 @@ ATTEMPTS, PAUSE_S = 6, 0.3
 
 
 class RowsNotThere(PipelineError):
-    """This place does not have the rows."""
+    """The node or file does not have the rows."""
 
     code = "not-there"
     retry = True

@@ -12,8 +12,9 @@ _MONTH, _YEAR = re.compile(r"\d{4}-\d{2}"), re.compile(r"\d{4}")
 
 
 def interval_of(text: str) -> tuple[str, str]:
-    """Start and end of such as 2013-03/2013-04: years, months, days or times in UTC; the end is excluded. Raises
-    BadOption."""
+    """Start and end of a text such as 2013-03/2013-04: years, months, days or times in UTC; the end is excluded.
+
+    Raises BadOption."""
     start, slash, end = text.partition("/")
     try:
         times = [time_text(moment_ms(_day(each))) for each in (start, end)]

@@ -1,4 +1,4 @@
-"""A read of a table's segments: which ones, and their rows in the columns of the read. Pure.
+"""A read of a table: its segments, and their rows in the columns of the read. Pure.
 
 A read has every segment of one answer of the broker, or fails with the list of those that are missing. The rows of a
 segment never change, so the answer remains valid while copies move.
@@ -31,7 +31,7 @@ _ARROW = {
 
 
 class TableUnavailable(PipelineError):
-    """Segments of the interval cannot be read now. `segments` has all of them, and so does the text."""
+    """Segments of the interval cannot be read now. `segments` and the text have all of them."""
 
     code = "unavailable"
     retry = True

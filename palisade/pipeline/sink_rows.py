@@ -40,7 +40,7 @@ class RowWrite:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in its transaction."""
+        """Its approximate size in its transaction."""
         return len(self.key) + len(self.value or b"") + OVERHEAD_BYTES
 
 
@@ -55,7 +55,7 @@ class Reject:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in its transaction, with its key."""
+        """Its approximate size in its transaction, with its key."""
         return len(self.value) + 2 * OVERHEAD_BYTES
 
     @staticmethod

@@ -23,7 +23,7 @@ class PartOfRead(InputPartition):
 
 
 class ResetOfSnapshot(InputPartition):
-    """The one row that every snapshot of a stream has."""
+    """The row that announces the state in every snapshot of a stream."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision

@@ -24,7 +24,7 @@ from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts
 from palisade.pipeline.spark_parts import PartOfRead, ResetOfSnapshot, batches_of
 
 PIN_TRIES = 3
-"""Of a snapshot whose revision is compacted before it is pinned."""
+"""Attempts for a snapshot whose revision is compacted before it is pinned."""
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
