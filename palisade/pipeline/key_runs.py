@@ -1,4 +1,4 @@
-"""Which keys occur twice in a batch, and which keys of the store a batch does not have, in bounded memory. Pure.
+"""Finds keys that occur twice in a batch, and keys of the store that a batch does not have, in bounded memory. Pure.
 
 A task hashes the keys of its rows and stages the hashes in sorted *runs*, each divided into pages. The driver merges
 all runs and holds one page of each. Hashes have 16 bytes, so equal hashes mean equal keys.
@@ -58,7 +58,7 @@ def merged(found: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
 
 
 def repeated(entries: Iterable[bytes]) -> Iterator[bytes]:
-    """Each entry that occurs more than once, once. `entries`: sorted."""
+    """The entries that occur more than once, each of them once. `entries`: sorted."""
     before, reported = b"", b""
     for entry in entries:
         if entry == before != reported:
@@ -68,7 +68,7 @@ def repeated(entries: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def without(entries: Iterable[bytes], hashes: Iterable[bytes]) -> Iterator[bytes]:
-    """The rest of each entry whose hash is not among `hashes`. Both are sorted."""
+    """The part after the hash of each entry whose hash is not among `hashes`. Both are sorted."""
     known = iter(hashes)
     at = next(known, None)
     for entry in entries:

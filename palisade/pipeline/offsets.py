@@ -20,7 +20,7 @@ from palisade.wire.batch_records import Window
 
 
 class OtherLineage(PipelineError):
-    """The checkpoint belongs to another cluster, or to the time before a restore."""
+    """The checkpoint is of another cluster, or from before a restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """`snapshot`: the batch that ends here is the state at `revision`."""
+    """`snapshot`: whether the batch that ends here is the state at `revision`."""
 
     revision: int
     lineage: Lineage

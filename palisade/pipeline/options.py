@@ -20,12 +20,12 @@ from palisade.pipeline.segment_interval import interval_of
 
 STAGE_MS, STAGE_MS_MIN = 600_000, 1_000
 STREAM = "startingRevision"
-"""The option that every streaming read has, and no other."""
+"""The option that every streaming read has, and no other read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """How a worker reaches the cluster."""
+    """Addresses and credentials with which a worker connects to the cluster."""
 
     endpoints: tuple[str, ...]
     token_file: str

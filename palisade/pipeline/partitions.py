@@ -1,7 +1,7 @@
-"""How a read is divided among tasks. Pure.
+"""Divides a read among tasks. Pure.
 
 A state is divided at sampled keys of the same revision into ranges with about equally many keys; a history into ranges
-of revisions. Each part has the addresses in another order, so the tasks read from different nodes.
+of revisions. Each part has the addresses in a different order, so the tasks read from different nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parts_of_state(
 def parts_of_history(
     bounds: tuple[bytes, bytes], first: int, last: int, parts: int, endpoints: Sequence[str]
 ) -> list[ReadPart]:
-    """They cover the revisions `first` to `last` without overlap; none if there are none."""
+    """Parts that cover the revisions `first` to `last` without overlap; none without revisions."""
     revisions = last - first + 1
     parts = min(parts, revisions)
     cuts = [first + number * revisions // parts for number in range(parts + 1)] if parts > 0 else []

@@ -65,7 +65,7 @@ class Publication:
         return large.publish(parts)
 
     def _fits(self, parts: Sequence[TaskRows], rejected: int) -> bool:
-        """One operation is kept for the record of the query."""
+        """One operation is reserved for the record of the query."""
         operations = sum(part.count for part in parts) + rejected
         if not fits(operations, sum(part.bytes for part in parts), self.limits):
             return False
@@ -113,7 +113,7 @@ class Publication:
         raise Contended(f"other writers changed the keys {TRIES} times; nothing was written: try again")
 
     def _gathered(self, parts: Sequence[TaskRows]) -> tuple[BatchRows, set[int]]:
-        """All rows, also those that tasks have staged; and the alive keys that these depend on."""
+        """All rows, including those that tasks have staged, and the alive keys on which the staged ones depend."""
         rows, staged = BatchRows(self.limits), [part.staged for part in parts if part.staged]
         writes = [write for part in parts for write in part.writes]
         for each in staged:

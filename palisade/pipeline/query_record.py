@@ -1,8 +1,8 @@
 """The durable record of a streaming query: its last published batch, which each publication compares and writes. Pure.
 
-Request ids cannot make a query exactly once: they are evicted, and a checkpoint may be replayed days later. The record
-also names the history of the cluster. After a restore from a backup, or in another cluster, batches that the checkpoint
-counts as published are missing, so the query is refused.
+Request ids are not sufficient for exactly-once queries: they are evicted, and a checkpoint may be replayed days later.
+The record also has the lineage of the cluster. After a restore from a backup, or in another cluster, batches that the
+checkpoint counts as published are missing, so the query is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_BATCH = -1
 
 
 class BadQueryRecord(PipelineError):
-    """The record of the query is not one that a writer has written."""
+    """The record of the query is malformed: no writer has written it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The columns of a read of keys: those it can have, and those it has (option `columns`). Pure."""
+"""The columns of a read of keys: the possible ones, and the chosen ones (option `columns`). Pure."""
 
 from __future__ import annotations
 

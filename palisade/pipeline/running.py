@@ -30,7 +30,7 @@ QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What runs now: the phase named by the job, Spark's running stages, and the tasks of these stages."""
+    """The progress of a job: the phase that it has named, Spark's running stages, and their tasks."""
 
     phase: str
     stages: int

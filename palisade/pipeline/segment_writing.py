@@ -1,4 +1,4 @@
-"""Writes the rows of one interval as segments, in a task of Spark. Imports no pyspark, so that it is tested without."""
+"""Writes the rows of one interval as segments, in a task of Spark. Does not import pyspark, for tests without it."""
 
 from __future__ import annotations
 

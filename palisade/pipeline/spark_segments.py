@@ -1,6 +1,6 @@
 """The batch read of a table: one Spark partition for each segment.
 
-The broker is asked once, at `load()`: the answer and the columns are pickled with the source, so every scan of the
+The broker is queried once, at `load()`. The answer and the columns are pickled with the source, so every scan of the
 DataFrame reads the same segments.
 """
 
@@ -27,14 +27,14 @@ _lookup = blocking(lookup_all)
 
 
 class NoSegments(PipelineError):
-    """There is no segment from which to take the columns of the table."""
+    """The interval has no segment, so the columns of the table are unknown."""
 
     code = "no-segments"
 
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """What `load()` found: the segments of one revision, and the columns of the read."""
+    """The result of `load()`: the segments at one revision, and the columns of the read."""
 
     options: TableOptions
     parts: tuple[ReadableSegment, ...]

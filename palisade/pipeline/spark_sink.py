@@ -1,7 +1,7 @@
 """Writers of the Spark data source: a task checks its rows and keeps or stages them; the driver publishes the batch.
 
-Spark commits one message per partition. What a retried or speculative attempt returns is dropped, and what it has
-staged is never published.
+Spark commits one message per partition. The message of a retried or speculative attempt is dropped, and its staged rows
+are never published.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 All tasks of a batch share one *alive* key, attached to a lease that each task renews as long as it stages. If it
 expires, the key vanishes, and a sweeper removes the chunks. A task reports the create revision of the key it saw, and
 the publication compares it: chunks that were removed meanwhile are never published. Chunks have no lease of their own,
-because after the publication they have to stay until they are copied.
+because they must outlive the publication until they are copied.
 
-Values are put ahead by a few threads; memory is bounded by `PUTS_AHEAD` chunks.
+A few threads put values in advance; `PUTS_AHEAD` chunks bound the memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROW_EXTRA_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one attempt of a task has staged. `alive`: the create revision of the alive key; `chunks`, `rejects`:
+    """The staged rows of one attempt of a task. `alive`: the create revision of the alive key; `chunks`, `rejects`:
     numbers of chunks; `pages`: of hashes."""
 
     attempt: str
@@ -106,7 +106,7 @@ class StageWriter:
             self._client.lease_keep_alive(self._lease)
 
     def _renew(self) -> None:
-        """A renewal that fails is repeated. An expired lease is not granted again: the publication finds out."""
+        """Repeats a failed renewal. An expired lease is not granted again; the publication detects it."""
         while not self._ended.wait(self._ttl_s / RENEWALS):
             try:
                 self._client.lease_keep_alive(self._lease)

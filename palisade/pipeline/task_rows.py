@@ -1,7 +1,7 @@
 """The rows of one task of a write: kept for the commit message while they are few, staged in the store otherwise.
 
-The driver receives the messages of the attempts that Spark commits, and no others. So what a retried or speculative
-attempt has staged is never published, and is removed later.
+The driver receives only the messages of the attempts that Spark commits. So the staged rows of a retried or speculative
+attempt are never published, and are removed later.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Collector:
         found.rejected += 1
         found.first_reject = found.first_reject or reject
         if not self._target.rejects:
-            return  # one of them fails the batch
+            return  # one rejected row fails the batch
         found.bytes += reject.size_bytes
         if self._staged is not None:
             self._staged.reject(reject)
@@ -127,7 +127,7 @@ def collecting(
 
 
 def stage_all(part: StagedPart, rows: TaskRows, limits: Limits) -> None:
-    """Stage what was kept. Rows that fit one transaction but no chunk become rejects."""
+    """Stage the rows that were kept. Rows that fit one transaction but no chunk become rejects."""
     for write in rows.writes:
         try:
             check_staged(write, limits)

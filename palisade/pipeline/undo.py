@@ -33,7 +33,7 @@ class Undo:
     def rows(
         self, keys: Sequence[bytes], rows: Sequence[bytes], until: bytes | None
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Keys and rows at R of the keys before `until` (None: of all that are left), from the later ones in key order.
+        """The keys before `until` (None: all remaining ones) with their rows at R, from later rows in key order.
         Rows are those of a `VaultSlice`."""
         if not self._keys or (until is not None and self._keys[0] >= until):
             return keys, rows

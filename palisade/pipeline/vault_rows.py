@@ -1,7 +1,7 @@
 """The rows of a slice of a vault as columns, without a Python loop over them. Pure.
 
-The vault has each row by itself, so no page is parsed: rows begin where the sizes of those before them add up. Without
-values, the rows are not even joined.
+The vault stores each row separately, so no page is parsed: the sum of the sizes of earlier rows is the beginning of a
+row. Without values, the rows are not even joined.
 """
 
 from __future__ import annotations
