@@ -46,8 +46,8 @@ class ValueFormat:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`key`, `range_end`: as of `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained.
-    `columns`: those to read; all if it is empty. `snapshots`: as of `StreamOptions`."""
+    """`key`, `range_end`: as in `wire.scan_pages`. `revision` 0: the newest at load. `first` 0: the oldest retained.
+    `columns`: those to read; all if it is empty. `snapshots`: as in `StreamOptions`."""
 
     access: ClusterAccess
     key: bytes

@@ -1,8 +1,8 @@
 """The columns of a page of `wire.scan_pages`, without a Python object per row. Pure.
 
-One loop finds where each row begins; everything else is done for the page at once. The parts of all rows (header, key,
-value) follow each other without gaps, so their boundaries are the offsets of an Arrow array over the page itself, and a
-column of keys or values is every n-th element of it.
+One loop finds the beginning of each row; everything else is computed for the whole page. The parts of all rows
+(header, key, value) follow each other without gaps, so their boundaries are the offsets of an Arrow array over the page
+itself, and a column of keys or values is every n-th element of it.
 """
 
 from __future__ import annotations

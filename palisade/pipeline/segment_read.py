@@ -54,7 +54,7 @@ class ReadableSegment:
 
 
 def parts_of(found: Mapping[str, Any]) -> list[ReadableSegment]:
-    """`found`: as of `segment_query.lookup_all`. Raises TableUnavailable, CutSegment."""
+    """`found`: the result of `segment_query.lookup_all`. Raises TableUnavailable, CutSegment."""
     check_whole(found["segments"])
     records: Mapping[str, Mapping[str, Any]] = found["records"]
     served = {each["segment"]: tuple(each["nodes"]) for each in found["segments"]}

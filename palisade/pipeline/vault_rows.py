@@ -21,7 +21,7 @@ _HEADER = slice(HEADER_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class VaultRows:
-    """Keys in order, and their rows as of a `VaultSlice`: each a body with a checksum after it."""
+    """Keys in order, and their rows in the form of a `VaultSlice`: each a body and its checksum."""
 
     keys: Sequence[bytes]
     rows: Sequence[bytes]

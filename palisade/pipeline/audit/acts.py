@@ -14,7 +14,7 @@ from palisade.wire.recorded_effects import Covered, Wrote
 from palisade.wire.recorded_history import Commit, Note, Outcome, Promise, Recorded, RecordingHeader
 
 EXPANDED_MAX = 10_000
-"""Known keys that one range is compared with; the others are not decided."""
+"""Maximum number of known keys with which one range is compared; others are not decided."""
 ORDERED = (Promise.LINEARIZABLE, Promise.FENCED)
 NS_PER_MS = 1_000_000
 

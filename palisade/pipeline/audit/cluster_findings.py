@@ -1,4 +1,4 @@
-"""What the members, segments and journals of a running cluster contradict. Pure."""
+"""Contradictions between members, segments and journals of a running cluster. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def different_buckets(one: bytes, other: bytes) -> list[int]:
 
 
 def compared(digests: Sequence[MemberDigest]) -> int:
-    """How many members have the most frequent revision."""
+    """The number of members at the most frequent revision."""
     revisions = [each.revision for each in digests if not each.problem]
     return max((revisions.count(revision) for revision in revisions), default=0)
 

@@ -1,4 +1,4 @@
-"""What an audit can find."""
+"""The kinds of findings of an audit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Decides whether the operations of one key are one register. Pure; O(n log n).
+"""Decides whether the operations of one key are consistent with a linearizable register. Pure; O(n log n).
 
-Revisions are witnesses: the store names, with every version, the revision that wrote it. So the order of writes is
-known, and nothing is searched. What is decided, for a key:
+The store returns the revision that wrote every version, so the order of writes is known and no search is needed. The
+rules for a key:
 
 1. A revision has one value and one writer (two-values).
 2. A state of revision R contains every known version up to R: a read of revision R that returns version m contradicts
@@ -37,7 +37,7 @@ NS_PER_MS = 1_000_000
 
 
 class Act(NamedTuple):
-    """What one operation shows about one key.
+    """The evidence of one operation about one key.
 
     `what`: wrote, maybe (a write without a response), saw, absent, or committed (of the change feed).
     `revision`: of a write its own, of a read that of its state; 0 if unknown. `mod_revision`, `create_revision` and
@@ -65,7 +65,7 @@ CERTAINTY = {what: place for place, what in enumerate((COMMITTED, WROTE, SAW, MA
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known beside the operations. The change feed covers `first` to `last` (0: there is none), and was read
+    """Known facts besides the operations. The change feed covers `first` to `last` (0: there is none), and was read
     when the wall clock was `read_wall_ms`: what was acknowledged before is not later than `last`. `all_writers`: every
     writer was recorded, and no key had a lease."""
 
@@ -115,8 +115,8 @@ class _Key:
 
 
 def check_key(acts: Sequence[Act], scope: Scope) -> list[Finding]:
-    """The findings of one key. `acts` in any order. Of two that contradict each other, the one is reported that is
-    less certain, or later."""
+    """The findings of one key. `acts` in any order. Of two acts that contradict each other, the less certain or later
+    one is reported."""
     acts = sorted(acts, key=_order)
     known = _Key(scope)
     found = list(_learn(acts, known))

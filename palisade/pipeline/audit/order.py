@@ -1,4 +1,4 @@
-"""What the times and revisions of all operations show together: their order, and when nothing succeeded. Pure.
+"""Checks times and revisions of all operations: their order, and periods in which nothing succeeded. Pure.
 
 The order by revision covers operations of several keys, transactions and ranges: each has taken effect at its revision.
 """
@@ -92,7 +92,7 @@ def gaps(times: Times, limit_ms: int, *, writes: bool) -> list[Gap]:
 
 
 def _demanded(times: Times, all_: Any, start: int, end: int, writes: bool) -> Gap | None:
-    """The part of an interval without success in which something was requested."""
+    """The part of an interval without success in which requests were made."""
     invoked, completed = times.invoked_ns[all_], times.completed_ns[all_]
     inside = (completed > start) & (invoked < end)
     if not inside.any():

@@ -1,4 +1,4 @@
-"""How many operations ended how, and how long they took, per interval of time. Pure."""
+"""Outcomes and latencies of operations per interval of time. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class IngestOptions:
     time_column: str = option("Column with the time of a row: a timestamp, a date or ISO 8601 in UTC.", "")
     format: str = option("Format of the input.", "csv", choices=("csv", "parquet"))
     columns: str = option("Columns of CSV as a Spark schema: 'id BIGINT, at TIMESTAMP'. Default: inferred.", "")
-    null_text: str = option("Text that means no value in CSV, beside the empty one.", "")
+    null_text: str = option("Text that means no value in CSV, besides the empty text.", "")
     granularity: str = option("Interval of a segment.", "day", choices=tuple(GRANULARITIES))
     start: str = option("Only rows from this time on, such as 2013-03-01.", "")
     end: str = option("Only rows before this time.", "")
