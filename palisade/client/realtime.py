@@ -140,9 +140,8 @@ class RealtimeWriter:
                 except (NoSuchSegment, RealtimeNotStored) as error:
                     refusals.append(f"{name}: {error}")
             self.node = ""
-            if self._now() >= until:
+            if not await self._may_repeat(until):
                 raise NotIngesting(f"no data node has opened a realtime segment: {'; '.join(refusals)}")
-            await asyncio.sleep(PAUSE_S)
 
     async def _known_nodes(self, refusals: list[str], until: float) -> list[str]:
         """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
@@ -192,11 +191,17 @@ class RealtimeWriter:
                 return await self._ask_once(path, body, until)
             except NotAnsweredYet as error:
                 nothing_done = nothing_done and error.nothing_done
-                if self._now() >= until:
+                if not await self._may_repeat(until):
                     if nothing_done:
                         raise Unavailable(f"{error}; nothing was done") from None
                     raise OutcomeUnknown(f"{error}; the request may have been executed: repeat it") from None
-                await asyncio.sleep(PAUSE_S)
+
+    async def _may_repeat(self, until: float) -> bool:
+        """After a pause. False at the deadline: a request that is sent then would be executed without an answer."""
+        if self._now() + PAUSE_S >= until:
+            return False
+        await asyncio.sleep(PAUSE_S)
+        return self._now() < until
 
     async def _ask_once(self, path: str, body: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Raises NotAnsweredYet, and the errors of the node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from palisade.client.realtime import RealtimeTarget, RealtimeWriter
 from palisade.client.sync_realtime import SyncRealtimeWriter
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.segment_errors import NoSuchSegment, NotIngesting, RealtimeNotStored
+from tests.support.simulation import Simulation
 
 TIMEOUT = NoAnswer("n", "timed out", unreachable=True)
 REFUSED = NoAnswer("n", "connection refused", unreachable=True, unsent=True)
@@ -281,6 +282,34 @@ async def test_append_and_close_that_reach_no_node_are_known_to_have_done_nothin
     nodes.outcomes["n1"] = [504, REFUSED]
     with pytest.raises(OutcomeUnknown):
         await writer.append([[1]])
+
+
+@pytest.mark.parametrize(("node", "ends"), [("n1", Unavailable), ("", NotIngesting)])
+def test_last_attempt_begins_before_the_deadline(
+    node: str, ends: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began after the deadline: the request was sent, its answer was not awaited, and the outcome was unknown."""
+    monkeypatch.setattr("palisade.client.realtime.PAUSE_S", 0.1)
+    nodes = DataNodes(**{name: [503] for name in ("n1", "n2", "n3")})
+    began: list[float] = []
+
+    async def opens() -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+
+        async def answer_later(*given: Any) -> Answer:
+            began.append(loop.time() - start)
+            await asyncio.sleep(0.02)
+            return await nodes.json(*given)
+
+        writer = nodes.writer(timeout_s=0.3, node=node)
+        writer._requests.json = answer_later  # type: ignore[assignment,method-assign]
+        await writer.open()
+
+    with closing(Simulation(1)) as simulation, pytest.raises(ends, match="status 503"):
+        simulation.run(simulation.process("client"), opens())
+    assert len(began) > 2
+    assert began[-1] < 0.3
 
 
 @pytest.mark.parametrize("node", ["", "n1"])
