@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +55,7 @@ COORDINATE_S = 15.0
 GO_ON_AFTER_S = 0.3
 """Grace period in which the response to the commit request is sent."""
 BODY_BYTES_MAX = 64 * 1024
+ATTEMPTS_MAX = 64
 
 
 def config_of(config: NodeConfig) -> NodeConfig | None:
@@ -76,6 +78,8 @@ class UninitializedNode:
         self._participant = kept_participant(config.data_dir)
         self._physical = PhysicalTopology(config.own_node(), NodeRole.VOTER, member=self._own)
         self._committed = asyncio.Event()
+        self._held: dict[tuple[str, str], set[str]] = {}
+        """The participants that the coordinators of one attempt have seen holding its plan."""
         gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
@@ -142,7 +146,8 @@ class UninitializedNode:
             raise InitRefused('the body must name the members, such as {"members": ["n1", "n2", "n3"]}')
         plan = self._plan_for(names)
         async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
-            coordinator = _Coordinator(plan, self._config.id, requests)
+            held = self._held_in(str(body.get("attempt") or "")[:64], plan)
+            coordinator = _Coordinator(plan, self._config.id, requests, held)
             if body.get("cancel"):
                 await coordinator.cancel()
                 return answer({"cancelled": True, "members": list(plan.names)})
@@ -155,6 +160,14 @@ class UninitializedNode:
                     "--cancel)"
                 ) from None
         return answer({"initialized": True, "members": list(plan.names)})
+
+    def _held_in(self, attempt: str, plan: InitPlan) -> set[str]:
+        """`attempt` is in each request of one command: a repeated request does not undo a cancel in between."""
+        if not attempt:
+            return set()
+        if len(self._held) >= ATTEMPTS_MAX:
+            self._held.clear()
+        return self._held.setdefault((attempt, plan.id), set())
 
     def _plan_for(self, names: list[str]) -> InitPlan:
         """From the states that the named nodes announce in the physical topology."""
@@ -184,10 +197,12 @@ class UninitializedNode:
 
 
 class _Coordinator:
-    """Executes step after step until none is left. This node is asked like every other one, but last."""
+    """Executes step after step until none is left. This node is asked like every other one, but last. `held`: the
+    participants that this coordinator, or an earlier one of the same command, has seen holding the plan."""
 
-    def __init__(self, plan: InitPlan, own: str, requests: HttpRequests) -> None:
+    def __init__(self, plan: InitPlan, own: str, requests: HttpRequests, held: set[str]) -> None:
         self._plan = plan
+        self._held = held
         self._requests = requests
         members = read_members(",".join(plan.members))
         ordered = sorted(members, key=lambda member: member.id == own)
@@ -195,19 +210,21 @@ class _Coordinator:
 
     async def run(self) -> None:
         """Raises InitRefused, also when it is cancelled meanwhile; TimeoutError if a node does not respond in time."""
-        held: frozenset[str] = frozenset()
+        prepared: list[str] = []
         while True:
             states = await self._states()
-            step = next_step(self._plan, states, held)
-            held |= holding(self._plan, states)
-            if isinstance(step, Prepare | CommitInit):
-                verb = "prepare" if isinstance(step, Prepare) else "commit"
-                answered = [name for name in self._http if name in step.names and await self._post(name, verb)]
-                held = held.union(answered)
-            elif isinstance(step, InitCancelled):
+            step = next_step(self._plan, states, self._held)
+            self._held |= holding(self._plan, states)
+            if isinstance(step, InitCancelled):
+                await self._cancel_at(prepared)  # by the step before, at the moment of the cancel or after it
                 raise InitRefused(
                     f"the initialization was cancelled at {', '.join(step.names)}: run palisade init again"
                 )
+            prepared = []
+            if isinstance(step, Prepare):
+                prepared = await self._post_to(step.names, "prepare")
+            elif isinstance(step, CommitInit):
+                await self._post_to(step.names, "commit")
             elif isinstance(step, WaitInit):
                 log.info("initialization waits: nodes=%s", ",".join(step.names))
                 await asyncio.sleep(0.5)
@@ -215,8 +232,20 @@ class _Coordinator:
                 return
 
     async def cancel(self) -> None:
-        for name in self._http:
+        await self._cancel_at(self._http)
+
+    async def _cancel_at(self, names: Iterable[str]) -> None:
+        for name in names:
             await self._post(name, "cancel")
+
+    async def _post_to(self, names: Collection[str], verb: str) -> list[str]:
+        """Returns the participants that have answered; they hold the plan."""
+        answered = []
+        for name in self._http:
+            if name in names and await self._post(name, verb):
+                answered.append(name)
+                self._held.add(name)
+        return answered
 
     async def _states(self) -> dict[str, Participant | None]:
         return {name: await self._ask(name) for name in self._http}

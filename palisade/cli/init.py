@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     palisade init n1 n2 n3 --at 127.0.0.1:7401
     """
     session = CliSession([], deadline_s, as_json)
-    body = {"members": list(members), "cancel": cancel}
+    body = {"members": list(members), "cancel": cancel, "attempt": secrets.token_hex(8)}
     address = at or default_address()
     status, found = asyncio.run(run(session, address, body))
     if status == 200:

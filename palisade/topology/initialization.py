@@ -12,7 +12,8 @@ Guarantees, and why they hold:
   coordinator crosses the commit of another, only some participants have committed. No cluster is founded then, because
   the Raft group needs all members of the plan (`raftgroup/founding.py`); requesting the same plan again completes it.
 - Cancelled for good: a coordinator ends when a participant that had prepared is idle again. It does not prepare it once
-  more, so a coordinator that still runs, here or on another node, does not undo a cancel.
+  more, and cancels what it prepared meanwhile, so a coordinator that still runs, here or on another node, does not undo
+  a cancel. A command repeats its request with the same attempt, so the next coordinator ends as well.
 """
 
 from __future__ import annotations

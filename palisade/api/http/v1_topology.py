@@ -76,7 +76,7 @@ class TopologyRoutes:
 
     async def initialize(self, request: web.Request) -> web.Response:
         """Repeats the response of a completed initialization, or rejects a different one. Linearizable."""
-        found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag})
+        found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag, "attempt": a_text})
         await self._services.key_values.barrier()
         rules = rules_of(self._services.key_values.store.system)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})

@@ -1,0 +1,127 @@
+"""A cancelled initialization stays cancelled, whatever coordinators and commands still run (R9)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from palisade.base.http_request import Answer, HttpRequests, NoAnswer
+from palisade.cli.main import main
+from palisade.node import uninitialized
+from palisade.node.config_sources import load_node_config
+from palisade.node.data_dir import claim_data_dir, keep_participant
+from palisade.node.uninitialized import UninitializedNode, _Coordinator
+from palisade.topology.initialization import InitPlan, InitRefused, InitState, Participant
+from tests.support.processes import free_port
+
+init_module: Any = importlib.import_module("palisade.cli.init")
+NAMES = ("n1", "n2", "n3")
+PLAN = InitPlan("c1", tuple(f"n{number}=127.0.0.1:75{number}:74{number}:76{number}" for number in (1, 2, 3)))
+HTTP = {f"127.0.0.1:74{number}": f"n{number}" for number in (1, 2, 3)}
+IDLE, PREPARED = Participant(), Participant(InitState.PREPARED, PLAN)
+
+
+class Nodes:
+    """The participants. `before` is called before each request that a node handles, or does not answer."""
+
+    def __init__(self) -> None:
+        self.states = dict.fromkeys(NAMES, IDLE)
+        self.silent: set[str] = set()
+        self.before: Callable[[str, str], object] = lambda _name, _verb: None
+
+    async def json(self, address: str, path: str, method: str = "GET", body: Any = None) -> Answer:
+        name, verb = HTTP[address], path.rpartition("/")[2]
+        self.before(name, verb)
+        if name in self.silent:
+            raise NoAnswer(address, "timed out")
+        state = self.states[name]
+        if verb == "prepare":
+            self.states[name] = state.prepare(InitPlan.from_json(body), PLAN.members[NAMES.index(name)])
+        elif verb == "commit":
+            self.states[name] = state.commit(PLAN.id)
+        elif verb == "cancel":
+            self.states[name] = state.cancel(PLAN.id)
+        return Answer(200, self.states[name].to_json(), {})
+
+    def cancel(self) -> None:
+        """As `palisade init --cancel` at another node: at all that answer."""
+        for name in set(NAMES) - self.silent:
+            self.states[name] = self.states[name].cancel(PLAN.id)
+
+    async def __aenter__(self) -> Nodes:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    return Nodes()
+
+
+async def test_cancel_between_two_requests_to_prepare_leaves_no_node_prepared(nodes: Nodes) -> None:
+    """n3 did not answer for 3 s, in which n2 was cancelled; then n1 was prepared, and refused any other plan."""
+
+    def cancel_meanwhile(name: str, verb: str) -> None:
+        if (name, verb) == ("n3", "prepare"):
+            nodes.silent.add("n3")
+            nodes.cancel()
+
+    nodes.before = cancel_meanwhile
+    with pytest.raises(InitRefused, match="cancelled at n2"):
+        await _Coordinator(PLAN, "n1", nodes, set()).run()  # type: ignore[arg-type]
+    assert nodes.states == dict.fromkeys(NAMES, IDLE)
+
+
+async def test_repeated_request_of_a_command_does_not_undo_a_cancel(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator ended after 15 s, the command repeated its request, and the next coordinator began anew."""
+    monkeypatch.setattr(uninitialized, "HttpRequests", lambda *_, **__: nodes)
+    monkeypatch.setattr(uninitialized, "COORDINATE_S", 0.4)
+    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
+    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
+    claim_data_dir(tmp_path, cluster="c1", node="n1")
+    keep_participant(tmp_path, PREPARED)
+    node = UninitializedNode(config)
+
+    async def init(attempt: str) -> int:
+        body = {"members": NAMES, "attempt": attempt}
+        return (await requests.json(str(config.http), "/v1/cluster/init", "POST", body)).status
+
+    async with HttpRequests() as requests:
+        try:
+            await node.start()
+            nodes.silent = {"n3"}
+            assert await init("first") == 503
+            assert nodes.states == {"n1": PREPARED, "n2": PREPARED, "n3": IDLE}
+            nodes.cancel()
+            nodes.silent = set()
+            assert await init("first") == 409
+            assert nodes.states == dict.fromkeys(NAMES, IDLE)
+            assert await init("second") == 200
+            assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
+        finally:
+            await node.stop()
+
+
+async def test_command_names_its_attempt_in_each_of_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        sent.append(body)
+        return (503 if len(sent) % 2 else 200), {"code": "", "detail": "", "members": NAMES}
+
+    monkeypatch.setattr(init_module, "ask", ask)
+    monkeypatch.setattr(init_module, "AGAIN_S", 0.0)
+    for _ in range(2):
+        done = await asyncio.to_thread(CliRunner().invoke, main, ["init", *NAMES, "--at", "127.0.0.1:1"])
+        assert done.exit_code == 0, done.output
+    attempts = [body["attempt"] for body in sent]
+    assert attempts[0] == attempts[1] != attempts[2] == attempts[3]
