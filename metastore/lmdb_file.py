@@ -218,15 +218,16 @@ class LmdbFile:
                 f"data directory. If it is a store, it is damaged. {REMEDY}"
             )
 
-        if not read_only:
-            try:
+        try:
+            if not read_only:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreFailed(f"{self.directory} can't be created: {error}. Choose another directory") from error
+            room_bytes = room_for(self.directory, map_bytes)
+        except OSError as error:
+            raise StoreFailed(f"{self.directory} can't be used: {error}. Choose another directory") from error
         return open_env(
             self.directory,
             len(Table) + 8,
-            room_for(self.directory, map_bytes),
+            room_bytes,
             damaged=damaged,
             unusable=StoreFailed,
             max_spare_txns=4,

@@ -231,6 +231,13 @@ def test_uncreatable_directory_is_refused(tmp_path: Path) -> None:
         LmdbStore(tmp_path / "file" / "store")
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_directory_whose_file_cannot_be_examined_is_refused(tmp_path: Path, read_only: bool) -> None:
+    """An OSError left the package, which raises StoreFailed."""
+    with pytest.raises(StoreFailed, match=r"can't be used: .*File name too long"):
+        LmdbFile(tmp_path / ("x" * 300), read_only=read_only)
+
+
 @pytest.mark.parametrize("content", [b"x", b"garbage" * 10_000, bytes(8192)])
 def test_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "current").mkdir()
