@@ -26,12 +26,14 @@ class RequestProgress:
         self._began = clock()
         self._samples: deque[tuple[float, int]] = deque()
         self.phase = "connecting"
-        self._done = self._total = self._failed = 0
+        self._done = self._total = self._failed = self._before = 0
 
     def count(self, done: int, total: int) -> None:
-        """`done` of `total` requests have succeeded. Ends a phase without a total."""
+        """`done` of `total` requests have succeeded. Ends a phase without a total: those that are done then took no
+        time of the next one."""
         if not self._total:
             self.begin("", total)
+            self._before = done
         self._done, self._total = done, total
 
     def fail(self) -> None:
@@ -40,7 +42,7 @@ class RequestProgress:
 
     def begin(self, phase: str, total: int = 0) -> None:
         """Begin another phase. `total`: number of its requests, 0 if unknown."""
-        self.phase, self._total, self._done, self._failed = phase, total, 0, 0
+        self.phase, self._total, self._done, self._failed, self._before = phase, total, 0, 0, 0
         self._began = self._clock()
         self._samples.clear()
 
@@ -51,7 +53,7 @@ class RequestProgress:
     def _counts(self) -> str:
         if not self._total:
             return self.phase
-        now, ended = self._clock(), self._done + self._failed
+        now, ended = self._clock(), self._done - self._before + self._failed
         self._samples.append((now, ended))
         while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
@@ -65,4 +67,5 @@ class RequestProgress:
         """The remaining time by the mean rate of the phase; empty before the first request has ended."""
         if not ended or now <= self._began:
             return ""
-        return f", {(self._total - ended) * (now - self._began) / ended:,.0f} s left"
+        rest = self._total - self._before - ended
+        return f", {rest * (now - self._began) / ended:,.0f} s left"

@@ -48,3 +48,13 @@ def test_phase_with_a_total_is_named_until_the_next_phase() -> None:
     assert world.progress.line() == "palisade: bench put: reading"
     world.progress.count(1, 4)
     assert world.progress.line() == "palisade: bench put: 1 of 4, 0/s"
+
+
+def test_entries_that_are_present_already_count_neither_for_the_rate_nor_for_the_time_left() -> None:
+    """A repeated `palisade load flights` began with most of its entries, and showed 300,000/s and 0 s left."""
+    world = World()
+    world.progress.count(9_000, 10_000)
+    assert world.progress.line() == "palisade: bench put: 9,000 of 10,000, 0/s"
+    world.now += 1
+    world.progress.count(9_100, 10_000)
+    assert world.progress.line() == "palisade: bench put: 9,100 of 10,000, 100/s, 9 s left"
