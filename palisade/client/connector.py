@@ -21,6 +21,8 @@ from palisade.wire.credentials import Credentials
 CONNECT_S = 2.0
 STAGGER_S = 0.25
 """After so long without a response, the next address is tried as well (RFC 8305 calls it Happy Eyeballs)."""
+LATE_PART = 0.05
+"""Of the timeout: if it took longer to try the leader, the node that named it is greeted again."""
 
 FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
 """ValueError: an address that the cluster announced is not one."""
@@ -55,15 +57,19 @@ class Connector:
         """To the leader if the first node that responds knows it. `failed` gets each address that does not respond,
         with the error; raises one of these errors if none responds."""
         link, found = await self._first_to_respond(failed)
+        responded = self._now()
         try:
             better = await self.better(found) if found.leader is not None else None
         except BaseException:
             link.abort()
             raise
-        if better is None:
+        if better is not None:
+            link.close()
+            return better
+        if self._now() - responded <= LATE_PART * self._timeout_s:
             return link, found
         link.close()
-        return better
+        return await self._greet(found.address)  # so that the node knows how long the requests have waited
 
     async def _first_to_respond(
         self, failed: Callable[[str, BaseException], None]

@@ -16,7 +16,10 @@ from palisade.client.connection import ClientConnection
 from palisade.client.connector import CONNECT_S, STAGGER_S, Connector, Whereabouts
 from palisade.client.endpoints import Endpoints
 from palisade.raftgroup.errors import Unavailable
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import Unauthenticated
+from tests.support.fake_group import FakeGroup
 from tests.support.simulation import Simulation
 
 ADDRESSES = [f"n{number}:1" for number in (1, 2, 3)]
@@ -164,7 +167,7 @@ def test_leader_that_does_not_respond_is_named_meanwhile(simulation: Simulation)
         found, _ = await asyncio.gather(nodes.reach(), looks())
         return found
 
-    assert simulation.run(simulation.process("client"), both()) == ("n1:1", round(0.01 + CONNECT_S, 3))
+    assert simulation.run(simulation.process("client"), both()) == ("n1:1", round(2 * 0.01 + CONNECT_S, 3))
     assert named == [("n2:1",)]
 
 
@@ -179,3 +182,20 @@ async def test_client_reaches_the_node_behind_two_frozen_ones(
         async with Client([*frozen, f"127.0.0.1:{stream.port}"], timeout_s=30) as client:
             await client.put("a", "1")
             assert (await client.get("a")).value == b"1"
+
+
+async def test_change_is_refused_after_a_frozen_leader_was_tried(
+    stream: StreamServer, service: KeyValues, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node that named the frozen leader, and has no leader now, gave the change more time than the client had left:
+    its outcome was unknown."""
+    monkeypatch.setattr(connector_module, "CONNECT_S", 1.0)
+    monkeypatch.setattr(service, "deadline_s", 5.0)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        address = f"127.0.0.1:{frozen.getsockname()[1]}"
+        group.belongs_to(group.members.with_member(Member("n9", MemberRole.LEARNER, "other", {"stream": address})))
+        group.led_by("n9")
+        asyncio.get_running_loop().call_later(0.5, group.led_by, None)
+        async with Client(f"127.0.0.1:{stream.port}", timeout_s=4.0) as client:
+            with pytest.raises(Unavailable, match="no leader"):
+                await client.put("a", "1")
