@@ -28,7 +28,6 @@ from palisade.metastore import requests
 from palisade.metastore.errors import Compacted
 from palisade.metastore.requests import SortOrder, SortTarget
 from palisade.metastore.results import KeyValue, RangeResult, TxnResult
-from palisade.raftgroup.errors import Unavailable
 
 TTL_S = 10
 RETRY_S = 0.2
@@ -179,7 +178,7 @@ class Claim(GuardedBody):
                 self.waits_for = None
                 return False
             own = await self._store.range(self.key, keys_only=True)
-        except Unavailable as error:
+        except PalisadeError as error:
             await until_retry(error)
             return False
         if not own.kvs or own.kvs[0].create_revision != self._token:
@@ -252,7 +251,7 @@ async def observe(store: ClaimStore, prefix: bytes) -> AsyncIterator[KeyValue | 
     while True:
         try:
             found = await _oldest(store, prefix)
-        except Unavailable as error:
+        except PalisadeError as error:
             await until_retry(error)
             continue
         holder = found.kvs[0] if found.kvs else None
@@ -268,8 +267,8 @@ async def observe(store: ClaimStore, prefix: bytes) -> AsyncIterator[KeyValue | 
             continue
 
 
-async def until_retry(error: Unavailable) -> None:
-    """Raises `error` if a retry cannot help: the client is closed, or has no address of a stream."""
+async def until_retry(error: PalisadeError) -> None:
+    """Raises `error` if a retry cannot help: the client is closed, has no stream address, or lacks a permission."""
     if not error.retry:
         raise error
     await asyncio.sleep(RETRY_S)

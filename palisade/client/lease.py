@@ -137,12 +137,13 @@ class Lease(GuardedBody):
         try:
             async with asyncio.timeout(self._deadline - asked):
                 self._renewed(asked, await self._store.lease_keep_alive(self._id))
-        except (RaftError, OSError, TimeoutError) as error:
+        except (PalisadeError, OSError, TimeoutError) as error:
+            if isinstance(error, PalisadeError) and not isinstance(error, RaftError) and not error.retry:
+                self._lose(LeaseLost(f"lease {self._id} is lost: {error}"))
+                return
             self._trouble = str(error) or "no response"
             pause_s = min(RETRY_S, self._ttl_s / RENEWALS / 2)
             self._renew_at = min(self._clock() + pause_s, self._deadline)
-        except PalisadeError as error:
-            self._lose(LeaseLost(f"lease {self._id} is lost: {error}"))
 
     def _renewed(self, asked: float, granted: LeaseResult) -> None:
         self._deadline = asked + granted.ttl_s

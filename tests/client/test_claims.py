@@ -14,6 +14,8 @@ from palisade.client.client import Client
 from palisade.client.client_closed import ClientClosed
 from palisade.client.lease import LeaseLost
 from palisade.client.operations import Put
+from palisade.wire.auth_errors import PermissionsUnknown
+from palisade.wire.fencing_errors import ReadPending
 from tests.support.claims_world import ClaimsWorld, Holder
 
 
@@ -212,6 +214,36 @@ def test_observer_continues_after_an_outage_longer_than_its_deadline(world: Clai
     p1.until(lambda: first.held)
     world.simulation.run_for(0.5)
     assert seen == [None, b"n1"]
+
+
+@pytest.mark.parametrize("error", [PermissionsUnknown("no leader"), ReadPending("not released")])
+def test_claims_and_leases_outlive_errors_that_a_retry_may_mend(world: ClaimsWorld, error: Exception) -> None:
+    """With authorization on, nodes without a leader refuse requests because they cannot read the permissions: waiting
+    claims and observers ended, and held leases counted as lost before their time."""
+    seen: list[bytes | None] = []
+    holder, second, onlooker = (world.process(name) for name in ("p1", "p2", "onlooker"))
+    first = Work(holder, holder.campaign("n1", ttl_s=10))
+    holder.until(lambda: first.held)
+    waiting = Work(second, second.campaign("n2", ttl_s=10))
+    world.simulation.run_for(0.5)
+
+    async def look() -> None:
+        async for leader in onlooker.store.observe("/leader"):
+            seen.append(None if leader is None else leader.value)
+
+    for each in (holder, second, onlooker):
+        each.store.refuses = error
+    onlooker.start(look())
+    world.simulation.run_for(5)
+    assert (first.held, waiting.held, seen) == (True, False, [])
+    holder.store.refuses = onlooker.store.refuses = None
+    world.simulation.run_for(1)
+    assert (first.held, waiting.held, seen) == (True, False, [b"n1"])
+    first.end.set()
+    world.simulation.run_for(1)
+    second.store.refuses = None
+    world.simulation.run_for(1)
+    assert (waiting.held, seen) == (True, [b"n1", b"n2"])
 
 
 @pytest.mark.parametrize("waits", ["observes", "waits for the lock"])

@@ -30,17 +30,21 @@ CUT_OFF_S = 5.0
 
 
 class SimulatedStore(StoreApi):
-    """The client of one process. `cut_off`: its requests fail after `CUT_OFF_S`, and its watches hear nothing."""
+    """The client of one process. `cut_off`: its requests fail after `CUT_OFF_S`, and its watches hear nothing.
+    `refuses`: the error of each request."""
 
     def __init__(self, service: KeyValues) -> None:
         self._service = service
         self.cut_off = False
+        self.refuses: Exception | None = None
 
     async def _answer(self) -> None:
         await asyncio.sleep(REQUEST_S)
         if self.cut_off:
             await asyncio.sleep(CUT_OFF_S)
             raise Unavailable("cut off")
+        if self.refuses is not None:
+            raise self.refuses
 
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         await self._answer()
