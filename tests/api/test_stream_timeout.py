@@ -10,7 +10,8 @@ import pytest
 from palisade.api.stream.request_timeout import RequestTimeout
 from palisade.api.stream.server import StreamServer
 from palisade.metastore.command_codec import encode_command
-from palisade.metastore.requests import Put
+from palisade.metastore.requests import Put, Txn
+from palisade.service.key_values import KeyValues
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.api.test_stream import raw
 from tests.support.fake_group import FakeGroup
@@ -35,6 +36,32 @@ async def test_requests_that_waited_for_a_connection_have_what_is_left_of_their_
             took.append(loop.time() - began)
             assert (kind, body[0], body[1][0]) == (FrameKind.FAILURES, number, "unavailable")
     assert took[0] < 0.5 * took[1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["region_delete", ["r"]],
+        ["segments_txn", [encode_command(Txn((), (), ()))]],
+        ["segments_lease", [0, 1000]],
+        ["pin", [b"a", b"b", "p", 1, 1000]],
+        ["unpin", [b"a", b"b", "p"]],
+    ],
+    ids=lambda call: str(call[0]),
+)
+async def test_change_by_a_call_is_refused_before_its_client_gives_it_up(
+    stream: StreamServer, service: KeyValues, group: FakeGroup, monkeypatch: pytest.MonkeyPatch, call: list[Any]
+) -> None:
+    """Those of segments and pins took the deadline of the node, and their outcome was unknown (issue 16)."""
+    group.leading = False
+    monkeypatch.setattr(service, "deadline_s", 60.0)
+    async with raw(stream, greet=False) as connection:
+        connection.send(FrameKind.HELLO, {"protocol": PROTOCOL, "timeout_ms": 100})
+        assert (await connection.frame())[0] == FrameKind.WELCOME
+        connection.send(FrameKind.CALL, [1, *call])
+        async with asyncio.timeout(3):
+            kind, body = await connection.frame()
+    assert (kind, body[0], body[1][0]) == (FrameKind.FAILURES, 1, "unavailable")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,12 @@ from palisade.wire.region_json import fields_from
 
 Call = Callable[..., Awaitable[Any]]
 
-LED = frozenset({"catalog_do", "procedure_cancel", "region_set", "region_change", "region_delete"})
-"""Changes of several requests. They begin only if there is a leader, so that a client gets a refusal before its own
-deadline, instead of having to report that the outcome is unknown."""
+LED = frozenset({
+    "catalog_do", "pin", "procedure_cancel", "region_change", "region_delete", "region_set", "segments_announce",
+    "segments_lease", "segments_txn", "unpin",
+})  # fmt: skip
+"""Changes that take the deadline of the node, some of them in several requests. They begin only if there is a leader,
+so that a client gets a refusal before its own deadline, instead of having to report that the outcome is unknown."""
 
 
 class Calls:
