@@ -80,13 +80,13 @@ class ReadBarrier:
                     return await (self._confirmed_here() if self._replica.leads else self._confirmed_elsewhere())
             except TimeoutError:
                 raise Unavailable(
-                    f"no majority confirmed a leader within {timeout_s:g} s; nothing was read, try again"
+                    f"no majority confirmed a leader within {timeout_s:g} s; nothing was done, retry"
                 ) from None
             except NodeFailed:
                 raise
             except RaftError as error:
                 if left <= _RETRY_S:
-                    raise Unavailable(f"nothing was read, try again: {error}") from error
+                    raise Unavailable(f"nothing was done, retry: {error}") from error
                 await asyncio.sleep(_RETRY_S)
 
     async def _confirmed_here(self) -> int:

@@ -125,7 +125,7 @@ class FakeGroup:
     async def read_barrier(self, *, timeout_s: float = 5.0) -> int:
         if not (self.leading and self.majority):
             await asyncio.sleep(timeout_s)
-            raise Unavailable(f"no majority confirmed a leader within {timeout_s:g} s; nothing was read, try again")
+            raise Unavailable(f"no majority confirmed a leader within {timeout_s:g} s; nothing was done, retry")
         return self._index
 
     # Membership.
