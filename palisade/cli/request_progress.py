@@ -47,7 +47,7 @@ class RequestProgress:
         self._samples.clear()
 
     def line(self) -> str:
-        trouble = self._trouble()
+        trouble = " ".join((self._trouble() or "").split())
         return f"palisade: {self._title}: {self._counts()}{f'; {trouble}' if trouble else ''}"
 
     def _counts(self) -> str:

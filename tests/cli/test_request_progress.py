@@ -33,7 +33,7 @@ def test_rate_is_that_of_the_last_seconds_and_counts_failures() -> None:
         world.progress.line()
     for _ in range(2):
         world.progress.fail()
-    world.trouble = "n1 does not respond"
+    world.trouble = "n1 does not\nrespond"
     found = world.progress.line()
     assert found == "palisade: bench put: 1,000 of 10,000, 2 failed, 1/s, 90 s left; n1 does not respond"
     assert WINDOW_S == 3.0
