@@ -7,6 +7,7 @@ served contains released changes only. Pure.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,31 +32,31 @@ PAGES_PER_SAMPLE, SAMPLES_MIN = 4, 500
 
 @dataclass(frozen=True, slots=True)
 class VaultSlice:
-    """The keys of a range and their rows as of `revision`, in key order. A row is a body (`change.py`) as it is stored,
-    with `CHECKSUM_BYTES` after it: they were verified, and cutting them off would copy each row. `until`: where the
-    next slice begins; None at the end of the range."""
+    """The rows of a range as of `revision`, in key order, one after the other in `page`; `sizes`: the bytes of each. A
+    row is a body (`change.py`) as it is stored, with `CHECKSUM_BYTES` after it: they were verified, and cutting them
+    off would copy each row. `until`: where the next slice begins; None at the end of the range."""
 
     revision: int
     lineage: VaultLineage | None
-    keys: list[bytes]
-    rows: list[bytes]
+    page: bytes
+    sizes: array[int]
     until: bytes | None
 
 
 def slice_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None, bytes_max: int = BYTES_PER_SLICE) -> VaultSlice:
-    """Raises VaultDamaged."""
-    found_keys, found, size = list[bytes](), list[bytes](), 0
+    """Raises VaultDamaged. Rows are joined chunk by chunk: the memory of one chunk serves the next."""
+    pages, sizes, size = list[bytes](), array("I"), 0
     until = None
-    for keys, rows, row_bytes in _in_key_order(snapshot, start, end):
-        found_keys += keys
-        found += rows
-        size += row_bytes
+    for chunk in _in_key_order(snapshot, start, end):
+        pages.append(chunk.page)
+        sizes += chunk.sizes
+        size += len(chunk.page)
         if size >= bytes_max:
-            until = keys[-1] + b"\0"
+            until = chunk.keys[-1] + b"\0"
             break
     position = unpack_position(snapshot.get(VaultTable.META, POSITION))
     lineage = unpack_lineage(snapshot.get(VaultTable.META, LINEAGE))
-    return VaultSlice(position.revision, lineage, found_keys, found, until)
+    return VaultSlice(position.revision, lineage, b"".join(pages), sizes, until)
 
 
 def samples_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> tuple[list[bytes], bytes | None]:
@@ -86,14 +87,17 @@ def samples_of_pages(
 def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[Chunk]:
     """From the first long key on, of one row at a time."""
     at = start
-    for keys, rows, size in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
-        if LONG_BYTES in map(len, keys):
+    for chunk in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
+        keys, page, sizes = chunk
+        if max(sizes) > LONG_BYTES and LONG_BYTES in map(len, keys):  # a row contains its key
             break
         if end is not None and keys[-1] >= end:
             if count := bisect_left(keys, end):
-                yield keys[:count], rows[:count], size
+                yield Chunk(keys[:count], page[: sum(sizes[:count])], sizes[:count])
             return
-        yield keys, rows, size
+        yield chunk
         at = keys[-1] + b"\0"
     stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
-    yield from (([key], [body + NO_CHECKSUM], len(body)) for key, body in in_order(stored, at, end, opened=with_key))
+    for key, body in in_order(stored, at, end, opened=with_key):
+        row = body + NO_CHECKSUM
+        yield Chunk([key], row, array("I", [len(row)]))

@@ -14,6 +14,8 @@ from zlib import crc32
 from xxhash import xxh3_64_digest
 
 CHECKSUM_BYTES = 8
+AT_ONCE_BYTES = 1 << 20
+"""Values of more than this in total are verified one by one: verifying them together takes a second copy of all."""
 _CONTENT = itemgetter(slice(-CHECKSUM_BYTES))
 
 Row = tuple[bytes, bytes]
@@ -51,14 +53,23 @@ class RowChecksums:
     def unseal_all(self, table: int, rows: Sequence[Row]) -> list[Row]:
         """As `unseal`, for many at once."""
         keys, every = [key for key, _ in rows], [sealed for _, sealed in rows]
-        self.verify(table, keys, every)
+        self.verified(table, keys, every)
         return list(zip(keys, map(_CONTENT, every), strict=True))
 
-    def verify(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> None:
-        """As `unseal`, of many sealed values, which stay as they are. No value is kept beside its sealed one: the
-        memory of one serves the next."""
-        seeds = map(crc32, keys, repeat(self._seeds[table]))
-        digests = map(xxh3_64_digest, map(_CONTENT, every), seeds)
-        if not all(map(bytes.endswith, every, digests)):
+    def verified(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> bytes:
+        """Many sealed values one after the other, each as it is. Raises as `unseal`.
+
+        They are compared at once with the values and their computed checksums. If these are the same bytes, so is each
+        value with its checksum: a sealed value too short for a checksum would make the second text the longer one.
+        """
+        joined = b"".join(every)
+        if len(joined) > AT_ONCE_BYTES or joined != self._sealed_again(table, keys, every):
             for key, sealed in zip(keys, every, strict=True):
                 self.unseal(table, key, sealed)
+        return joined
+
+    def _sealed_again(self, table: int, keys: Sequence[bytes], every: Sequence[bytes]) -> bytes:
+        parts = [b""] * (2 * len(every))
+        parts[::2] = values = list(map(_CONTENT, every))
+        parts[1::2] = map(xxh3_64_digest, values, map(crc32, keys, repeat(self._seeds[table])))
+        return b"".join(parts)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from palisade.pipeline.errors import BadValue
 from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
-from palisade.pipeline.read_columns import needs_values
 from palisade.pipeline.vault_rows import VaultRows
 
 OPS = "put", "delete"
@@ -68,7 +67,7 @@ class Columns:
     def _rows(self, page: bytes | VaultRows) -> RowColumns:
         if isinstance(page, bytes):
             return row_columns(page)
-        return page.columns(values=needs_values(self.schema.names))
+        return page.columns()
 
     def _of(self, rows: RowColumns) -> dict[str, Column]:
         values = cache(lambda: self._values("value", rows.values, rows))

@@ -131,7 +131,7 @@ def vault_pages(
                 undo.add(changes_of(page))
             known = found.revision
         at = found.until
-        yield VaultRows(*undo.rows(found.keys, found.rows, at)), at
+        yield VaultRows(*undo.rows(found.page, found.sizes, at)), at
 
 
 def _slice(reader: VaultReader, at: bytes, end: bytes | None, revision: int, lineage: Lineage) -> VaultSlice:

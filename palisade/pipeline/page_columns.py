@@ -7,7 +7,6 @@ itself, and a column of keys or values is every n-th element of it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct, error
@@ -40,55 +39,16 @@ ROW_PARTS, CHANGE_PARTS = (
 )
 
 
-class RowColumns(ABC):
+class RowColumns:
     """Of n rows. A column is made when it is accessed: `keys` and `values` are arrays of bytes, the others numbers of
-    64 bits."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def keys(self) -> pa.Array: ...
-
-    @property
-    @abstractmethod
-    def values(self) -> pa.Array: ...
-
-    @property
-    @abstractmethod
-    def headers(self) -> Numbers:
-        """Records of `HEADERS`."""
-
-    @property
-    def mod_revisions(self) -> Numbers:
-        return self.headers["mod"].astype(np.int64)
-
-    @property
-    def create_revisions(self) -> Numbers:
-        return self.headers["create"].astype(np.int64)
-
-    @property
-    def versions(self) -> Numbers:
-        return self.headers["version"].astype(np.int64)
-
-    @property
-    def leases(self) -> Numbers:
-        return self.headers["lease"].astype(np.int64)
-
-
-class PageRows(RowColumns):
-    """The rows of a page. `names`: of the parts of one row. The value is null where `live` is False."""
+    64 bits. `headers`: records of `HEADERS`; `names`: of the parts of one row. The value is null where `live` is
+    False."""
 
     def __init__(self, headers: Numbers, parts: pa.Array, names: Sequence[str], live: Numbers | None = None) -> None:
         self._headers, self.parts, self._names, self._live = headers, parts, names, live
 
     def __len__(self) -> int:
         return len(self._headers)
-
-    @property
-    def headers(self) -> Numbers:
-        return self._headers
 
     @property
     def keys(self) -> pa.Array:
@@ -98,13 +58,29 @@ class PageRows(RowColumns):
     def values(self) -> pa.Array:
         return _every(self.parts, self._names, "value", self._live)
 
+    @property
+    def mod_revisions(self) -> Numbers:
+        return self._headers["mod"].astype(np.int64)
+
+    @property
+    def create_revisions(self) -> Numbers:
+        return self._headers["create"].astype(np.int64)
+
+    @property
+    def versions(self) -> Numbers:
+        return self._headers["version"].astype(np.int64)
+
+    @property
+    def leases(self) -> Numbers:
+        return self._headers["lease"].astype(np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumns:
     """Of n changes: the value of a delete is null, and so is `previous` where `replaced` is False: there was no live
     version."""
 
-    rows: PageRows
+    rows: RowColumns
     change: Any
     replaced: Numbers
 
@@ -121,20 +97,20 @@ class ChangeColumns:
         return _every(self.rows.parts, CHANGE_PARTS, "old", self.replaced)
 
 
-def row_columns(page: bytes) -> PageRows:
+def row_columns(page: bytes) -> RowColumns:
     """Raises BadPage."""
     return rows_at(page, np.array(_starts_of_rows(page), np.int64))
 
 
-def rows_at(page: bytes, starts: Numbers, *, tails: bool = False) -> PageRows:
+def rows_at(page: bytes, starts: Numbers, *, tails: bool = False) -> RowColumns:
     """`starts`: where each row of the page begins. `tails`: after its value, a row has bytes that are no part of it."""
     headers = _records(page, starts, HEADERS)
     keys_at = starts + HEADER.size
     values_at = keys_at + headers["key_bytes"]
     if not tails:
-        return PageRows(headers, _parts(page, [starts, keys_at, values_at]), ROW_PARTS)
+        return RowColumns(headers, _parts(page, [starts, keys_at, values_at]), ROW_PARTS)
     tails_at = values_at + headers["value_bytes"]
-    return PageRows(headers, _parts(page, [starts, keys_at, values_at, tails_at]), (*ROW_PARTS, "tail"))
+    return RowColumns(headers, _parts(page, [starts, keys_at, values_at, tails_at]), (*ROW_PARTS, "tail"))
 
 
 def change_columns(page: bytes) -> ChangeColumns:
@@ -155,7 +131,7 @@ def change_columns(page: bytes) -> ChangeColumns:
             old_starts, old_keys_at, old_keys_at + old_head["key_bytes"],
         ],
     )  # fmt: skip
-    rows = PageRows(head, parts, CHANGE_PARTS, head["version"] != 0)
+    rows = RowColumns(head, parts, CHANGE_PARTS, head["version"] != 0)
     return ChangeColumns(rows, change, old_head["version"] != 0)
 
 

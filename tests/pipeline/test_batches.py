@@ -13,8 +13,8 @@ from palisade.pipeline.batches import Columns
 from palisade.pipeline.errors import BadValue
 from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault.change import HEADER
-from palisade.vault.slices import NO_CHECKSUM
 from palisade.wire.scan_pages import pack_change, pack_rows
+from tests.support.slice_rows import page_of
 
 STRUCT = pa.struct([("origin", pa.string()), ("delay", pa.int64())])
 
@@ -102,7 +102,7 @@ def test_empty_page_is_an_empty_batch() -> None:
 
 def test_rows_of_a_vault_make_the_same_batches_as_a_page() -> None:
     bodies = [row(b'{"delay": 1}', b"a"), row(b"bad", b"b")]
-    rows = VaultRows([b"a", b"b"], [body + NO_CHECKSUM for body in bodies])
+    rows = VaultRows(*page_of(bodies))
     found = columns(STRUCT, "json")
     assert found.of_rows(rows).equals(found.of_rows(pack_rows(bodies)))
     changes = Columns(CHANGES, "json", False)

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from palisade.client.sync_client import SyncClient
-from palisade.pipeline import cluster, local_vault, vault_rows
+from palisade.pipeline import cluster, local_vault
 from palisade.pipeline.batches import Columns
 from palisade.pipeline.cluster import Pinned, count, fix, network_pages, pages
 from palisade.pipeline.errors import RevisionGone, VaultNotRead
 from palisade.pipeline.options import ReadOptions
+from palisade.pipeline.page_columns import RowColumns
 from palisade.pipeline.partitions import ReadPart, parts_of_state
 from palisade.pipeline.vault_rows import VaultRows
 from palisade.vault import slices
@@ -120,7 +121,7 @@ def test_read_without_values_decodes_and_requests_none(
     ground: VaultGround, blocking: SyncClient, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     """Issue 18: neither from the vault, nor with the changes that are undone."""
-    monkeypatch.setattr(vault_rows, "rows_at", None)
+    monkeypatch.setattr(RowColumns, "values", None)
     asked: list[bool] = []
     scan_changes = SyncClient.scan_changes
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from palisade.pipeline.page_columns import RowColumns, change_columns, row_columns
 from palisade.pipeline.vault_rows import VaultRows
-from palisade.vault.change import HEADER, key_of
-from palisade.vault.slices import NO_CHECKSUM
+from palisade.vault.change import HEADER
 from palisade.wire.scan_pages import BadPage, ScannedRow, changes_of, pack_change, pack_rows, rows_of
+from tests.support.slice_rows import page_of
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
 KEYS, VALUES = st.binary(min_size=1, max_size=300), st.binary(max_size=40)
@@ -52,10 +52,7 @@ def test_columns_of_rows_equal_the_rows_one_by_one(rows: list[bytes]) -> None:
 @PAGES
 @given(st.lists(ROWS, max_size=8))
 def test_columns_of_rows_of_a_vault_equal_the_rows_one_by_one(rows: list[bytes]) -> None:
-    found = VaultRows(list(map(key_of, rows)), [row + NO_CHECKSUM for row in rows])
-    expected = unpacked(row_columns(pack_rows(rows)))
-    assert unpacked(found.columns(values=True)) == expected
-    assert unpacked(found.columns(values=False)) == [(key, None, *numbers) for key, _, *numbers in expected]
+    assert unpacked(VaultRows(*page_of(rows)).columns()) == unpacked(row_columns(pack_rows(rows)))
 
 
 @PAGES

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.pipeline.undo import Undo, row_of
-from palisade.vault.change import key_of
 from palisade.wire.scan_pages import ScannedChange, ScannedRow, rows_of
+from tests.support.slice_rows import bodies_of
 
 State = dict[bytes, ScannedRow]
 KEYS = st.sampled_from([b"%d" % number for number in range(9)] + [b"l" * 600, b"l" * 600 + b"0"])
@@ -48,19 +49,21 @@ def test_slices_of_later_states_with_their_changes_undone_are_the_state(
             if change is not None and key >= at:
                 undo.add([change])
         part = [key for key in sorted(state) if at <= key and (until is None or key < until)]
-        keys, rows = undo.rows(part, [row_of(state[key]) for key in part], until)
-        bodies = [row[:-CHECKSUM_BYTES] for row in rows]
-        assert [key_of(body) for body in bodies] == keys
-        found += rows_of(b"".join(bodies))
+        page = undo.rows(*slice_with([row_of(state[key]) for key in part]), until)
+        found += rows_of(b"".join(bodies_of(*page)))
         at = until or b""
     assert found == wanted
 
 
 def test_state_without_changes_is_passed_on_as_it_is() -> None:
-    rows = [row_of(ScannedRow(b"a", b"1", 2, 2, 1, 0)), row_of(ScannedRow(b"b", b"2", 3, 3, 1, 0))]
-    undo, keys = Undo(), [b"a", b"b"]
-    assert undo.rows(keys, rows, None) == (keys, rows)
+    undo = Undo()
+    page, sizes = slice_with([row_of(ScannedRow(key, b"1", 2, 2, 1, 0)) for key in (b"a", b"b")])
+    assert undo.rows(page, sizes, None) == (page, sizes)
     undo.add([ScannedChange(ScannedRow(b"c", b"1", 4, 4, 1, 0), 0, 0, None)])
-    found = undo.rows(keys, rows, b"c")
-    assert found[0] is keys
-    assert found[1] is rows
+    found = undo.rows(page, sizes, b"c")
+    assert found[0] is page
+    assert found[1] is sizes
+
+
+def slice_with(rows: list[bytes]) -> tuple[bytes, array[int]]:
+    return b"".join(rows), array("I", map(len, rows))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.pipeline.vault_rows import VaultRows
+from tests.support.slice_rows import bodies_of
 
 
 def page_bytes(page: bytes | VaultRows) -> bytes:
     """Those of a vault without the checksum after each row."""
-    return page if isinstance(page, bytes) else b"".join(row[:-CHECKSUM_BYTES] for row in page.rows)
+    return page if isinstance(page, bytes) else b"".join(bodies_of(page.page, page.sizes))

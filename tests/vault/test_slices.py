@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from palisade.base.checksums import CHECKSUM_BYTES
+from palisade.base import checksums
 from palisade.base.long_keys import stored_key
 from palisade.vault import slices
-from palisade.vault.change import item_of, key_of
+from palisade.vault.change import item_of
 from palisade.vault.errors import VaultDamaged
 from palisade.vault.fence_page import FENCE_BYTES, FencePage
 from palisade.vault.lmdb_tables import LmdbBackend
@@ -24,6 +24,7 @@ from palisade.vault.reader import VaultReader
 from palisade.vault.slices import VaultSlice, samples_of, slice_of
 from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
+from tests.support.slice_rows import bodies_of
 from tests.support.vault_feed import follow, full, state_of, write_some
 
 BOUNDS = [(b"\0", None), (b"/k/0050", b"/k/0150"), (b"/k/0050", b"/long/" + b"x" * 484), (b"/long/" + b"x" * 482, None)]
@@ -60,9 +61,7 @@ def test_slices_together_are_the_range_with_long_keys_in_order(
     while True:
         part = sliced(reader, at, end, bytes_max)
         assert part.revision == driver.store.revision
-        bodies = [row[:-CHECKSUM_BYTES] for row in part.rows]
-        found += [tuple(item_of(body)) for body in bodies]
-        assert part.keys == [key_of(body) for body in bodies]
+        found += [tuple(item_of(body)) for body in bodies_of(part.page, part.sizes)]
         if part.until is None:
             break
         assert part.until > at
@@ -103,7 +102,7 @@ def test_slice_is_refused_after_the_lease(vault: Vault) -> None:
     vault.page.serve(1_000, 1)
     now = [0]
     reader = VaultReader.over(vault, clock_ns=lambda: now[0])
-    assert len(sliced(reader, b"a", None, 1).rows) == 2
+    assert len(sliced(reader, b"a", None, 1).sizes) == 2
     now[0] = 1_001
     refused = reader.trusted(lambda snapshot: slice_of(snapshot, b"a", None))
     assert isinstance(refused, Unreachable)
@@ -118,11 +117,16 @@ def test_slice_is_refused_after_the_lease(vault: Vault) -> None:
         lambda row, _: row[:5],
         lambda row, _: row + b"\0",
         lambda _, other: other,
+        lambda row, other: row[:-8] + other[-8:],
     ],
-    ids=["value", "checksum", "truncated", "longer", "of-another-key"],
+    ids=["value", "checksum", "truncated", "longer", "of-another-key", "checksum-of-another-key"],
 )
-def test_slice_with_a_damaged_row_is_refused(tmp_path: Path, damage: Callable[[bytes, bytes], bytes]) -> None:
-    """The row of a key in the middle, with the length that other rows have or not."""
+@pytest.mark.parametrize("at_once_bytes", [checksums.AT_ONCE_BYTES, 0])
+def test_slice_with_a_damaged_row_is_refused(
+    tmp_path: Path, damage: Callable[[bytes, bytes], bytes], monkeypatch: pytest.MonkeyPatch, at_once_bytes: int
+) -> None:
+    """The row of a key in the middle, with the length that other rows have or not; verified together or one by one."""
+    monkeypatch.setattr(checksums, "AT_ONCE_BYTES", at_once_bytes)
     driver = full([(b"%03d" % number, b"value") for number in range(600)])
     vault = open_vault(tmp_path / "vault", map_bytes=1 << 24)
     with closing(vault):
@@ -133,6 +137,6 @@ def test_slice_with_a_damaged_row_is_refused(tmp_path: Path, damage: Callable[[b
         with vault.backend.env.begin(write=True, db=vault.backend.tables[VaultTable.ENTRY]) as txn:
             txn.put(b"555", damage(txn.get(b"555"), txn.get(b"556")))
         reader = VaultReader.over(vault, clock_ns=lambda: 0)
-        assert len(sliced(reader, b"000", b"500", 1 << 20).rows) == 500
+        assert len(sliced(reader, b"000", b"500", 1 << 20).sizes) == 500
         with pytest.raises(VaultDamaged, match="value of b'555' in table ENTRY is damaged"):
             sliced(reader, b"000", None, 1 << 20)
