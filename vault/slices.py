@@ -1,6 +1,6 @@
 """A range of the vault in slices, each from a snapshot of its own: for readers of many rows in other processes.
 
-A snapshot that is held keeps the pages of LMDB from being reused, so a slice ends after about a megabyte and drops it.
+A snapshot that is held keeps the pages of LMDB from being reused, so a slice ends after about 2 MiB and drops it.
 Slices may be of different revisions; each one names its own. They show the entries alone, as of LV: a vault that is
 served contains released changes only. Pure.
 """
@@ -21,7 +21,7 @@ from palisade.vault.snapshot_reads import POSITION, Chunk, VaultSnapshot
 from palisade.vault.tables import VaultTable
 
 LINEAGE = b"lineage"
-BYTES_PER_SLICE = 1 << 20
+BYTES_PER_SLICE = 2 << 20
 NO_CHECKSUM = bytes(CHECKSUM_BYTES)
 """After the body of a row that does not come from a table as it is."""
 STRIDE, SAMPLES_PER_SLICE = 64, 1_000
