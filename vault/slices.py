@@ -17,7 +17,7 @@ from palisade.base.long_keys import LONG_BYTES, PREFIX_BYTES, in_order, stored_e
 from palisade.vault.change import with_key
 from palisade.vault.page_keys import ReadPage, page_keys
 from palisade.vault.position import VaultLineage, unpack_lineage, unpack_position
-from palisade.vault.snapshot_reads import POSITION, Chunk, VaultSnapshot
+from palisade.vault.snapshot_reads import POSITION, RowChunk, VaultSnapshot
 from palisade.vault.tables import VaultTable
 
 LINEAGE = b"lineage"
@@ -84,7 +84,7 @@ def samples_of_pages(
     return len(found) * PAGES_PER_SAMPLE * tree.entries // tree.leaf_pages, found
 
 
-def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[Chunk]:
+def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> Iterator[RowChunk]:
     """From the first long key on, of one row at a time."""
     at = start
     for chunk in snapshot.chunks(VaultTable.ENTRY, start) if len(start) <= PREFIX_BYTES else ():
@@ -93,11 +93,11 @@ def _in_key_order(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> I
             break
         if end is not None and keys[-1] >= end:
             if count := bisect_left(keys, end):
-                yield Chunk(keys[:count], page[: sum(sizes[:count])], sizes[:count])
+                yield RowChunk(keys[:count], page[: sum(sizes[:count])], sizes[:count])
             return
         yield chunk
         at = keys[-1] + b"\0"
     stored = snapshot.scan(VaultTable.ENTRY, stored_start(at), stored_end(end))
     for key, body in in_order(stored, at, end, opened=with_key):
         row = body + NO_CHECKSUM
-        yield Chunk([key], row, array("I", [len(row)]))
+        yield RowChunk([key], row, array("I", [len(row)]))

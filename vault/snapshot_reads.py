@@ -36,7 +36,7 @@ POSITION = b"position"
 FIRST_CHUNK_ROWS, CHUNK_ROWS, CHUNK_BYTES = 32, 512, 1 << 17
 
 
-class Chunk(NamedTuple):
+class RowChunk(NamedTuple):
     """Rows in the order of their stored keys. `page`: their values one after the other, each with its checksum, which
     matches. `sizes`: the bytes of each value with its checksum."""
 
@@ -125,7 +125,7 @@ class VaultSnapshot:
                     return
                 yield key, CHECKSUMS.unseal(table, key, sealed)
 
-    def chunks(self, table: VaultTable, start: bytes) -> Iterator[Chunk]:
+    def chunks(self, table: VaultTable, start: bytes) -> Iterator[RowChunk]:
         """As `scan` to the end of the table, faster for many: some rows at a time, fewer if they are large."""
         handle = self._tables[table]
         if handle is None:
@@ -141,7 +141,7 @@ class VaultSnapshot:
                 if not keys:
                     return
                 page = CHECKSUMS.verified(table, keys, values)
-                yield Chunk(keys, page, array("I", map(len, values)))
+                yield RowChunk(keys, page, array("I", map(len, values)))
                 rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(keys) // len(page)))
 
     def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
