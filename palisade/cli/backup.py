@@ -138,7 +138,7 @@ async def urls_of(session: CliSession) -> list[str]:
     timeout_s = ASK_PART * session.deadline_s
     wrong: list[WrongPort] = []
     reasons: dict[str, str] = {}
-    endpoints = await session.checked_endpoints()
+    endpoints = await session.checked_endpoints(reasons)
     found = await asyncio.gather(*(ask(each, timeout_s, wrong, reasons) for each in endpoints))
     answers = [each for each in found if each is not None]
     if wrong and not answers:

@@ -224,13 +224,16 @@ async def drive(
 async def connected(session: CliSession, number: int, clients: list[Client]) -> AsyncIterator[list[Client]]:
     from palisade.client import Client
 
-    endpoints = await session.checked_endpoints()
+    unreached: dict[str, str] = {}
+    endpoints = await session.checked_endpoints(unreached)
     async with contextlib.AsyncExitStack() as stack:
         opened = [
             await stack.enter_async_context(Client(endpoints, timeout_s=session.deadline_s, credentials=session.shown))
             for _ in range(number)
         ]
         clients += opened
+        for client in opened:
+            client.add_unreached(unreached)
         try:
             await asyncio.gather(*(client.status() for client in opened))
             yield opened

@@ -125,7 +125,12 @@ def begin(
     id_ = procedure or secrets.token_hex(8)
     try:
         view = follow(
-            session, id_, wait_s, lambda client, s: client.catalog_do(kind.name, fields, procedure=id_, wait_s=s)
+            session,
+            id_,
+            wait_s,
+            lambda client, wait_s, timeout_s: client.catalog_do(
+                kind.name, fields, procedure=id_, wait_s=wait_s, timeout_s=timeout_s
+            ),
         )
     except SystemExit as left:
         if left.code != INTERRUPTED:
@@ -137,9 +142,37 @@ def begin(
     report(session, view, wait_s)
 
 
-def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, float], Any]) -> dict[str, Any]:
+First = Callable[[Any, float, float], Any]
+"""Begins an operation: client, wait_s, timeout_s."""
+
+
+def follow(session: CliSession, id_: str, wait_s: float, first: First) -> dict[str, Any]:
     """Waits until the operation is done and released, or `wait_s` has passed. The calls are short, so that a node may
-    fail meanwhile. The first response has to arrive within the deadline of the session.
+    fail meanwhile."""
+    from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
+
+    async def run(client: Any) -> dict[str, Any]:
+        until = time.monotonic() + wait_s
+
+        def step_s() -> float:
+            return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
+
+        view = await begun(client, session.deadline_s, id_, step_s, first)
+        while not (view["ended"] and view["released"]) and step_s() > 0:
+            try:
+                view = await client.procedure(id_, wait_s=step_s())
+            except (OutcomeUnknown, Unavailable):
+                await asyncio.sleep(RETRY_S if step_s() else 0)
+        return view
+
+    view: dict[str, Any] = session.call(run)
+    if view["error"] is not None:
+        raise_for(session, view["error"])
+    return view
+
+
+async def begun(client: Any, deadline_s: float, id_: str, step_s: Callable[[], float], first: First) -> dict[str, Any]:
+    """The procedure, as soon as a node answers that it was begun, which has to be within `deadline_s`.
 
     A call without a response is sent again; its id makes that safe. After a call with an unknown outcome, no error
     claims that nothing was done.
@@ -148,49 +181,30 @@ def follow(session: CliSession, id_: str, wait_s: float, first: Callable[[Any, f
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
     from palisade.wire.error_codes import WrongPort
 
-    began = time.monotonic()
-    until, begun_by = began + wait_s, began + session.deadline_s
+    until = time.monotonic() + deadline_s
     doubts: list[OutcomeUnknown] = []
 
-    def left() -> float:
-        return max(0.0, min(STEP_S, session.deadline_s / 2, until - time.monotonic()))
-
-    def may_begin(error: Exception) -> bool:
+    def may_repeat(error: Exception) -> bool:
         useless = isinstance(error, NothingListens | WrongPort)
-        return not useless and left() > 0 and time.monotonic() + LAST_TRY * session.deadline_s < begun_by
+        return not useless and step_s() > 0 and time.monotonic() + LAST_TRY * deadline_s < until
 
-    async def run(client: Any) -> dict[str, Any]:
-        view: dict[str, Any] | None = None
-        call = first
-        while view is None or (not (view["ended"] and view["released"]) and left() > 0):
-            try:
-                async with asyncio.timeout(None if view else begun_by - time.monotonic() + RETRY_S):
-                    view = await call(client, left())
-                call = again
-            except (OutcomeUnknown, Unavailable) as error:
-                if isinstance(error, OutcomeUnknown):
-                    doubts.append(error)
-                if view is None and not may_begin(error):
-                    raise doubts[0] if doubts else error from None
-                await asyncio.sleep(RETRY_S if left() else 0)
-        return view
+    def unknown(why: str) -> OutcomeUnknown:
+        return OutcomeUnknown(f"{why}. The same command with --procedure {id_} is safe to repeat")
 
-    async def again(client: Any, step_s: float) -> Any:
-        return await client.procedure(id_, wait_s=step_s)
-
-    async def within_deadline(client: Any) -> dict[str, Any]:
+    while True:
+        left_s = max(0.0, until - time.monotonic())
         try:
-            return await run(client)
+            async with asyncio.timeout(left_s + RETRY_S):
+                view: dict[str, Any] = await first(client, step_s(), left_s)
+                return view
         except TimeoutError:
-            raise OutcomeUnknown(
-                f"no node answered within {session.deadline_s:g} s whether the operation was begun: the same command "
-                f"with --procedure {id_} is safe to repeat"
-            ) from None
-
-    view: dict[str, Any] = session.call(within_deadline)
-    if view["error"] is not None:
-        raise_for(session, view["error"])
-    return view
+            raise unknown(f"no node answered within {deadline_s:g} s whether the operation was begun") from None
+        except (OutcomeUnknown, Unavailable) as error:
+            if isinstance(error, OutcomeUnknown):
+                doubts.append(error)
+            if not may_repeat(error):
+                raise unknown(str(doubts[0])) if doubts else error from None
+            await asyncio.sleep(RETRY_S)
 
 
 def raise_for(session: CliSession, error: dict[str, str]) -> NoReturn:

@@ -13,12 +13,14 @@ from typing import Any
 
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.network_reason import reason_of
 from palisade.wire.credentials import StoredToken
 
 ASK_S = 2.0
 OTHERS_S = 0.5
 """Time limit for the other addresses, once one has answered."""
 READ_BYTES = 64 * 1024
+NO_ANSWER_YET = "no answer yet"
 
 
 class OtherCluster(PalisadeError):
@@ -27,13 +29,30 @@ class OtherCluster(PalisadeError):
     code = "other-cluster"
 
 
-async def check_streams(endpoints: Sequence[str], token: StoredToken, timeout_s: float = ASK_S) -> tuple[str, ...]:
-    """The endpoints that belong to the cluster of the token. Raises OtherCluster, and OSError if none answers."""
-    answers = await answers_of([asyncio.wait_for(cluster_at_stream(each), timeout_s) for each in endpoints])
+async def check_streams(
+    endpoints: Sequence[str],
+    token: StoredToken,
+    timeout_s: float = ASK_S,
+    unreached: dict[str, str] | None = None,
+) -> tuple[str, ...]:
+    """The endpoints that belong to the cluster of the token. `unreached`: the reason of each that has not answered.
+
+    Raises OtherCluster, and OSError if none answers."""
+    reasons = unreached if unreached is not None else {}
+    reasons.update(dict.fromkeys(endpoints, NO_ANSWER_YET))
+
+    async def cluster_at(endpoint: str) -> str:
+        found = await asyncio.wait_for(cluster_at_stream(endpoint), timeout_s)
+        reasons.pop(endpoint, None)
+        return found
+
+    answers = await answers_of([cluster_at(each) for each in endpoints])
     sure, failures = [], []
     for endpoint, answer in zip(endpoints, answers, strict=True):
         if isinstance(answer, BaseException):
             failures.append(answer)
+            abandoned = isinstance(answer, asyncio.CancelledError)
+            reasons[endpoint] = reason_of(TimeoutError() if abandoned else answer)
             continue
         require_same(endpoint, answer, token)
         sure.append(endpoint)

@@ -119,7 +119,7 @@ def notice_of(session: CliSession, client: Client, claim: Claim) -> contextlib.A
     def why() -> str:
         before = claim.waits_for
         if client.trouble or before is None:
-            return client.trouble or f"no answer yet from the nodes at {', '.join(session.endpoints)}"
+            return client.trouble or f"no answer yet from {client.connected_to}"
         return f"{readable(before)} is before this claim and is not released yet"
 
     return session.notice(why)

@@ -159,10 +159,12 @@ class CliSession:
         async def run() -> T:
             from palisade.client import Client
 
-            async with self.notice_of_check():
-                endpoints = await self.checked_endpoints()
+            unreached: dict[str, str] = {}
+            async with self.notice_of_check(unreached):
+                endpoints = await self.checked_endpoints(unreached)
             credentials, waits = self.shown, waits_for_nodes
             client = Client(endpoints, timeout_s=self.deadline_s, credentials=credentials, wait_for_nodes=waits)
+            client.add_unreached(unreached)
             async with client:
                 if not notice:
                     return await action(client)
@@ -181,16 +183,15 @@ class CliSession:
         """`progressing`; with --json as in `notice`."""
         return progressing(progress.line, only_erased=self.as_json)
 
-    def notice_of_check(self) -> contextlib.AbstractAsyncContextManager[None]:
+    def notice_of_check(self, unreached: Mapping[str, str]) -> contextlib.AbstractAsyncContextManager[None]:
         """A `notice` while the cluster of each address is checked."""
-        return self.notice(lambda: f"no answer yet from {', '.join(self.endpoints)}, whose cluster the token is for")
+        return self.notice(lambda: f"no cluster ID yet from {', '.join(unreached)}" if unreached else None)
 
     def notice_of(
         self, client: Client, why: Callable[[], str | None] = nothing_else
     ) -> contextlib.AbstractAsyncContextManager[None]:
         """A `notice` with the reason of the client, else of `why`."""
-        at = ", ".join(self.endpoints)
-        return self.notice(lambda: client.trouble or why() or f"no answer yet from the nodes at {at}")
+        return self.notice(lambda: client.trouble or why() or f"no answer yet from {client.connected_to}")
 
     def run(self, asking: Coroutine[Any, Any, T]) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""
@@ -206,13 +207,15 @@ class CliSession:
                 raise
             self.fail(failure)
 
-    async def checked_endpoints(self) -> list[str]:
-        """The endpoints to which the credentials may be sent. Raises OtherCluster, OSError."""
+    async def checked_endpoints(self, unreached: dict[str, str] | None = None) -> list[str]:
+        """The endpoints to which the credentials may be sent. `unreached`: as of `check_streams`.
+
+        Raises OtherCluster, OSError."""
         if not isinstance(self.shown, StoredToken):
             return list(self.endpoints)
         from palisade.cli.cluster_check import ASK_S, check_streams
 
-        return list(await check_streams(self.endpoints, self.shown, min(ASK_S, self.deadline_s)))
+        return list(await check_streams(self.endpoints, self.shown, min(ASK_S, self.deadline_s), unreached))
 
     def fail(self, failure: Failure) -> NoReturn:
         """Prints the failure on stderr, as one line and the missing segments, or as one JSON object, and ends the

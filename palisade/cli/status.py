@@ -11,6 +11,7 @@ import click
 
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
+from palisade.cli.cluster_check import NO_ANSWER_YET
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
@@ -61,10 +62,13 @@ def status(session: CliSession, at: str | None) -> None:
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
     """`reasons`: as in `ask`. Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
-    silent = dict.fromkeys(session.endpoints)
+    silent: dict[str, str] = {}
     wrong: list[WrongPort] = []
-    async with session.notice(lambda: f"no answer yet from {', '.join(silent)}"):
-        rows = await ask_all(await session.checked_endpoints(), min(ASK_S, session.deadline_s), silent, wrong, reasons)
+    async with session.notice(lambda: f"no answer yet from {', '.join(silent)}" if silent else None):
+        endpoints = await session.checked_endpoints(silent)
+        reasons.update(silent)
+        silent.update(dict.fromkeys(session.endpoints, NO_ANSWER_YET))
+        rows = await ask_all(endpoints, min(ASK_S, session.deadline_s), silent, wrong, reasons)
     if wrong and not any(row["role"] for row in rows):
         raise wrong[0]
     return rows
@@ -73,7 +77,7 @@ async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[s
 async def ask_all(
     endpoints: Sequence[str],
     timeout_s: float,
-    silent: dict[str, None] | None = None,
+    silent: dict[str, str] | None = None,
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:

@@ -8,17 +8,23 @@ from typing import Any
 
 class CatalogApi(ABC):
     @abstractmethod
-    async def _call(self, name: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         """Execute one of `api.stream.calls`."""
 
     async def catalog_do(
-        self, operation: str, fields: dict[str, Any], *, procedure: str, wait_s: float = 0.0
+        self,
+        operation: str,
+        fields: dict[str, Any],
+        *,
+        procedure: str,
+        wait_s: float = 0.0,
+        timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Begin an operation (docs/catalog.md), or find the one with this id, and wait up to `wait_s` for its end.
 
         Returns the procedure, which is complete if `ended` and `released` are true. Raises the error it failed with.
         """
-        view: dict[str, Any] = await self._call("catalog_do", operation, fields, procedure, wait_s)
+        view: dict[str, Any] = await self._call("catalog_do", operation, fields, procedure, wait_s, timeout_s=timeout_s)
         return view
 
     async def catalog_objects(self, collection: str, *, below: str = "") -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,15 @@ class Client(StoreApi):
         None otherwise."""
         return self._session.trouble or self._refused_now
 
+    @property
+    def connected_to(self) -> str:
+        """The node that the requests are sent to, with its address, for messages."""
+        return self._session.connected_to
+
+    def add_unreached(self, reasons: Mapping[str, str]) -> None:
+        """Adds addresses that were found unreachable elsewhere, with their reasons, to the messages of this client."""
+        self._session.refused_at.reasons.add(reasons)
+
     def why_unconnected(self, address: str) -> str | None:
         """Why the latest attempt to connect to this address failed; None if it did not."""
         return self._session.refused_at.reasons.at(address)
@@ -125,11 +134,11 @@ class Client(StoreApi):
         result: RangeResult = decode_result(await answer)
         return result
 
-    async def _call(self, name: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         await self._session.admit()
         kind, content = CALL_KINDS[name], (name, list(arguments))
         return await self._session.send(
-            FrameKind.CALL, content, 0, None, repeatable=kind.repeatable, writes=kind.writes
+            FrameKind.CALL, content, 0, timeout_s, repeatable=kind.repeatable, writes=kind.writes
         )
 
     async def _call_once(self, name: str, request: Command) -> Any:

@@ -18,6 +18,9 @@ class ConnectionFailures:
         self._reasons.pop(address, None)
         self._reasons[address] = reason
 
+    def add(self, reasons: Mapping[str, str]) -> None:
+        self._reasons.update(reasons)
+
     @property
     def text(self) -> str:
         """All reasons, the latest last."""

@@ -416,6 +416,10 @@ class StreamSession:
         return self.refused_at.reasons.text_beside(self._connector.silent) or self._trouble
 
     @property
+    def connected_to(self) -> str:
+        return "the nodes" if self._found is None else f"{self._found.member} at {self._found.address}"
+
+    @property
     def _address(self) -> str:
         """Of the connected node, which may be none of the given addresses; else the one that is tried next."""
         return self._route.current() if self._found is None else self._found.address

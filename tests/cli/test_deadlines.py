@@ -27,6 +27,7 @@ from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.wire.credentials import StoredToken
 from palisade.wire.stream_frames import FrameKind
 from tests.support.cli_node import cli_node
 
@@ -67,7 +68,7 @@ async def test_backup_keeps_its_deadline_and_leaves_no_partial_file(
 def test_catalog_operation_that_no_node_begins_ends_at_the_deadline(capsys: pytest.CaptureFixture[str]) -> None:
     """Not after `--wait`: that is for operations that were begun."""
 
-    async def never(_client: Any, _s: float) -> Any:
+    async def never(_client: Any, _wait_s: float, _timeout_s: float) -> Any:
         await asyncio.sleep(3600)
 
     class Session:
@@ -224,15 +225,15 @@ def frozen() -> Iterator[str]:
 
 @pytest.fixture
 def undecided() -> Iterator[str]:
-    """The address of a node that cannot read the permissions, as its cluster has no leader."""
+    """The address of a node that cannot read the permissions, as its cluster has no leader. It tells its cluster."""
     reason = encode(FrameKind.REFUSED, {"reason": "it could not read the permissions", "code": "permissions-unknown"})
+    welcome = encode(FrameKind.WELCOME, {"cluster_id": "id-1"})
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
                 with server.accept()[0] as client:
-                    client.recv(65536)
-                    client.sendall(reason)
+                    client.sendall(welcome if b"identify" in client.recv(65536) else reason)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, daemon=True)
@@ -240,6 +241,40 @@ def undecided() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
     thread.join(10)
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    """The address of a leader that answers no request."""
+    welcome = encode(FrameKind.WELCOME, {"member": "n1", "leader": "n1", "streams": {}})
+    clients = list[socket.socket]()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                clients.append(server.accept()[0])
+                clients[-1].sendall(welcome)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("command", ["get /k", "lock /l -- true"])
+def test_command_names_the_node_that_has_not_answered(
+    command: str, slow: str, frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All given addresses were named (issue 16)."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.2)
+    before, _, after = command.partition(" -- ")
+    where = ["--timeout", "0.8", "--endpoints", f"{slow},{frozen}", *(["--", after] if after else [])]
+    done = CliRunner().invoke(main, [*before.split(), *where])
+    assert f"palisade: waiting: no answer yet from n1 at {slow}\n" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "backup FILE"])
@@ -274,6 +309,49 @@ def test_request_that_no_node_can_answer_gives_the_reason_of_each(undecided: str
     assert done.exit_code == 3
     assert f"{undecided}: it could not read the permissions" in error
     assert f"{frozen}: no answer in time" in error
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "put /k v",
+        "get /k",
+        "catalog create-database plant",
+        "user add bob",
+        "role add r",
+        "lease grant 60",
+        "status",
+        "backup FILE",
+    ],
+)
+def test_command_with_a_token_names_the_frozen_nodes_and_is_not_unknown(
+    command: str, undecided: str, frozen: str, tmp_path: Path
+) -> None:
+    """Changes of the catalog ended with code 4, and the message did not name the frozen nodes, whose cluster could not
+    be checked (issue 16)."""
+    token = tmp_path / "token"
+    token.write_text("a-token\ncluster-id: id-1\n")
+    where = ["--timeout", "1", "--endpoints", f"{frozen},{undecided}", "--token-file", str(token)]
+    arguments = command.replace("FILE", str(tmp_path / "backup")).split()
+    done = CliRunner().invoke(main, [*arguments, *where], input="a long password\n")
+    *notices, error = done.stderr.splitlines()
+    assert done.exit_code == 3, done.stderr
+    assert f"{undecided}: it could not read the permissions" in error
+    assert f"{frozen}: no answer in time" in error
+    assert all(f"{frozen}" in each for each in notices)
+
+
+async def test_notice_names_the_addresses_whose_cluster_is_unknown_only(
+    undecided: str, frozen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All addresses were named, also those that had answered (issue 16)."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.2)
+    session = CliSession([undecided, frozen], 1.0, as_json=False, shown=StoredToken("t", "id-1", "token"))
+    unreached: dict[str, str] = {}
+    async with session.notice_of_check(unreached):
+        assert await session.checked_endpoints(unreached) == [undecided]
+    assert capsys.readouterr().err.splitlines()[0] == f"palisade: waiting: no cluster ID yet from {frozen}"
+    assert unreached == {frozen: "no answer in time"}
 
 
 AT = ["status", "topology", "fencing", "get /k", "range /k"]
