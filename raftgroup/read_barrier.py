@@ -86,7 +86,8 @@ class ReadBarrier:
                 raise
             except RaftError as error:
                 if left <= _RETRY_S:
-                    raise Unavailable(f"nothing was done, retry: {error}") from error
+                    why = "no leader was found before the deadline" if isinstance(error, NotLeader) else str(error)
+                    raise Unavailable(f"{why}; nothing was done, retry") from error
                 await asyncio.sleep(_RETRY_S)
 
     async def _confirmed_here(self) -> int:

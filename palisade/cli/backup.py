@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.cli.cluster_check import NO_ANSWER_YET
 from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
@@ -86,9 +87,9 @@ def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd)
 
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
-    """Backs up from the first node that sends a backup. A node has to begin within the deadline, and later pauses may
-    not be longer than the deadline. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
-    state = WaitingFor(", ".join(session.endpoints))
+    """From the first node that gives one. A node has to begin to send within the deadline, and may not be silent for
+    longer than that later. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
+    state = WaitingFor()
     if session.as_json:
         return await from_one_of(session, target, serializable, state)
     async with waiting(lambda: state.what, lines=True):
@@ -97,22 +98,26 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
 
 @dataclass(slots=True)
 class WaitingFor:
-    """The text that shows what the command waits for."""
+    """What the command waits for: the addresses that have not answered, then the backup of `url`."""
 
-    what: str
+    silent: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    @property
+    def what(self) -> str:
+        return f"no backup yet from {self.url}" if self.url else f"no answer yet from {', '.join(self.silent)}"
 
 
 async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: WaitingFor
 ) -> tuple[BackupHeader, BackupEnd]:
     reasons, until = [], time.monotonic() + session.deadline_s
-    state.what = f"no answer yet from {state.what}"
-    for url in await urls_of(session):
+    for url in await urls_of(session, state.silent):
         left_s = until - time.monotonic()
         if left_s <= 0:
             reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
             continue
-        state.what = f"no backup yet from {url}"
+        state.url = url
         try:
             with byte_bar("backup") as show:
                 path = f"/v1/backup{'?serializable=true' if serializable else ''}"
@@ -129,8 +134,9 @@ async def from_one_of(
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
-async def urls_of(session: CliSession) -> list[str]:
-    """The HTTP addresses of the nodes; the leader comes last, because it has the most load.
+async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
+    """The HTTP addresses of the nodes; the leader comes last, because it has the most load. `silent` has the
+    addresses that have not answered.
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
@@ -138,8 +144,17 @@ async def urls_of(session: CliSession) -> list[str]:
     timeout_s = ASK_PART * session.deadline_s
     wrong: list[WrongPort] = []
     reasons: dict[str, str] = {}
-    endpoints = await session.checked_endpoints(reasons)
-    found = await asyncio.gather(*(ask(each, timeout_s, wrong, reasons) for each in endpoints))
+    endpoints = await session.checked_endpoints(silent)
+    reasons.update(silent)
+    silent.update(dict.fromkeys(session.endpoints, NO_ANSWER_YET))
+
+    async def answer_of(address: str) -> Mapping[str, Any] | None:
+        answer = await ask(address, timeout_s, wrong, reasons)
+        if answer is not None:
+            silent.pop(address, None)
+        return answer
+
+    found = await asyncio.gather(*map(answer_of, endpoints))
     answers = [each for each in found if each is not None]
     if wrong and not answers:
         raise wrong[0]

@@ -48,7 +48,7 @@ async def silent() -> AsyncIterator[str]:
 async def test_backup_keeps_its_deadline_and_leaves_no_partial_file(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def urls_of(_: Any) -> list[str]:
+    async def urls_of(*_: Any) -> list[str]:
         return [f"http://{silent}", f"http://{silent}", f"http://{silent}"]
 
     monkeypatch.setattr(backup_module, "urls_of", urls_of)
@@ -426,6 +426,15 @@ def test_activation_shows_that_it_waits_for_a_frozen_copy(
     assert f"palisade: waiting: no answer yet from the copies {frozen}\n" in done.stderr
     if "force" in options:
         assert f"palisade: waiting: no connection to a node ({frozen}: no answer yet)" in done.stderr
+
+
+def test_backup_waits_for_the_addresses_that_have_not_answered(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All addresses were named (issue 16)."""
+    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.2)
+    with cli_node() as node:
+        where = ["--timeout", "4", "--endpoints", f"{node.endpoint},{frozen}"]
+        done = CliRunner().invoke(main, ["backup", "-", *where])
+    assert f"palisade: waiting: no answer yet from {frozen}\n" in done.stderr
 
 
 async def test_http_timeout_is_not_rounded_up_to_a_whole_second(frozen: str) -> None:

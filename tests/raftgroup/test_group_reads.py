@@ -42,6 +42,18 @@ class TestReads:
             cluster.read(leader.id, "a", timeout_s=2.0)
         assert cluster.simulation.now - begin < 2.5
 
+    def test_read_without_a_leader_is_refused_with_the_reason_once(self, make_cluster: MakeCluster) -> None:
+        """Issue 16: "nothing was read, try again: this node is not the leader of the group: no leader is known yet,
+        try again"."""
+        cluster = make_cluster()
+        settled(cluster)
+        left, *others = [node for node in cluster.nodes.values()]
+        for node in others:
+            cluster.crash(node.id)
+        cluster.run_for(20.0)
+        with pytest.raises(Unavailable, match="^no leader was found before the deadline; nothing was done, retry$"):
+            cluster.read(left.id, "a", timeout_s=2.0)
+
     def test_concurrent_reads_share_one_request(self, make_cluster: MakeCluster) -> None:
         cluster = make_cluster()
         settled(cluster)
