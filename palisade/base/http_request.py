@@ -107,7 +107,14 @@ class HttpRequests:
         except (aiohttp.ClientError, OSError) as error:
             unreachable = isinstance(error, TimeoutError | aiohttp.ClientConnectionError)
             unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            raise NoAnswer(address, error_text(error), unreachable=unreachable, unsent=unsent) from error
+            raise NoAnswer(address, self._text_of(error), unreachable=unreachable, unsent=unsent) from error
+
+    def _text_of(self, error: Exception) -> str:
+        import aiohttp
+
+        if isinstance(error, aiohttp.SocketTimeoutError):
+            return f"nothing received for {self._timeouts[2]:g} s"
+        return "no answer in time" if isinstance(error, aiohttp.ServerTimeoutError) else error_text(error)
 
     def _opened(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -19,7 +19,7 @@ from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, no_answer
-from palisade.cli.waiting import waiting
+from palisade.cli.waiting import progressing, waiting
 from palisade.wire.credentials import header_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ ASK_PART = 0.25
 
 
 class BrokenOff(Exception):
-    """This node did not send a complete backup; another node may."""
+    """This node did not send a complete backup; another node may. `begun`: it sent a part."""
+
+    def __init__(self, text: str, *, begun: bool = False) -> None:
+        super().__init__(text)
+        self.begun = begun
 
 
 @click.command()
@@ -55,7 +59,7 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
     target: BackupFile | None = None
     try:
         if verify:
-            with byte_bar("verifying") as show:
+            with byte_bar("verifying", lines=not session.as_json) as show:
                 header, end = verify_file(Path(file), show)
         else:
             target = None if file == STDOUT else BackupFile(Path(file), overwrite=overwrite)
@@ -88,28 +92,41 @@ def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd)
 
 async def take(session: CliSession, target: BackupFile | None, serializable: bool) -> tuple[BackupHeader, BackupEnd]:
     """From the first node that gives one. A node has to begin to send within the deadline, and may not be silent for
-    longer than that later. Raises BrokenOff, RequestRefused, BackupInvalid, BackupFileError."""
-    state = WaitingFor()
+    longer than that later: then the next one has the deadline from there on. Raises BrokenOff, RequestRefused,
+    BackupInvalid, BackupFileError."""
+    state = BackupState()
     if session.as_json:
         return await from_one_of(session, target, serializable, state)
-    async with waiting(lambda: state.what, lines=True):
+    if sys.stderr.isatty():
+        shown_state = waiting(lambda: None if state.received else state.waits_for, lines=True)  # else there is a bar
+    else:
+        shown_state = progressing(lambda: f"palisade: {state.line}")
+    async with shown_state:
         return await from_one_of(session, target, serializable, state)
 
 
 @dataclass(slots=True)
-class WaitingFor:
-    """What the command waits for: the addresses that have not answered, then the backup of `url`."""
+class BackupState:
+    """The command waits for the addresses that have not answered, then for the backup of `url`."""
 
     silent: dict[str, str] = field(default_factory=dict)
     url: str = ""
+    received: int = 0
+    total: int | None = None
 
     @property
-    def what(self) -> str:
+    def waits_for(self) -> str:
         return f"no backup yet from {self.url}" if self.url else f"no answer yet from {', '.join(self.silent)}"
+
+    @property
+    def line(self) -> str:
+        if not self.received:
+            return f"waiting: {self.waits_for}"
+        return f"backup: {self.received:,} of {self.total or self.received:,} bytes from {self.url}"
 
 
 async def from_one_of(
-    session: CliSession, target: BackupFile | None, serializable: bool, state: WaitingFor
+    session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
     reasons, until = [], time.monotonic() + session.deadline_s
     for url in await urls_of(session, state.silent):
@@ -117,19 +134,26 @@ async def from_one_of(
         if left_s <= 0:
             reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
             continue
-        state.url = url
+        state.url, state.received = url, 0
         try:
             with byte_bar("backup") as show:
                 path = f"/v1/backup{'?serializable=true' if serializable else ''}"
-                found = await download(url + path, target, show, begin_s=left_s, silent_s=session.deadline_s)
+
+                def count(done: int, total: int | None, show: Callable[[int, int | None], None] = show) -> None:
+                    state.received, state.total = done, total
+                    show(done, total)
+
+                found = await download(url + path, target, count, begin_s=left_s, silent_s=session.deadline_s)
             if target is None:
                 return found
-            with byte_bar("verifying") as show:
+            with byte_bar("verifying", lines=not session.as_json) as show:
                 return target.finish(show)
         except BrokenOff as error:
             reasons.append(f"{url}: {error}")
-            if target is None and str(error).startswith(HALF_SENT):
+            if error.begun and target is None:
                 break
+            if error.begun:
+                until = time.monotonic() + session.deadline_s
     text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
@@ -166,9 +190,6 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
     return [f"http://{each['addresses']['http']}" for each in order if "http" in each["addresses"]]
 
 
-HALF_SENT = "it broke off"
-
-
 async def download(
     url: str,
     target: BackupFile | None,
@@ -202,9 +223,9 @@ async def download(
     except TimeoutError:
         raise BrokenOff(f"no backup began within {begin_s:.1f} s") from None
     except NoAnswer as error:
-        raise BrokenOff(f"{HALF_SENT} after {done} bytes ({error.reason})") from None
+        raise BrokenOff(f"it broke off after {done} bytes ({error.reason})", begun=done > 0) from None
     except BackupInvalid as error:
-        raise BrokenOff(f"{HALF_SENT} after {done} bytes: {error}") from None
+        raise BrokenOff(f"it broke off after {done} bytes: {error}", begun=done > 0) from None
 
 
 def write(target: BackupFile | None, data: bytes) -> None:

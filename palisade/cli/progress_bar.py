@@ -1,23 +1,31 @@
-"""A progress bar for work on bytes, on stderr if that is a terminal."""
+"""A progress bar for work on bytes, on stderr: a bar on a terminal, else lines on request."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from palisade.cli.waiting import NOTICE_S, ProgressLines
+
 
 @contextmanager
-def byte_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a function of (bytes done, approximate total or None)."""
+def byte_bar(title: str, *, lines: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields a function of (bytes done, approximate total or None). `lines`: without a terminal, a line after a second,
+    and then each 1.5 s."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+    began, shown = time.monotonic(), ProgressLines()
     columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(title, total=None)
 
         def show(done: int, total: int | None) -> None:
             progress.update(task, completed=done, total=None if total is None else max(done, total))
+            passed_s = time.monotonic() - began
+            if lines and progress.disable and passed_s >= NOTICE_S:
+                shown.show(f"palisade: {title}: {done:,} of {max(done, total or 0):,} bytes", passed_s)
 
         yield show

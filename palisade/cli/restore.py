@@ -110,7 +110,7 @@ def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreR
     name = "the backup on stdin" if file == STDIN else file
     parts = stdin_parts() if file == STDIN else read_parts(Path(file))
     try:
-        with byte_bar("restoring") as show:
+        with byte_bar("restoring", lines=not session.as_json) as show:
             return asyncio.run(run(parts, name, request, show))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))

@@ -21,6 +21,8 @@ PONG_S = 0.5
 """A node that needs longer to respond to a ping is reported as silent."""
 SILENT_S = 5.0
 """The connection to a node that has sent nothing for so long is given up."""
+SILENT_S_MIN = 2.0
+"""The shortest such time, for clients whose deadline is short."""
 GATHERED_BYTES_MAX = 256 * 1024
 GATHERED_ITEMS_MAX = min(1024, ITEMS_MAX)
 CONTENTS_MAX = 2 * min(256, SERIES_PUTS_MAX)
@@ -35,6 +37,11 @@ SPEAKS_HTTP = (
 )
 UNENCODED_BYTES = 64 * 1024
 """A request may exceed the limit by this much in its encoded form: the node counts keys and values."""
+
+
+def silence_limit_s(timeout_s: float) -> float:
+    """How long a node may be silent: half of the deadline, so that the requests can be sent to another node in time."""
+    return max(SILENT_S_MIN, min(SILENT_S, timeout_s / 2))
 
 
 def is_http(error: FrameError) -> bool:
@@ -89,8 +96,8 @@ class ClientConnection(asyncio.Protocol):
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
 
-    def is_dead(self, now: float, *, awaited: bool) -> bool:
-        """Whether the node has sent nothing for `SILENT_S` although something is `awaited` from it and it was pinged.
+    def is_dead(self, now: float, *, awaited: bool, limit_s: float = SILENT_S) -> bool:
+        """Whether the node has sent nothing for `limit_s` although something is `awaited` from it and it was pinged.
         Pings it after `PING_AFTER_S`."""
         if not awaited or now - self.last_heard < PING_AFTER_S:
             self._pinged_at = None
@@ -98,7 +105,7 @@ class ClientConnection(asyncio.Protocol):
             self._pinged_at = now
             self.send(FrameKind.CALL, [0, "ping", []])
         else:
-            return now - self._pinged_at > SILENT_S - PING_AFTER_S
+            return now - self._pinged_at > limit_s - PING_AFTER_S
         return False
 
     def silence(self, now: float) -> str | None:

@@ -109,6 +109,10 @@ class Connector:
             if isinstance(late, tuple):
                 late[0].abort()
 
+    def avoid(self, address: str) -> None:
+        """Do not move to this address for a while: its node does not respond."""
+        self._route.avoid(address, self._now())
+
     def wants_better(self, now: Whereabouts) -> bool:
         """Whether another node would be better, even if that node is currently avoided."""
         if now.leader is None:
@@ -122,7 +126,7 @@ class Connector:
             try:
                 link, found = await self._greet(address)
             except FAILURES:
-                self._route.avoid(address, self._now())
+                self.avoid(address)
                 continue
             finally:
                 self._better = ""

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any
 
 from palisade.client.client_closed import ClientClosed
-from palisade.client.connection import ClientConnection
+from palisade.client.connection import ClientConnection, silence_limit_s
 from palisade.client.connector import FAILURES, Connector
 from palisade.client.endpoints import Endpoints
 from palisade.client.pending_request import Operation, Slot, content_bytes, longest_wait_s
@@ -253,11 +253,14 @@ class StreamSession:
 
     def _sweep(self) -> None:
         now = self._loop.time()
+        if (link := self._link) is not None and link.is_dead(
+            now, awaited=bool(self._pending or self._watches), limit_s=silence_limit_s(self._timeout_s)
+        ):
+            link.abort("it does not respond")
+            self._connector.avoid(self._address)
         for operation in [each for each in self._pending.values() if each.deadline <= now]:
             self._give_up(operation, "the deadline passed")
         self._admit_more()
-        if (link := self._link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
-            link.abort("it does not respond")
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _give_up(self, operation: Operation, why: str) -> None:
