@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from palisade.base.counted import counted
 from palisade.cli.help_formatter import format_help_of
 from palisade.cli.options import cluster_options
 from palisade.cli.session import INTERRUPTED, REFUSED, USAGE, CliSession, Failure, failure_of
+from palisade.cli.waiting import LOOK_S, LineNotice, silence_s
 
 if TYPE_CHECKING:
     from palisade.pipeline.job import Job, JobOption
@@ -177,7 +181,7 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
     require_java()
     options = parsed(job, given)
     access: ClusterAccess = ClusterAccess(tuple(session.endpoints), *files, session.deadline_s)
-    with task_bar(job.name) as show:
+    with task_lines(job.name, session) if not sys.stderr.isatty() else task_bar(job.name) as show:
         report = run_job(job, access, options, master=master, show=show)
     session.answer(report.fields, report.text)
     if not report.ok:
@@ -185,11 +189,36 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
 
 
 @contextmanager
-def task_bar(title: str) -> Iterator[Callable[[Seen], None] | None]:
-    """A bar on stderr for the tasks of the running stages; None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
+def task_lines(title: str, session: CliSession) -> Iterator[Callable[[Seen], None] | None]:
+    """Lines on stderr with the phase of the job; none with --json."""
+    if session.as_json:
         yield None
         return
+    text, ends = ["start Spark"], threading.Event()
+    began, silent_s, lines = time.monotonic(), silence_s(), LineNotice()
+
+    def look() -> None:
+        ends.wait(silent_s)
+        while not ends.is_set():
+            lines.show(f"palisade: {title}: {text[0]}", time.monotonic() - began)
+            ends.wait(LOOK_S)
+
+    def show(seen: Seen) -> None:
+        tasks = f", {seen.tasks_done} of {counted(seen.tasks, 'task')}" if seen.tasks else ""
+        text[0] = f"{seen.phase}{tasks}"
+
+    thread = threading.Thread(target=look, name="palisade-lines", daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        ends.set()
+        thread.join()
+
+
+@contextmanager
+def task_bar(title: str) -> Iterator[Callable[[Seen], None]]:
+    """A bar on a terminal for the tasks of the running stages."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

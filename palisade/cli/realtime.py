@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import socket
@@ -54,20 +55,20 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
         audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
         session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, flexible="reason")
         return
-    found = session.call(lambda client: known(client, data_source))
+    found = session.call(lambda client: known(client, data_source, session.deadline_s))
     rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
     session.rows({"segments": found}, HEADER, rows, flexible="segment")
 
 
-async def known(client: Any, data_source: str) -> list[dict[str, Any]]:
+async def known(client: Any, data_source: str, deadline_s: float) -> list[dict[str, Any]]:
     """The realtime segments: growing and given-up ones by their records, and those that only the nodes report."""
     sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
     records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
     reports: dict[str, dict[str, Any]] = {}
-    async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
-        for address in addresses_in(await client.topology()).values():
-            for each in await report_of(requests, address):
-                reports[each["segment"]] = each
+    addresses = addresses_in(await client.topology()).values()
+    async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
+        for found_there in await asyncio.gather(*(report_of(requests, address) for address in addresses)):
+            reports.update((each["segment"], each) for each in found_there)
     found = []
     for record in records:
         report = reports.pop(record["segment"], None)

@@ -55,7 +55,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
         progress = RequestProgress("assign", lambda: client.trouble)
         async with session.shown_progress(progress):
             progress.begin("asking which nodes keep segments")
-            chosen = named(nodes) if nodes is not None else await keepers(client)
+            chosen = named(nodes) if nodes is not None else await keepers(client, session.deadline_s)
             progress.begin("reading the segments")
             return await assign_segments(client, chosen, replicas, prefix, progress.count)
 
@@ -84,7 +84,7 @@ def nodes_(session: CliSession) -> None:
     async def ask(client: Any) -> list[dict[str, Any]]:
         assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
         addresses = addresses_in(await client.topology())
-        found = await ask_all(addresses)
+        found = await ask_all(addresses, session.deadline_s)
         return [
             node_summary(name, len(assigned.get(name, {})), found.get(name))
             for name in sorted(assigned.keys() | addresses.keys())
@@ -107,11 +107,11 @@ def named(text: str) -> list[str]:
     return names
 
 
-async def keepers(client: Any) -> list[str]:
+async def keepers(client: Any, deadline_s: float) -> list[str]:
     """The nodes of the logical topology that store segments. Raises SegmentError if a node does not answer."""
     from palisade.wire.segment_errors import NotFetched
 
-    found = await ask_all(addresses_in(await client.topology()))
+    found = await ask_all(addresses_in(await client.topology()), deadline_s)
     silent = sorted(name for name, each in found.items() if each is None)
     if silent:
         raise NotFetched(
@@ -121,9 +121,9 @@ async def keepers(client: Any) -> list[str]:
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
 
 
-async def ask_all(addresses: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
+async def ask_all(addresses: Mapping[str, str], deadline_s: float) -> dict[str, dict[str, Any] | None]:
     """The report of each node on its segments; None for a node that does not answer."""
-    async with HttpRequests(header_of(shown()), timeout_s=TIMEOUT_S) as requests:
+    async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
         answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 

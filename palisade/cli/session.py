@@ -191,7 +191,9 @@ class CliSession:
         self, client: Client, why: Callable[[], str | None] = nothing_else
     ) -> contextlib.AbstractAsyncContextManager[None]:
         """A `notice` with the reason of the client, else of `why`."""
-        return self.notice(lambda: client.trouble or why() or f"no answer yet from {client.connected_to}")
+        return self.notice(
+            lambda: client.writer_waits_for or client.trouble or why() or f"no answer yet from {client.connected_to}"
+        )
 
     def run(self, asking: Coroutine[Any, Any, T]) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""

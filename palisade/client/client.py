@@ -56,6 +56,7 @@ class Client(StoreApi):
         route = Endpoints(endpoints, follow_leader=follow_leader)
         self._session = StreamSession(route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
         self._credentials = credentials
+        self._deadline_s = timeout_s
         self._id = client_id or ""
         self._exactly_once = exactly_once
         self._sequence = 0

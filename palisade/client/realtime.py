@@ -67,14 +67,21 @@ class RealtimeWriter:
     """
 
     def __init__(
-        self, topology: Topology, target: RealtimeTarget, timeout_s: float, credentials: Credentials | None
+        self,
+        topology: Topology,
+        target: RealtimeTarget,
+        timeout_s: float,
+        credentials: Credentials | None,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`waits` gets what the writer waits for at a data node, empty if for nothing."""
         self.segment, self.rows, self.node = "", 0, target.node
         self.grows = False
         self._topology, self._target, self._timeout_s = topology, target, timeout_s
         self._name = target.writer or secrets.token_hex(NAME_BYTES)
         """Without a name of its own, too: by it, a node finds the segment when a request is repeated."""
         self._addresses: dict[str, str] = {}
+        self._waits = waits
         self._requests = HttpRequests(header_of(credentials), timeout_s=REQUEST_S, connect_s=CONNECT_S)
 
     async def __aenter__(self) -> RealtimeWriter:
@@ -126,13 +133,14 @@ class RealtimeWriter:
         A node that may have opened it stays that of the writer, also if the caller is cancelled: at another node a
         second segment would grow, which stays empty, and without which no query is complete.
         """
-        until = self._now() + self._timeout_s
+        until, reasons = self._now() + self._timeout_s, ""
         while True:
             refusals: list[str] = []
-            for name in await self._known_nodes(refusals, until):
+            names = await self._known_nodes(refusals, until)
+            for name in names:
                 self.node = name
                 try:
-                    return await self._ask_once(OPEN, body, until)
+                    return await self._ask_once(OPEN, body, until, reasons)
                 except NotAnsweredYet as error:
                     if not error.nothing_done:
                         return await self._ask(OPEN, body, until, nothing_done=False)
@@ -140,8 +148,12 @@ class RealtimeWriter:
                 except (NoSuchSegment, RealtimeNotStored) as error:
                     refusals.append(f"{name}: {error}")
             self.node = ""
+            if names or not reasons:
+                reasons = f"no data node has opened a realtime segment: {'; '.join(refusals)}"
+            self._waits(reasons)
             if not await self._may_repeat(until):
-                raise NotIngesting(f"no data node has opened a realtime segment: {'; '.join(refusals)}")
+                self._waits("")
+                raise NotIngesting(reasons)
 
     async def _known_nodes(self, refusals: list[str], until: float) -> list[str]:
         """Their names in the topology. If the cluster does not answer: none, and `refusals` gets the reason."""
@@ -185,11 +197,12 @@ class RealtimeWriter:
 
         Raises the errors of the node. At the deadline: Unavailable if no attempt was executed, else OutcomeUnknown.
         """
-        until = self._now() + self._timeout_s if until is None else until
+        until, reason = self._now() + self._timeout_s if until is None else until, ""
         while True:
             try:
-                return await self._ask_once(path, body, until)
+                return await self._ask_once(path, body, until, reason)
             except NotAnsweredYet as error:
+                reason = str(error)
                 nothing_done = nothing_done and error.nothing_done
                 if not await self._may_repeat(until):
                     if nothing_done:
@@ -203,11 +216,12 @@ class RealtimeWriter:
         await asyncio.sleep(PAUSE_S)
         return self._now() < until
 
-    async def _ask_once(self, path: str, body: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Raises NotAnsweredYet, and the errors of the node."""
+    async def _ask_once(self, path: str, body: Mapping[str, Any], until: float, reason: str = "") -> dict[str, Any]:
+        """`reason`: why the attempts before failed. Raises NotAnsweredYet, and the errors of the node."""
         node, is_known = self.node, self.node in self._addresses
         if not is_known and node not in await self._look_up(until):
             raise NotAnsweredYet(f"node {node} is not in the topology", nothing_done=True)
+        self._waits(reason or f"no answer yet from {node} at {self._addresses[node]}")
         try:
             async with asyncio.timeout_at(until):
                 answer = await self._requests.json(self._addresses[node], path, "POST", body)
@@ -216,6 +230,8 @@ class RealtimeWriter:
         except NoAnswer as error:
             self._addresses = {}
             raise NotAnsweredYet(f"{node}: {error}", nothing_done=error.unsent) from error
+        finally:
+            self._waits("")
         if answer.status < 400:
             found: dict[str, Any] = answer.content
             return found

@@ -26,18 +26,22 @@ from palisade.wire.credentials import Credentials
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
 
 WAIT_S, PAUSE_S = 5.0, 0.05
-"""How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s)."""
+"""How long a lookup is repeated: longer than a change waits for the lease of a dead node (T_proceed, 3.31 s). Clients
+with a shorter deadline wait for that one."""
 
 
 class SegmentsApi(ABC):
     """Times are texts such as 2013-03-01 or 2013-03-01T06:00Z, in UTC."""
 
     _credentials: Credentials | None = None
+    _deadline_s: float = WAIT_S
+    writer_waits_for: str = ""
+    """What a realtime writer of this client waits for at a data node, for messages."""
     _refused_now: str | None = None
     """Why the last lookup was refused, while it is repeated."""
 
     @abstractmethod
-    async def _call(self, name: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         """Execute one of `api.stream.calls`."""
 
     async def _call_once(self, name: str, request: Command) -> Any:
@@ -68,13 +72,14 @@ class SegmentsApi(ABC):
 
     async def _asked(self, name: str, *arguments: Any) -> Any:
         """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again."""
-        until = asyncio.get_running_loop().time() + WAIT_S
+        now = asyncio.get_running_loop().time
+        until = now() + min(WAIT_S, self._deadline_s)
         try:
             while True:
                 try:
-                    return await self._call(name, *arguments)
+                    return await self._call(name, *arguments, timeout_s=max(until - now(), PAUSE_S))
                 except (VaultError, BrokerNotSynced) as error:
-                    if asyncio.get_running_loop().time() >= until:
+                    if now() >= until:
                         raise
                     self._refused_now = str(error)
                     await asyncio.sleep(PAUSE_S)
@@ -187,7 +192,10 @@ class SegmentsApi(ABC):
         published segment. `timeout_s`: of each call. Raises ValueError: a writer without a node.
         """
         target = RealtimeTarget(data_source, start, end, columns, node, writer, replicas)
-        return RealtimeWriter(self.topology, target, timeout_s, self._credentials)
+        return RealtimeWriter(self.topology, target, timeout_s, self._credentials, self._writer_waits)
+
+    def _writer_waits(self, what: str) -> None:
+        self.writer_waits_for = what
 
 
 def _choice(segments: Sequence[str], start: str, end: str) -> Choice:

@@ -26,14 +26,18 @@ from palisade.cli.main import main
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
+from palisade.pipeline.running import Seen
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.credentials import StoredToken
+from palisade.wire.segment_errors import BrokerNotSynced
 from palisade.wire.stream_frames import FrameKind
 from tests.support.cli_node import cli_node
 
 backup_module: Any = importlib.import_module("palisade.cli.backup")
 catalog_module: Any = importlib.import_module("palisade.cli.catalog")
 login_module: Any = importlib.import_module("palisade.cli.login")
+pipeline_module: Any = importlib.import_module("palisade.cli.pipeline")
+segments_module: Any = importlib.import_module("palisade.cli.segments")
 waiting_module: Any = importlib.import_module("palisade.cli.waiting")
 
 
@@ -486,6 +490,29 @@ def shows_what_it_waits_for(command: str, address: str, monkeypatch: pytest.Monk
     assert done.exit_code in (3, 4)
 
 
+@pytest.mark.parametrize("command", ["segments lookup flights --from 2013-03-01 --to 2013-03-02", "segments list"])
+def test_lookup_that_is_refused_is_not_repeated_after_the_deadline(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two frozen nodes and --timeout 1 it was repeated for 5 s (issue 16)."""
+
+    async def refused(*_: Any, **__: Any) -> Any:
+        raise BrokerNotSynced("this node has not read the records of segments yet")
+
+    monkeypatch.setattr("palisade.client.client.Client._call", refused)
+    with cli_node() as node:
+        began = time.monotonic()
+        done = CliRunner().invoke(main, [*command.split(), "--timeout", "0.5", "--endpoints", node.endpoint])
+    assert (done.exit_code, time.monotonic() - began < 3) == (3, True), done.stderr
+
+
+async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: str) -> None:
+    """`segments assign --timeout 1` waited 3 s for each frozen node (issue 16)."""
+    began = time.monotonic()
+    assert await segments_module.ask_all({"n1": frozen}, 0.3) == {"n1": None}
+    assert time.monotonic() - began < 2
+
+
 def test_silence_of_a_command_counts_from_the_start_of_its_process() -> None:
     """On a busy machine a command needed 3 s until its first sign: 2 s to start, and a second in silence."""
     for age_s, silence_s in ((0.3, 0.7), (30.0, waiting_module.NOTICE_S_MIN)):
@@ -506,3 +533,24 @@ def test_age_of_a_process_is_its_own() -> None:
 def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
     assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"
+
+
+def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was silent until its end: 24 s with two frozen nodes (issue 16)."""
+    monkeypatch.setattr(pipeline_module, "silence_s", lambda: 0.0)
+    monkeypatch.setattr(pipeline_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting_module, "LINES_S", 0.05)
+    shown = ""
+    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)) as show:
+        while "start Spark" not in shown:
+            shown += capsys.readouterr().err
+        show(Seen("reading", 1, 8, 3))
+        while "reading" not in shown:
+            shown += capsys.readouterr().err
+    first, *_, last = shown.splitlines()
+    assert first == "palisade: history: start Spark"
+    assert last.startswith("palisade: history: reading, 3 of 8 tasks (for 0 s)")
+    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=True)) as show:
+        assert show is None

@@ -22,7 +22,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]
     """Of each node; None: it does not answer."""
     found: dict[str, dict[str, Any] | None] = {}
 
-    async def ask_all(_: Any) -> dict[str, dict[str, Any] | None]:
+    async def ask_all(*_: Any) -> dict[str, dict[str, Any] | None]:
         return found
 
     monkeypatch.setattr(segments_module, "ask_all", ask_all)
@@ -31,7 +31,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any] | None]
 
 async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: dict[str, Any]) -> None:
     answers |= {"n2": {"keeps": True}, "n1": {"keeps": True}, "n3": {"keeps": False}}
-    assert await segments_module.keepers(Topology()) == ["n1", "n2"]
+    assert await segments_module.keepers(Topology(), 5.0) == ["n1", "n2"]
 
 
 async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, Any]) -> None:
@@ -39,4 +39,4 @@ async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, 
     answers |= {"n3": None, "n2": {"keeps": True}, "n1": None}
     text = "no answer from n1, n3, so it is not known which of the nodes keep segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
-        await segments_module.keepers(Topology())
+        await segments_module.keepers(Topology(), 5.0)

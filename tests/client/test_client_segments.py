@@ -101,11 +101,11 @@ async def test_lookup_is_repeated_while_its_node_may_not_answer(
     await client.segments_publish("flights", [DAY])
     call, refusals, troubles = client._call, [error, error], list[str | None]()
 
-    async def refused_twice(name: str, *arguments: Any) -> Any:
+    async def refused_twice(name: str, *arguments: Any, **options: Any) -> Any:
         troubles.append(client.trouble)
         if refusals:
             raise refusals.pop()
-        return await call(name, *arguments)
+        return await call(name, *arguments, **options)
 
     monkeypatch.setattr(client, "_call", refused_twice)
     assert (await client.segments_list())["data_sources"] == ["flights"]

@@ -336,3 +336,33 @@ async def test_writer_ends_at_its_deadline_although_the_topology_is_not_known() 
     with pytest.raises(NotIngesting, match="the topology is not known: no answer in time"):
         await writer.open()
     assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_writer_names_the_node_that_it_waits_for() -> None:
+    """The command named the node of its stream, while it waited for a frozen data node (issue 16)."""
+    nodes, seen = DataNodes(), list[str]()
+    nodes.frozen = "n2"
+    writer = nodes.writer(timeout_s=0.1, node="n2")
+    writer._waits = seen.append
+    with pytest.raises(OutcomeUnknown):
+        await writer.open()
+    await writer.release()
+    assert seen[:2] == ["no answer yet from n2 at n2", ""]
+    assert seen[-1] == ""
+
+
+async def test_refusals_of_the_nodes_are_named_although_the_topology_is_lost_at_the_end() -> None:
+    """Issue 16: only "the topology is not known: no answer in time" was left of them."""
+    nodes = DataNodes(n1=[404], n2=[404], n3=[404])
+    known = nodes.topology
+
+    async def once() -> dict[str, Any]:
+        if nodes.looked_up:
+            await asyncio.Event().wait()
+        return await known()
+
+    nodes.topology = once  # type: ignore[method-assign]
+    writer = nodes.writer(timeout_s=0.3)
+    with pytest.raises(NotIngesting, match="n1: status 404; n2: status 404; n3: status 404$"):
+        await writer.open()
+    await writer.release()
