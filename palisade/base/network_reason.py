@@ -23,6 +23,8 @@ def reason_of(error: BaseException) -> str:
         return _OF_OPENSSL.sub("", str(error)) or "TLS failed"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return _lower(os.strerror(error.errno))
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
     text = str(error)
     if isinstance(error, OSError) and "Connect call failed" in text:
         return "connection refused" if "[Errno 111]" in text else "no connection"

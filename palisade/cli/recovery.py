@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from palisade.base.http_request import NoAnswer
+from palisade.base.network_reason import reason_of
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
@@ -92,7 +93,9 @@ def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
     try:
         found = kept_report(data_dir)
     except (OSError, ValueError) as error:
-        session.fail(Failure(REFUSED, "not-read", f"the report in {data_dir} cannot be read: {error}", False))
+        session.fail(
+            Failure(REFUSED, "not-read", f"the report in {data_dir} cannot be read: {reason_of(error)}", False)
+        )
     return [] if found is None else [found]
 
 

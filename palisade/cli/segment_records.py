@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from palisade.base.counted import counted
+from palisade.base.network_reason import reason_of
 from palisade.cli.options import client_options
 from palisade.cli.segments import segments
 from palisade.cli.session import CliSession
@@ -51,7 +52,7 @@ def listed(file: Path) -> list[dict[str, Any]]:
         with click.open_file(str(file), encoding="utf-8") as source:
             found = json.load(source)
     except (OSError, ValueError) as error:
-        raise click.UsageError(f"{file} is not a readable JSON file: {error}") from None
+        raise click.UsageError(f"{file} is not a readable JSON file: {reason_of(error)}") from None
     if not isinstance(found, list):
         raise click.UsageError(f"{file} is not a JSON list of segments: see palisade segments publish --help")
     return found

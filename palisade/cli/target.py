@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.base.address import STREAM_EXAMPLE, Address, AddressError
+from palisade.base.network_reason import reason_of
 
 if TYPE_CHECKING:
     from palisade.node.local_layout import Layout
@@ -72,7 +73,9 @@ def local_layout(folder: Path) -> Layout | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, AttributeError, ConfigError) as error:
-        raise click.UsageError(f"{file} cannot be read: {error}; give --endpoints, or restore the file") from None
+        raise click.UsageError(
+            f"{file} cannot be read: {reason_of(error)}; give --endpoints, or restore the file"
+        ) from None
 
 
 def read_endpoints(text: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palisade.base.long_keys import is_long
+from palisade.base.network_reason import reason_of
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted, InvalidRequest
 from palisade.metastore.lineage import Lineage
@@ -80,7 +81,7 @@ def _text_in(option: str, path: str) -> str:
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadOption(f"option {option}: cannot read {path}: {error}") from None
+        raise BadOption(f"option {option}: cannot read {path}: {reason_of(error)}") from None
 
 
 def current(client: SyncClient, options: ReadOptions) -> Here:

@@ -118,10 +118,10 @@ class TopologyMember:
     def _log_change(self, before: Life) -> None:
         now = self.life
         if now.phase is not before.phase:
-            reason = f": {now.waiting}" if now.waiting else ""
+            reason = f" reason={now.waiting}" if now.waiting else ""
             log.info("topology phase changed: node=%s phase=%s%s", self._own.name, now.phase.value, reason)
         elif now.waiting != before.waiting and now.waiting:
-            log.info("topology waiting: node=%s phase=%s: %s", self._own.name, now.phase.value, now.waiting)
+            log.info("topology waiting: node=%s phase=%s reason=%s", self._own.name, now.phase.value, now.waiting)
 
     async def _step(self, life: Life) -> Life:
         if life.phase is JoinPhase.SEEKING:

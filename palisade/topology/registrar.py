@@ -151,7 +151,7 @@ class Registrar:
                 raise JoinLater(verdict.text)
             if isinstance(verdict, RejectJoin):
                 self.rejected += 1
-                log.warning("join rejected: node=%s reason=%s: %s", name, verdict.reason.value, verdict.text)
+                log.warning("join rejected: node=%s verdict=%s reason=%s", name, verdict.reason.value, verdict.text)
                 raise JoinRejected(verdict.reason, verdict.text)
             if await self._write(seen, [verdict]):
                 record = verdict.record

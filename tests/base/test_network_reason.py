@@ -24,6 +24,8 @@ CERTIFICATE = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-
         (TimeoutError("no answer within 3 s"), "no answer within 3 s"),
         (ssl.SSLError(1, CERTIFICATE), "certificate verify failed: self-signed certificate"),
         (ssl.SSLError(1, ""), "TLS failed"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a"), "no such file or directory"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "it is not UTF-8"),
         (ConnectionError("n1 does not listen yet"), "n1 does not listen yet"),
     ],
 )

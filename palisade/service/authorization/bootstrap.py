@@ -12,6 +12,7 @@ import secrets
 from pathlib import Path
 
 from palisade.base.errors import ConfigError
+from palisade.base.network_reason import reason_of
 from palisade.catalog import keys
 from palisade.catalog.passwords import LEAST, MOST, SALT_BYTES, sealed
 from palisade.catalog.permissions import PermissionGrant, Privilege, Subject
@@ -39,7 +40,7 @@ def password_in(path: Path) -> str:
     try:
         found = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"root-password-file: {path} cannot be read: {error}") from None
+        raise ConfigError(f"root-password-file: {path} cannot be read: {reason_of(error)}") from None
     if not LEAST <= len(found) <= MOST:
         raise ConfigError(f"root-password-file: the password in {path} must have {LEAST} to {MOST} characters")
     return found
