@@ -21,6 +21,9 @@ PONG_S = 0.5
 """A node that needs longer to respond to a ping is reported as silent."""
 SILENT_S = 5.0
 """The connection to a node that has sent nothing for so long is given up."""
+HELD_SHARE = 0.8
+"""Of the time that a client announces. A node that refuses a request after this part of it has waited for a leader: it
+refuses at 0.9."""
 SILENT_S_MIN = 2.0
 """The shortest such time, for clients whose deadline is short."""
 GATHERED_BYTES_MAX = 256 * 1024
@@ -77,7 +80,8 @@ class ClientConnection(asyncio.Protocol):
         self.closed: asyncio.Future[str] = loop.create_future()
         self.unanswered_not_executed = False
         """Announced by the node: no request without an answer was or will be executed over this connection."""
-        self.last_heard = loop.time()
+        self.last_heard = self._since = loop.time()
+        self._held_s = float("inf")
         self._pinged_at: float | None = None
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None, waited_s: float = 0.0) -> dict[str, Any]:
@@ -85,6 +89,7 @@ class ClientConnection(asyncio.Protocol):
         them has waited for a connection.
 
         Raises Unavailable if the node refuses, AuthorizationError if it refuses the credentials `shown`."""
+        self._held_s = HELD_SHARE * (timeout_s - waited_s)
         hello: dict[str, Any] = {
             "protocol": PROTOCOL,
             "client": f"palisade-python/{VERSION}",
@@ -95,6 +100,10 @@ class ClientConnection(asyncio.Protocol):
             hello["waited_ms"] = int(waited_s * 1000)
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
+
+    def waited_in_vain(self, tried_at: float, now: float) -> bool:
+        """Whether the node has held a request, which it refuses now, for as long as it may: it found no leader."""
+        return now - max(tried_at, self._since) >= self._held_s
 
     def is_dead(self, now: float, *, awaited: bool, limit_s: float = SILENT_S) -> bool:
         """Whether the node has sent nothing for `limit_s` although something is `awaited` from it and it was pinged.

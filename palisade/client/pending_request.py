@@ -21,10 +21,11 @@ class Operation:
 
     `sent`: the latest attempt is in flight, or its connection broke. `unsure`: an earlier attempt ended without a
     definite result; only a result of the store settles it, a refusal of the latest attempt does not. `content` is the
-    content of its frame besides the number; of a plain put (request id, key, value).
+    content of its frame besides the number; of a plain put (request id, key, value). `tried_at`: of the latest attempt
+    over the same connection.
     """
 
-    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "unsure", "writes")
+    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "tried_at", "unsure", "writes")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Operation:
         *,
         repeatable: bool,
         writes: bool,
+        tried_at: float,
     ) -> None:
         self.kind = kind
         self.number = number
@@ -45,6 +47,7 @@ class Operation:
         self.repeatable = repeatable
         self.writes = writes
         self.sent = self.unsure = False
+        self.tried_at = tried_at
 
     @property
     def may_be_applied(self) -> bool:

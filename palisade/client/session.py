@@ -147,8 +147,9 @@ class StreamSession:
         if self._recorder is not None:
             slot = self._recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
-        deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
-        operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes)
+        now = self._loop.time()
+        deadline = now + (self._timeout_s if timeout_s is None else timeout_s)
+        operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes, tried_at=now)
         self._pending[number] = operation
         if self._link is not None:
             self._transmit(operation, self._link, size)
@@ -210,7 +211,7 @@ class StreamSession:
         nothing_done = isinstance(error, Unavailable | PermissionsUnknown | ReadPending)
         if isinstance(error, NodeFailed) and operation.repeatable:
             self.leave_failed_node(error)
-        elif nothing_done and operation.deadline - self._loop.time() < LAST_TRY * self._timeout_s:
+        elif nothing_done and self._is_last(operation):
             self._refused(operation, error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
@@ -218,6 +219,14 @@ class StreamSession:
             self._loop.call_later(RETRY_S, self._again, number)
         else:
             self._refused(operation, error)
+
+    def _is_last(self, operation: Operation) -> bool:
+        """Whether an attempt that is refused now is the last one: the next one could not reach a definite end."""
+        now, link = self._loop.time(), self._link or self._leaving
+        left_s = operation.deadline - now
+        if link is not None and link.waited_in_vain(operation.tried_at, now) and left_s < self._timeout_s:
+            return True
+        return left_s < LAST_TRY * self._timeout_s
 
     def leave_failed_node(self, error: NodeFailed) -> None:
         """Continue at another node: this one has stopped, or was removed from the cluster."""
@@ -238,6 +247,7 @@ class StreamSession:
         """Send it again, unless it was sent over another connection meanwhile and is not repeatable."""
         operation = self._pending.get(number)
         if operation is not None and self._link is not None and (operation.repeatable or not operation.sent):
+            operation.tried_at = self._loop.time()
             self._transmit(operation, self._link)
 
     def _admit_more(self) -> None:

@@ -407,6 +407,7 @@ def test_command_whose_copies_of_a_journal_are_frozen_shows_that_it_waits(
         "region delete config",
         "catalog create-database plant",
         "catalog cancel c1",
+        "load -",
         "lock /l -- true",
     ],
 )
@@ -421,7 +422,8 @@ def test_change_without_a_leader_is_refused_and_not_unknown(command: str, frozen
             "--endpoints",
             f"{frozen},{frozen.replace('127.0.0.1', 'localhost')},{node.endpoint}",
         ]
-        done = CliRunner().invoke(main, [*before.split(), *where, *(["--", after] if after else [])])
+        arguments = [*before.split(), *where, *(["--", after] if after else [])]
+        done = CliRunner().invoke(main, arguments, input='{"key": "/k", "value": "v"}')
     assert (done.exit_code, "may or may not" in done.stderr) == (3, False), done.stderr
 
 

@@ -47,11 +47,11 @@ class TestReads:
         try again"."""
         cluster = make_cluster()
         settled(cluster)
-        left, *others = [node for node in cluster.nodes.values()]
+        left, *others = cluster.nodes.values()
         for node in others:
             cluster.crash(node.id)
         cluster.run_for(20.0)
-        with pytest.raises(Unavailable, match="^no leader was found before the deadline; nothing was done, retry$"):
+        with pytest.raises(Unavailable, match=r"^no leader was found before the deadline; nothing was done, retry$"):
             cluster.read(left.id, "a", timeout_s=2.0)
 
     def test_concurrent_reads_share_one_request(self, make_cluster: MakeCluster) -> None:
