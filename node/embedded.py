@@ -190,9 +190,9 @@ class LocalStore(StoreApi):
         self._check()
         return await self.key_values.range(request, timeout_s=timeout_s, caller=UNRESTRICTED)
 
-    async def _call(self, name: str, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         self._check()
-        return await self._calls.run(name, list(arguments))
+        return await self._calls.run(name, list(arguments), timeout_s)
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> LocalWatch:
         watch = LocalWatch(self.key_values, request, progress_s, self._watches.discard)

@@ -81,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
         self.unanswered_not_executed = False
         """Announced by the node: no request without an answer was or will be executed over this connection."""
         self.last_heard = self._since = loop.time()
-        self._held_s = float("inf")
+        self._held_s, self._silent_s = float("inf"), SILENT_S
         self._pinged_at: float | None = None
 
     async def greet(self, timeout_s: float, shown: Credentials | None = None, waited_s: float = 0.0) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class ClientConnection(asyncio.Protocol):
         them has waited for a connection.
 
         Raises Unavailable if the node refuses, AuthorizationError if it refuses the credentials `shown`."""
-        self._held_s = HELD_SHARE * (timeout_s - waited_s)
+        self._held_s, self._silent_s = HELD_SHARE * (timeout_s - waited_s), silence_limit_s(timeout_s)
         hello: dict[str, Any] = {
             "protocol": PROTOCOL,
             "client": f"palisade-python/{VERSION}",
@@ -105,16 +105,16 @@ class ClientConnection(asyncio.Protocol):
         """Whether the node has held a request, which it refuses now, for as long as it may: it found no leader."""
         return now - max(tried_at, self._since) >= self._held_s
 
-    def is_dead(self, now: float, *, awaited: bool, limit_s: float = SILENT_S) -> bool:
-        """Whether the node has sent nothing for `limit_s` although something is `awaited` from it and it was pinged.
-        Pings it after `PING_AFTER_S`."""
+    def is_dead(self, now: float, *, awaited: bool) -> bool:
+        """Whether the node has sent nothing for too long (`silence_limit_s`) although something is `awaited` from it
+        and it was pinged. Pings it after `PING_AFTER_S`."""
         if not awaited or now - self.last_heard < PING_AFTER_S:
             self._pinged_at = None
         elif self._pinged_at is None or self._pinged_at < self.last_heard:
             self._pinged_at = now
             self.send(FrameKind.CALL, [0, "ping", []])
         else:
-            return now - self._pinged_at > limit_s - PING_AFTER_S
+            return now - self._pinged_at > self._silent_s - PING_AFTER_S
         return False
 
     def silence(self, now: float) -> str | None:

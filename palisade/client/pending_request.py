@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from palisade.wire.stream_frames import FrameKind
+
+if TYPE_CHECKING:
+    from palisade.client.connection import ClientConnection
+
+LAST_TRY = 0.25
+"""A refused request is not retried if less than this part of the default timeout is left."""
 
 
 class Slot(Protocol):
@@ -64,6 +70,15 @@ class Operation:
     def fail(self, error: Exception) -> None:
         if not self.slot.done():
             self.slot.set_exception(error)
+
+
+def is_last(operation: Operation, link: ClientConnection | None, timeout_s: float, now: float) -> bool:
+    """Whether an attempt that `link` refuses now is the last one: the next one could not reach a definite end in time.
+    `timeout_s`: of the client."""
+    left_s = operation.deadline - now
+    if link is not None and link.waited_in_vain(operation.tried_at, now) and left_s < timeout_s:
+        return True
+    return left_s < LAST_TRY * timeout_s
 
 
 def longest_wait_s(pending: Collection[Operation], timeout_s: float, now: float) -> float:

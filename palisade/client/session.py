@@ -14,10 +14,10 @@ from collections import deque
 from typing import Any
 
 from palisade.client.client_closed import ClientClosed
-from palisade.client.connection import ClientConnection, silence_limit_s
+from palisade.client.connection import ClientConnection
 from palisade.client.connector import FAILURES, Connector
 from palisade.client.endpoints import Endpoints
-from palisade.client.pending_request import Operation, Slot, content_bytes, longest_wait_s
+from palisade.client.pending_request import Operation, Slot, content_bytes, is_last, longest_wait_s
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
@@ -36,9 +36,6 @@ PENDING_MAX = 2048
 NUMBERS_MAX = 3500
 SWEEP_S = 0.05
 RETRY_S = 0.05
-LAST_TRY = 0.25
-"""A refused request is not retried if less than this part of the default timeout is left: it could not reach a definite
-end in time."""
 BACKOFF_S = (0.02, 0.5)
 MOVE_S = 1.0
 """Interval at which the session checks for a better node while there may be one."""
@@ -70,7 +67,7 @@ class StreamSession:
         self._found: Whereabouts | None = None
         self._found_anew = asyncio.Event()
         self._news = LeaderNews()
-        self._trouble = f"connecting to {route.current()}"
+        self._trouble, self.connected_to = f"connecting to {route.current()}", "the nodes"
         self._closing = self._left_failed = False
         self._runner: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
@@ -147,8 +144,7 @@ class StreamSession:
         if self._recorder is not None:
             slot = self._recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
-        now = self._loop.time()
-        deadline = now + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline = (now := self._loop.time()) + (self._timeout_s if timeout_s is None else timeout_s)
         operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes, tried_at=now)
         self._pending[number] = operation
         if self._link is not None:
@@ -211,7 +207,7 @@ class StreamSession:
         nothing_done = isinstance(error, Unavailable | PermissionsUnknown | ReadPending)
         if isinstance(error, NodeFailed) and operation.repeatable:
             self.leave_failed_node(error)
-        elif nothing_done and self._is_last(operation):
+        elif nothing_done and is_last(operation, self._link or self._leaving, self._timeout_s, self._loop.time()):
             self._refused(operation, error)
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
@@ -219,14 +215,6 @@ class StreamSession:
             self._loop.call_later(RETRY_S, self._again, number)
         else:
             self._refused(operation, error)
-
-    def _is_last(self, operation: Operation) -> bool:
-        """Whether an attempt that is refused now is the last one: the next one could not reach a definite end."""
-        now, link = self._loop.time(), self._link or self._leaving
-        left_s = operation.deadline - now
-        if link is not None and link.waited_in_vain(operation.tried_at, now) and left_s < self._timeout_s:
-            return True
-        return left_s < LAST_TRY * self._timeout_s
 
     def leave_failed_node(self, error: NodeFailed) -> None:
         """Continue at another node: this one has stopped, or was removed from the cluster."""
@@ -263,9 +251,7 @@ class StreamSession:
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        if (link := self._link) is not None and link.is_dead(
-            now, awaited=bool(self._pending or self._watches), limit_s=silence_limit_s(self._timeout_s)
-        ):
+        if (link := self._link) is not None and link.is_dead(now, awaited=bool(self._pending or self._watches)):
             link.abort("it does not respond")
             self._connector.avoid(self._address)
         for operation in [each for each in self._pending.values() if each.deadline <= now]:
@@ -409,6 +395,7 @@ class StreamSession:
 
     def _begin(self, link: ClientConnection) -> None:
         self._link = link
+        self.connected_to = f"{self._found.member} at {self._found.address}" if self._found else "the nodes"
         for operation in list(self._pending.values()):
             self._transmit(operation, link)
         for watch in self._watches.values():
@@ -427,10 +414,6 @@ class StreamSession:
         if self._found is not None:
             return self.trouble or self._trouble
         return self.refused_at.reasons.text_beside(self._connector.silent) or self._trouble
-
-    @property
-    def connected_to(self) -> str:
-        return "the nodes" if self._found is None else f"{self._found.member} at {self._found.address}"
 
     @property
     def _address(self) -> str:

@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import itertools
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from palisade.base.frames import encode
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.main import main
-from palisade.cli.process_age import process_age_s
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
-from palisade.pipeline.running import Seen
 from palisade.raftgroup.errors import OutcomeUnknown
 from palisade.wire.credentials import StoredToken
 from palisade.wire.segment_errors import BrokerNotSynced
@@ -85,126 +79,6 @@ def test_catalog_operation_that_no_node_begins_ends_at_the_deadline(capsys: pyte
     with pytest.raises(OutcomeUnknown, match="--procedure p1 is safe to repeat"):
         catalog_module.follow(Session(), "p1", 30.0, never)
     assert time.monotonic() - began < 3
-
-
-async def test_command_shows_the_cause_of_its_wait_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
-    async with waiting_module.waiting(lambda: "n1 does not\nanswer"):
-        await asyncio.sleep(0.2)
-    assert capsys.readouterr().err == "palisade: waiting: n1 does not answer\n"
-
-
-@pytest.mark.parametrize(("columns", "rows_above"), [(0, 2), (80, 2), (200, 0)])
-def test_notice_on_a_terminal_erases_its_own_rows_and_no_others(
-    columns: int, rows_above: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A terminal without a size reports 0 columns: then the whole screen was erased."""
-    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((columns, 0)))
-    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2)
-    notice = waiting_module.TerminalNotice()
-    notice.show("x" * 180, 1.0)
-    notice.end()
-    up = f"\x1b[{rows_above}A" if rows_above else ""
-    assert capsys.readouterr().err == f"{'x' * 180} (1 s){up}{waiting_module.CLEAR_BELOW}"
-
-
-@pytest.mark.parametrize("late_s", [0.0, 0.05])
-def test_lines_of_a_command_that_waits_are_less_than_two_seconds_apart(
-    late_s: float, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Issue 16: with two frozen nodes, commands in a pipe were silent for 2.6 s. `late_s`: of each look."""
-    notice, shown = waiting_module.LineNotice(), list[float]()
-    for look in range(36):
-        now = look * (waiting_module.LOOK_S + late_s)
-        notice.show("n1 is silent", now)
-        line = capsys.readouterr().err
-        if line:
-            shown.append(now)
-            assert line == f"n1 is silent{f' (for {now:.0f} s)' if now else ''}\n"
-    assert 4 <= len(shown) <= 9
-    assert all(after - before < 2 for before, after in itertools.pairwise([*shown, 36 * waiting_module.LOOK_S]))
-
-
-@pytest.mark.parametrize("late_s", [0.0, 0.05])
-def test_lines_of_progress_are_less_than_two_seconds_apart_until_the_end(
-    late_s: float, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Issue 16: `palisade bench` without a leader was silent for 9.7 s, as its lines came at growing intervals."""
-    notice, shown = waiting_module.ProgressLines(), list[float]()
-    for look in range(1000):
-        now = look * (waiting_module.LOOK_S + late_s)
-        notice.show("64 of 10,000", now)
-        if line := capsys.readouterr().err:
-            shown.append(now)
-            assert line == f"64 of 10,000 ({now:.0f} s)\n"
-    assert all(after - before < 2 for before, after in itertools.pairwise(shown))
-    assert len(shown) > 1000 * waiting_module.LOOK_S / 2
-
-
-async def test_notice_looks_as_often_as_its_lines_require(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks a second apart, each a little late, left 2 s between two lines (issue 16)."""
-    slept, enough, sleep = list[float](), asyncio.Event(), asyncio.sleep
-
-    async def noted(s: float) -> None:
-        slept.append(s)
-        if len(slept) > 4:
-            enough.set()
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", noted)
-    async with waiting_module.waiting(lambda: "n1 is silent", lines=True):
-        await enough.wait()
-    assert set(slept[1:]) == {waiting_module.LOOK_S}
-    assert waiting_module.LINES_S + waiting_module.LOOK_S < 2
-
-
-async def test_notice_stops_while_the_command_waits_for_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
-    reasons: Iterator[str | None] = itertools.chain(["n1 is silent", None, "n2 is silent"], itertools.repeat(None))
-    async with waiting_module.waiting(lambda: next(reasons)):
-        await asyncio.sleep(0.2)
-    assert capsys.readouterr().err == "palisade: waiting: n1 is silent\npalisade: waiting: n2 is silent\n"
-
-
-async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Lines at growing intervals left a terminal silent for more than 2 s (issue 16)."""
-    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    reasons = itertools.chain(["n1 is silent"] * 3, itertools.cycle(["n2 is silent", "n3 is silent"]))
-    async with waiting_module.waiting(lambda: next(reasons)):
-        await asyncio.sleep(0.2)
-    shown = capsys.readouterr().err.split(waiting_module.CLEAR_BELOW)
-    assert len(shown) > 3
-    assert shown[0] == "palisade: waiting: n1 is silent (0 s)"
-    assert shown[1:3] == ["palisade: waiting: n2 is silent (0 s)", "palisade: waiting: n3 is silent (0 s)"]
-    assert shown[-1] == ""
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("lines", [True, False])
-async def test_notice_of_a_command_with_json_leaves_nothing_on_stderr(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, lines: bool
-) -> None:
-    """A terminal was silent until the deadline (issue 16). `lines`: the command writes other output meanwhile."""
-    monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    session = CliSession(["127.0.0.1:1"], 1.0, as_json=True)
-    async with session.notice(lambda: "n1 is silent", lines=lines):
-        await asyncio.sleep(0.05)
-    shown = capsys.readouterr().err
-    assert shown.endswith(waiting_module.CLEAR_BELOW) if terminal and not lines else shown == ""
-
-
-def test_notice_of_several_rows_is_erased_as_a_whole() -> None:
-    for length, rows_above in ((1, 0), (80, 0), (81, 1), (160, 1), (161, 2)):
-        up = f"\x1b[{rows_above}A" if rows_above else ""
-        assert waiting_module.erasure_of("x" * length, 80) == f"{up}\r\x1b[J"
 
 
 @pytest.mark.parametrize("command", ["watch /k", "bench put", "load -", "lock /k -- true", "elect /k --listen"])
@@ -515,44 +389,6 @@ async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: st
     assert time.monotonic() - began < 2
 
 
-def test_silence_of_a_command_counts_from_the_start_of_its_process() -> None:
-    """On a busy machine a command needed 3 s until its first sign: 2 s to start, and a second in silence."""
-    for age_s, silence_s in ((0.3, 0.7), (30.0, waiting_module.NOTICE_S_MIN)):
-        with click.Context(main, obj=lambda age_s=age_s: age_s):
-            assert waiting_module.silence_s() == pytest.approx(silence_s)
-    with click.Context(main):
-        assert waiting_module.silence_s() == waiting_module.NOTICE_S
-
-
-def test_age_of_a_process_is_its_own() -> None:
-    program = "from palisade.cli.process_age import process_age_s; print(process_age_s())"
-    began = time.monotonic()
-    of_child = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
-    assert 0 < float(of_child.stdout) <= time.monotonic() - began + 0.02
-    assert process_age_s() > float(of_child.stdout)
-
-
 def test_load_names_the_reason_without_a_number_of_the_system(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["load", str(tmp_path / "none")])
     assert done.stderr == f"palisade: {tmp_path}/none: no such file or directory; nothing was written\n"
-
-
-def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It was silent until its end: 24 s with two frozen nodes (issue 16)."""
-    monkeypatch.setattr(pipeline_module, "silence_s", lambda: 0.0)
-    monkeypatch.setattr(pipeline_module, "LOOK_S", 0.01)
-    monkeypatch.setattr(waiting_module, "LINES_S", 0.05)
-    shown = ""
-    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)) as show:
-        while "start Spark" not in shown:
-            shown += capsys.readouterr().err
-        show(Seen("reading", 1, 8, 3))
-        while "reading" not in shown:
-            shown += capsys.readouterr().err
-    first, *_, last = shown.splitlines()
-    assert first == "palisade: history: start Spark"
-    assert last.startswith("palisade: history: reading, 3 of 8 tasks (for 0 s)")
-    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=True)) as show:
-        assert show is None
