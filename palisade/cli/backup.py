@@ -122,7 +122,7 @@ class BackupState:
     def line(self) -> str:
         if not self.received:
             return f"waiting: {self.waits_for}"
-        return f"backup: {self.received:,} of {self.total or self.received:,} bytes from {self.url}"
+        return f"backup: {self.received:,} of about {self.total or self.received:,} bytes from {self.url}"
 
 
 async def from_one_of(
