@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from palisade.base.checksums import CHECKSUM_BYTES
 from palisade.metastore.lineage import Lineage
 from palisade.metastore.state_machine import MetaStore
 from palisade.pipeline.local_vault import vault_pages
@@ -15,6 +14,7 @@ from palisade.vault.read_policies import Unreachable
 from palisade.vault.snapshot_reads import VaultSnapshot
 from palisade.wire.batch_records import KeySpan
 from palisade.wire.scan_pages import ChangePosition, pack_change, rows_of
+from tests.support.row_pages import page_bytes
 
 T = TypeVar("T")
 
@@ -53,5 +53,4 @@ def slice_at(node: Any, span: KeySpan, revision: int, seen: Callable[[int], None
     sources: tuple[Any, Any] = _OneLook(reader), _Changes(store)
     seen(reader.applied())
     pages = vault_pages(*sources, part, store.lineage, lambda: None)
-    bodies = [row[:-CHECKSUM_BYTES] for slices, _ in pages for row in slices.rows]
-    return {row.key: row.value for row in rows_of(b"".join(bodies))}
+    return {row.key: row.value for rows, _ in pages for row in rows_of(page_bytes(rows))}
