@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from palisade.client.connection import ClientConnection
 
 LAST_TRY = 0.25
-"""A refused request is not retried if less than this part of the default timeout is left."""
+"""A refused change is not retried if less than this part of the client's default timeout is left: nodes know only this
+timeout, so the outcome of the next attempt could be unknown. A read, which has no such outcome, is retried longer if
+its own timeout is shorter."""
 
 
 class Slot(Protocol):
@@ -31,29 +33,32 @@ class Operation:
     over the same connection.
     """
 
-    __slots__ = ("content", "deadline", "kind", "number", "repeatable", "sent", "slot", "tried_at", "unsure", "writes")
+    __slots__ = (
+        "content", "deadline", "kind", "number", "repeatable", "sent", "slot", "timeout_s", "tried_at", "unsure",
+        "writes",
+    )  # fmt: skip
 
     def __init__(
         self,
         kind: FrameKind,
         number: int,
         content: Any,
-        deadline: float,
         slot: Slot,
+        now: float,
+        timeout_s: float,
         *,
         repeatable: bool,
         writes: bool,
-        tried_at: float,
     ) -> None:
         self.kind = kind
         self.number = number
         self.content = content
-        self.deadline = deadline
+        self.tried_at, self.timeout_s = now, timeout_s
+        self.deadline = now + timeout_s
         self.slot = slot
         self.repeatable = repeatable
         self.writes = writes
         self.sent = self.unsure = False
-        self.tried_at = tried_at
 
     @property
     def may_be_applied(self) -> bool:
@@ -78,7 +83,7 @@ def is_last(operation: Operation, link: ClientConnection | None, timeout_s: floa
     left_s = operation.deadline - now
     if link is not None and link.waited_in_vain(operation.tried_at, now) and left_s < timeout_s:
         return True
-    return left_s < LAST_TRY * timeout_s
+    return left_s < LAST_TRY * (timeout_s if operation.writes else min(timeout_s, operation.timeout_s))
 
 
 def longest_wait_s(pending: Collection[Operation], timeout_s: float, now: float) -> float:

@@ -144,8 +144,8 @@ class StreamSession:
         if self._recorder is not None:
             slot = self._recorder.slot(kind, content, slot)
         self._numbers = number = self._numbers + 1
-        deadline = (now := self._loop.time()) + (self._timeout_s if timeout_s is None else timeout_s)
-        operation = Operation(kind, number, content, deadline, slot, repeatable=repeatable, writes=writes, tried_at=now)
+        now, own_s = self._loop.time(), self._timeout_s if timeout_s is None else timeout_s
+        operation = Operation(kind, number, content, slot, now, own_s, repeatable=repeatable, writes=writes)
         self._pending[number] = operation
         if self._link is not None:
             self._transmit(operation, self._link, size)

@@ -20,7 +20,10 @@ from tests.support.waiting import until
 async def test_read_is_sent_again_while_a_change_that_it_sees_is_not_released(
     stream: StreamServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that died delays the release until its lease has ended: longer than the node lets one request wait."""
+    """A node that died delays the release until its lease has ended: longer than the node lets one request wait.
+
+    A request with a shorter time than the client's ended with the first refusal: a lookup of 5 s by a client of 60 s.
+    """
     session = StreamSession(Endpoints([f"127.0.0.1:{stream.port}"]), 5.0)
     session.open()
     session._link = Sent()
@@ -31,10 +34,13 @@ async def test_read_is_sent_again_while_a_change_that_it_sees_is_not_released(
     await until(lambda: sent == [1, 1])
     session._succeeded(1, {"revision": 7})
     assert await answer == {"revision": 7}
-    late = session.send(FrameKind.CALL, (name, []), 0, 0.1, repeatable=True, writes=False)
+    short = session.send(FrameKind.CALL, (name, []), 0, 1.0, repeatable=True, writes=False)
+    session._failed(2, ReadPending("not released yet"))
+    await until(lambda: sent == [1, 1, 2, 2])
+    session._pending[2].deadline = session._loop.time() + 0.2
     session._failed(2, ReadPending("not released yet"))
     with pytest.raises(ReadPending):
-        await late
+        await short
     session._link = None
     await session.close()
 

@@ -35,7 +35,7 @@ def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
     patch.setattr(RetentionWorker, "_still", lambda self, name, rules: True)
 
 
-@caught_by("segment copies", on=Stage("expiry", 7, CUT_OFF, Settings()), says="which no rule ends")
+@caught_by("segment copies", on=Stage("expiry", 17, CUT_OFF, Settings()), says="which no rule ends")
 def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     """Those of the vault, whether or not it may be trusted (seed 000)."""
 
