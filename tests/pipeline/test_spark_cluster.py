@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("java")]
 
 ROWS, LARGE = 1_000, 6_000
 """Of a batch in one transaction, and of one above it."""
-FLIGHTS, WEATHER = 336_776, 26_115
+FLIGHTS, WEATHER, FLIGHTS_OF_MARCH = 336_776, 26_115, 28_834
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.efficiency.enabled": "false",
@@ -282,8 +282,9 @@ async def test_jobs_run_by_the_command_line_on_the_cluster(
     sources = (await job("ingest", "--to", (tmp_path / "segments").as_uri()))["data_sources"]
     assert {each["data_source"]: each["rows"] for each in sources} == {"flights": FLIGHTS, "weather": WEATHER}
     assert [each["published"] for each in sources] == [365, 364]
-    again = (await repeated("ingest", to=(tmp_path / "segments").as_uri()))["data_sources"]
-    assert [(each["rows"], each["published"]) for each in again] == [(FLIGHTS, 0), (WEATHER, 0)]
+    march = {"data_source": "flights", "start": "2013-03-01", "end": "2013-04-01"}
+    again = (await repeated("ingest", to=(tmp_path / "segments").as_uri(), **march))["data_sources"]
+    assert [(each["rows"], each["published"]) for each in again] == [(FLIGHTS_OF_MARCH, 0)]
     assert (await job("history", "--to", str(tmp_path / "archive")))["last"] > 0
     assert (await repeated("retention", dry_run=True))["expired"] == 0
     await retained(job, endpoints(nodes), tmp_path / "segments")
