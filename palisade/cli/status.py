@@ -81,8 +81,8 @@ async def ask_all(
     wrong: list[WrongPort] | None = None,
     reasons: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row per node: the addressed nodes, and the other members that they know. Addresses that
-    have answered are removed from `silent`. `wrong`, `reasons`: as in `ask`."""
+    """A row per node: the addressed nodes, and the other members that they know. Addresses that have answered are
+    removed from `silent`. `wrong`, `reasons`: as in `ask`."""
 
     async def ask_each(addresses: Sequence[str]) -> dict[str, Mapping[str, Any] | None]:
         return dict(zip(addresses, await asyncio.gather(*map(ask_one, addresses)), strict=True))

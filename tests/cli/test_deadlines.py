@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +101,14 @@ def frozen() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.fixture
-def undecided() -> Iterator[str]:
-    """The address of a node that cannot read the permissions, as its cluster has no leader. It tells its cluster."""
-    reason = encode(FrameKind.REFUSED, {"reason": "it could not read the permissions", "code": "permissions-unknown"})
-    welcome = encode(FrameKind.WELCOME, {"cluster_id": "id-1"})
+@contextlib.contextmanager
+def accepting(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server that answers each connection in a thread."""
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
-                with server.accept()[0] as client:
-                    client.sendall(welcome if b"identify" in client.recv(65536) else reason)
+                answer(server.accept()[0])
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, daemon=True)
@@ -119,6 +116,20 @@ def undecided() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
     thread.join(10)
+
+
+@pytest.fixture
+def undecided() -> Iterator[str]:
+    """The address of a node that cannot read the permissions, as its cluster has no leader. It tells its cluster."""
+    reason = encode(FrameKind.REFUSED, {"reason": "it could not read the permissions", "code": "permissions-unknown"})
+    welcome = encode(FrameKind.WELCOME, {"cluster_id": "id-1"})
+
+    def answer(client: socket.socket) -> None:
+        with client:
+            client.sendall(welcome if b"identify" in client.recv(65536) else reason)
+
+    with accepting(answer) as address:
+        yield address
 
 
 @pytest.fixture
@@ -127,18 +138,12 @@ def slow() -> Iterator[str]:
     welcome = encode(FrameKind.WELCOME, {"member": "n1", "leader": "n1", "streams": {}})
     clients = list[socket.socket]()
 
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                clients.append(server.accept()[0])
-                clients[-1].sendall(welcome)
+    def answer(client: socket.socket) -> None:
+        clients.append(client)
+        client.sendall(welcome)
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    with accepting(answer) as address:
+        yield address
     for client in clients:
         client.close()
 
