@@ -42,7 +42,7 @@ async def test_progress_of_a_node_that_is_behind_does_not_move_a_watch_back() ->
 
 
 async def test_watch_does_not_continue_in_another_history() -> None:
-    """A backup was restored: later revisions have other content (docs/cli.md). The watch raises an error after the
+    """After a restore, later revisions have other content (docs/operations.md). The watch raises an error after the
     events that have arrived, and returns none of the other history."""
     watch = watch_from(30)
     watch.on_frame(FrameKind.WATCHING, [1, 30, ["c", 1]])

@@ -209,11 +209,11 @@ def test_readme_operations_and_loss_of_a_majority_can_be_typed(
     terminal.type_all(readme)
     (tmp_path / "local_read.py").write_text(program.replace("began + 10", 'began + 60 and shown != b"slower"'))
     terminal.reads_while_a_strict_write_waits()
-    terminal.type_all((ROOT / "docs" / "operations.md").read_text())
+    operations = (ROOT / "docs" / "operations.md").read_text().replace("-dir n1/data", "-dir .palisade/n1/data")
+    operations, _, section = operations.partition("## Permanent loss of a majority")
+    terminal.type_all(operations)
     assert run.stop() == 0
 
-    command_line = (ROOT / "docs" / "cli.md").read_text().replace("--data-dir n1/data", "--data-dir .palisade/n1/data")
-    section = command_line.partition("## Permanent loss of a majority")[2]
     cluster = run.events[0]["cluster"]
     shown, confirmed = typed_in(blocks_of(section.replace("--confirm c1", f"--confirm {cluster}"), "console")[0])
     terminal.type(shown)

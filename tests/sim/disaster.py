@@ -1,4 +1,4 @@
-"""The end of a history: all members are lost at once, and a new cluster begins, as docs/cli.md describes.
+"""The end of a history: all members are lost at once, and a new cluster begins, as docs/operations.md describes.
 
 From a backup (`restoring.py`) or from a survivor (`surviving.py`); this is their common part. What may remain of the
 old cluster: followers that were stopped, or that never noticed and keep running, with their vaults, pages and leases;

@@ -1,4 +1,4 @@
-"""Disaster and restore: all members are lost, and a new cluster is made of a backup, as docs/cli.md says.
+"""Disaster and restore: all members are lost, and a new cluster is made of a backup, as docs/operations.md says.
 
 `node/restore_data_dir.py` builds the data of each member on a new disk. In some cases a damaged copy of the backup is
 tried first and must be refused. `disaster.py` describes what remains of the old cluster.

@@ -1,4 +1,4 @@
-"""Clients that repeat acknowledged requests with the same ids after a restore (docs/cli.md, "Retries").
+"""Clients that repeat acknowledged requests with the same ids after a restore (docs/operations.md, "Retries").
 
 A write from before the backup gets its first result; the history does not record it, since it took effect in another
 one. A write from after the backup is lost, so it is executed, and recorded like any other.

@@ -1,4 +1,4 @@
-"""A majority is lost forever, and a survivor continues alone: `palisade recover-quorum`, as docs/cli.md describes.
+"""A majority is lost forever, and a survivor continues alone (`palisade recover-quorum`, docs/operations.md).
 
 `node/survivor_store.py` changes its log; its vault is moved aside. The others have new disks, and join it. Mostly the
 administrator takes the survivor with the longest log, as the documentation says; another one loses more, and must not

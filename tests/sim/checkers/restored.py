@@ -1,4 +1,4 @@
-"""A backup is the complete committed state at its revision; a restored cluster begins with just that (docs/cli.md).
+"""A backup is the complete committed state at its revision; a restored cluster begins with it (docs/operations.md).
 
 Of a backup: every version of every key committed by then and none after it, as the world has recorded; the numbers and
 leases of replicas at its place in the log; and no write acknowledged before the request is missing. Of each restored

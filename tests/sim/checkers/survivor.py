@@ -1,4 +1,5 @@
-"""The survivor of a lost majority continues with all of its log, in a newer generation (docs/cli.md, `recover-quorum`).
+"""The survivor of a lost majority continues with all of its log, in a newer generation
+(docs/operations.md, `recover-quorum`).
 
 The state after its log was computed when the others were lost, entry by entry (`surviving.py`), with the entry of the
 break. A node that applies that entry must have exactly that state: numbers with the digest of the whole history, leases
