@@ -29,7 +29,7 @@ NO_ANSWER = 0
     "--at",
     type=read_address,
     metavar="HOST:PORT",
-    help="HTTP address of one of the nodes.  [default: 127.0.0.1:7401]",
+    help="HTTP address of one of the nodes.  [default: node 1 of .palisade, else 127.0.0.1:7401]",
 )
 @click.option("--cancel", is_flag=True, help="Abort an initialization that has not committed yet.")
 @click.option(
@@ -48,7 +48,7 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     The nodes must have been started without --initial-cluster and --join.
 
     They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
-    for the nodes until --timeout. Where users have to sign in, it needs PALISADE_JOIN_TOKEN, the token of the nodes.
+    for the nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
 
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401

@@ -39,8 +39,8 @@ def query() -> None:
 def count(session: CliSession, data_source: str, start: str, end: str) -> None:
     """Count the rows of DATA_SOURCE in an interval.
 
-    A broker returns the segments; the nodes that have them return their row counts. Of a segment that still receives
-    rows, the stored rows are counted; --json has their number as its position.
+    A broker returns the segments; the nodes that have them return their row counts. A segment that still receives
+    rows is counted up to its last stored row; --json shows that position.
     """
     from palisade.catalog.errors import BadField
     from palisade.cli.query_waiting import QueryWaiting

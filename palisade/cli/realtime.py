@@ -115,11 +115,17 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @click.argument("data_source")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
-@click.option("--to", "end", required=True, metavar="TIME", help="The first moment that is not included.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME=TYPE", help="Once for each column.")
 @click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
-@click.option("--writer", default="", help="Continue the segment of this name at --node.")
-@click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the published segment.")
+@click.option("--writer", default="", help="Name of the writer, whose open segment at --node is continued.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Replication factor of the published segment.",
+)
 @click.option(
     "--close/--keep-open",
     "closes",

@@ -24,9 +24,9 @@ def region() -> None:
 @region.command("list")
 @client_options
 def list_(session: CliSession) -> None:
-    """List the regions.
+    """List the regions with prefix, mode and policy.
 
-    Each with its prefix, mode, and policy for reads while the vault must not be trusted.
+    The policy applies to reads while the vault must not be trusted.
     """
     found = session.call(lambda client: client.regions())
     header = ["name", "prefix", "mode", "policy", "default", "built in"]
@@ -54,14 +54,14 @@ def text(shape: dict[str, Any], name: str) -> str:
 @region.command("set")
 @click.argument("name")
 @click.argument("prefix")
-@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True, help="Mode of its keys.")
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
     default="fail_closed",
     show_default=True,
-    help="Response to a read while the vault must not be trusted: an error (fail_closed), a read from the leader "
-    "(refetch), a refusal (deny), or --default (safe_default).",
+    help="Response to a read while the vault must not be trusted: an error (fail_closed); a read of the cluster, else an "
+    "error (refetch) or a refusal (deny); the value of --default (safe_default).",
 )
 @click.option("--default", "default", default="", help="The value of the policy safe_default.")
 @client_options

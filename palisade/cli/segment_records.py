@@ -21,7 +21,7 @@ PARTS_HEADER = ("segment", "from", "to", "nodes")
 SHOWN = 10
 
 FROM = click.option("--from", "start", default="", metavar="TIME", help="Such as 2013-03-01, in UTC.")
-TO = click.option("--to", "end", default="", metavar="TIME", help="The first moment that is not included.")
+TO = click.option("--to", "end", default="", metavar="TIME", help="The end, which is excluded.")
 ON_MISSING = click.option(
     "--on-missing", type=click.Choice(["fail", "warn", "allow"]), default="fail", show_default=True,
     help="What to do if a segment has no server.",
@@ -97,7 +97,7 @@ def text(value: Any) -> str:
 @segments.command()
 @click.argument("data_source")
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
-@click.option("--to", "end", required=True, metavar="TIME", help="The first moment that is not included.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @ON_MISSING
 @client_options
 def lookup(session: CliSession, data_source: str, start: str, end: str, on_missing: str) -> None:

@@ -35,7 +35,9 @@ def segments() -> None:
 
 
 @segments.command("assign")
-@click.option("--replicas", type=click.IntRange(0, REPLICAS_MAX), help="First set the replication factor; 0: none.")
+@click.option(
+    "--replicas", type=click.IntRange(0, REPLICAS_MAX), help="Set this replication factor first; 0: no copies."
+)
 @click.option("--prefix", default="", help="Only segments whose names begin so, such as flights/2013-01.")
 @click.option(
     "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"
@@ -74,7 +76,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
 def nodes_(session: CliSession) -> None:
     """Show assigned, local and missing segments per node.
 
-    With the reason if copies are missing.
+    The column why has the reason if copies are missing.
     Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
     from palisade.segments.assigning import assigned_by_node

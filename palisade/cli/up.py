@@ -31,7 +31,7 @@ from palisade.cli.session import REFUSED, CliSession, Failure
 )
 @click.option("--demo/--no-demo", default=True, help="Load the demo catalog at the first start.  [default: demo]")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="Configuration file for every node: palisade node --help."
+    "--config", type=click.Path(path_type=Path), help="TOML file with options of palisade node, for every node."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event, in the shapes of docs/cli.md.")
 def up(

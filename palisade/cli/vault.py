@@ -49,9 +49,9 @@ def vault_options(command: Command) -> Command:
 @vault.command("inspect")
 @vault_options
 def inspect(session: CliSession, path: Path) -> None:
-    """Print node, cluster, LV and digests of the vault.
+    """Print node, cluster, LV, key count and digests of the vault.
 
-    Also the number of keys. The node may be running.
+    The node may be running.
     """
     from palisade.vault.fence_file import look_at
     from palisade.vault.inspection import summary_of

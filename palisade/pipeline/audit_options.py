@@ -15,7 +15,7 @@ class AuditOptions:
     to: str = option("Folder of the report: report.html and one Parquet file per table. Older ones are replaced.")
     histories: str = option("Folders with recorded histories, separated by commas; each worker reads them.", "")
     copies: str = option("Running copies of roles, as ROLE=HOST:PORT, separated by commas.", "")
-    gap_ms: int = option("Longest time without a successful request that is not reported.", 5_000)
+    gap_ms: int = option("Report times without a successful request that are longer than this.", 5_000)
     clock_error_ms: int = option("Largest error of the wall clocks of different machines.", 1_000)
     all_writers: bool = option(
         "The histories contain every writer, and no key has a lease: more cases are decided.", False

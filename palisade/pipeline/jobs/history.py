@@ -23,9 +23,11 @@ MS_PER_HOUR = 3_600_000
 class HistoryOptions:
     to: str = option("Folder of the archive, a path or file:///...; the driver and all workers must reach it.")
     batch_revisions: int = option(
-        "Most revisions of one step; after each, the archive is complete up to there.", 100_000
+        "Maximum revisions of one step; after each step the archive is complete up to its end.", 100_000
     )
-    merge_rows: int = option("Merge adjacent folders that have at most so many rows together; 0: none.", 100_000)
+    merge_rows: int = option(
+        "Merge adjacent folders with at most this number of rows in total; 0: do not merge.", 100_000
+    )
     keep_hours: float = option("How long replaced files are kept for readers that began before.", 24.0)
 
     def __post_init__(self) -> None:

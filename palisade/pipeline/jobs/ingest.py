@@ -30,8 +30,8 @@ class IngestOptions:
     granularity: str = option("Interval of a segment.", "day", choices=tuple(GRANULARITIES))
     start: str = option("Only rows from this time on, such as 2013-03-01.", "")
     end: str = option("Only rows before this time.", "")
-    rows_max: int = option("Most rows of a segment; longer intervals are divided into partitions.", 250_000)
-    rejects_max: int = option("Most rejected rows; with more, nothing is published.", 1_000)
+    rows_max: int = option("Maximum rows of a segment; longer intervals are divided into partitions.", 250_000)
+    rejects_max: int = option("Maximum number of rejected rows; with more, nothing is published.", 1_000)
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
