@@ -1,4 +1,4 @@
-"""The commands of README and docs (tutorial, operations, fencing, locks, loss of a majority), typed as printed.
+"""The commands of README and docs (tutorial, operations, fencing, locks), typed as printed.
 
 Numbers and ids of the output may differ from the document, everything else may not. A line `...` stands for any lines.
 A command without output in the document may have any, and must succeed.
@@ -89,7 +89,8 @@ class Terminal:
         """With the ports and revisions of this cluster, and its leader as the process to be killed."""
         text = re.sub(r"(--revision |compact )(\d+)", lambda at: at[1] + self._revisions.get(at[2], at[2]), text)
         text = text.replace("curl ", "curl -s ")
-        text = re.sub(r"^palisade restore .*", rf"\g<0> --base-port {self._first_port}", text)
+        text = text.replace("--base-port 8400", f"--base-port {self._first_port + 10}")
+        text = re.sub(r"^palisade restore (?!.*--base-port).*", rf"\g<0> --base-port {self._first_port}", text)
         text = re.sub(r"(127\.0\.0\.1:)7(\d{3})", lambda at: f"{at[1]}{self._first_port + int(at[2]) - 400}", text)
         if "kill -9" in text:
             nodes = self.status()
