@@ -164,8 +164,8 @@ def force(session: CliSession, role: str, directory: Path, others: tuple[str, ..
     The copy in DIR gets a sequence above all known ones.
 
     Use it if no copy can become active, for example after a restore of the metadata store or the loss of the role's
-    record. Every named copy that can be reached is compared; an older one is refused without --use-older-copy. Entries that will be lost
-    are printed before anything is changed. The audit record is in `palisade activation show ROLE`.
+    record. Every named copy that can be reached is compared; an older one is refused without --use-older-copy. Entries
+    that will be lost are printed before anything is changed. The audit record is in `palisade activation show ROLE`.
 
     \b
     palisade activation force orders --copy /data/a --compare 127.0.0.1:7902

@@ -47,8 +47,8 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
 
     The nodes must have been started without --initial-cluster and --join.
 
-    They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits
-    for the nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
+    They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits for the
+    nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
 
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401

@@ -60,8 +60,8 @@ def text(shape: dict[str, Any], name: str) -> str:
     type=click.Choice(POLICIES),
     default="fail_closed",
     show_default=True,
-    help="Response to a read while the vault must not be trusted: an error (fail_closed); a read of the cluster, else an "
-    "error (refetch) or a refusal (deny); the value of --default (safe_default).",
+    help="Response to a read while the vault must not be trusted: an error (fail_closed); a read of the cluster, else "
+    "an error (refetch) or a refusal (deny); the value of --default (safe_default).",
 )
 @click.option("--default", "default", default="", help="The value of the policy safe_default.")
 @client_options

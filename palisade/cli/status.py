@@ -31,10 +31,10 @@ ASK_S = 2.0
 def status(session: CliSession, at: str | None) -> None:
     """Show role, readiness and revisions of every node.
 
-    It also shows HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that of the
-    vault, RR the newest released one; the leader is marked with *. On a narrow terminal the less important columns are
-    omitted, and named below the table; -o csv and --json have all of them. Nodes that follow the cluster without being
-    members are included; --at queries one such node alone. Exit code 3 if no node answers.
+    It also shows HTTP address, fence, term and indexes. LM is the newest revision, MM the oldest readable one, LV that
+    of the vault, RR the newest released one; the leader is marked with *. On a narrow terminal the less important
+    columns are omitted, and named below the table; -o csv and --json have all of them. Nodes that follow the cluster
+    without being members are included; --at queries one such node alone. Exit code 3 if no node answers.
     """
     from palisade.service.status import cells, clusters_of, plain_cells, refusals_of, titles, waits_of
 
