@@ -28,7 +28,7 @@ from palisade.vault.span_sums import pack_spans
 ROWS_PER_SLICE = 2_000
 """About a millisecond."""
 BLOCKS_PER_SLICE = 100
-"""Reading a key written a hundred times since needs up to 65 blocks: 2,000 such keys take seconds."""
+"""A key with a hundred later versions takes up to 65 blocks to read: 2,000 such keys take seconds."""
 BYTES_PER_SLICE = 1 << 20
 REVISIONS_PER_SLICE = 200
 MOD = slice(LINK_BYTES, LINK_BYTES + REVISION.size)
@@ -180,7 +180,7 @@ class ChangeFeed:
         return alive, None
 
     def _was_there(self, key: bytes, revision: int) -> bool:
-        """For a key that was written after `revision`."""
+        """Whether a key that was written after `revision` was live at it."""
         row = self._history.version_at(self._tables.get(Table.KEY, key) or b"", revision)
         return bool(row) and not is_tombstone(row)
 
@@ -207,7 +207,7 @@ class ChangeFeed:
 
 
 def live_leaf(row: bytes) -> int:
-    """0 for a tombstone or a missing row."""
+    """The leaf of the row; 0 for a tombstone or a missing row."""
     return leaf_of(row[LINK_BYTES:]) if row and not is_tombstone(row) else 0
 
 

@@ -1,7 +1,7 @@
 """What one entry of the log changes: its keys, and the content of its events, for the listeners of the store.
 
-The writers add what they write while the entry is applied (`EntryChanges`). `MetaStore.apply` hands it on at the end
-(`AppliedEntry`): the very bytes that it wrote, so no listener has to read them back from the tables.
+The writers add what they write while the entry is applied (`EntryChanges`). At the end, `MetaStore.apply` passes the
+same bytes to the listeners (`AppliedEntry`), so no listener has to read them back from the tables.
 """
 
 from __future__ import annotations

@@ -426,7 +426,7 @@ def decode_result(wire: Numbered) -> Any:
 
 def refusal_in(wire: Numbered) -> MetastoreError:
     """The refusal instead of the expected result."""
-    return error_from(*wire[1:]) if wire[0] == REFUSED else MetastoreError(f"a result of another kind came: {wire[0]}")
+    return error_from(*wire[1:]) if wire[0] == REFUSED else MetastoreError(f"unexpected kind of result: {wire[0]}")
 
 
 def error_from(code: str, message: str, minimal_revision: int) -> MetastoreError:

@@ -7,8 +7,9 @@ verified at once, larger ones by a child process while the node works; until tha
 the file.
 
 The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
-silently restore an older state. The two numbers are always consecutive, and this is checked as well. The second bit of
-that number stays unprotected: then the log contains what an older state lacks, or the group refuses to start on it.
+silently restore an older state. The two numbers are always consecutive, and this is checked as well. A flip of the
+second-lowest bit keeps them consecutive in half of the cases, and is not detected. The log then contains the entries
+that the older state lacks, or the group refuses to start on that state.
 """
 
 from __future__ import annotations

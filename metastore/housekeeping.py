@@ -16,8 +16,9 @@ from palisade.metastore.state import StoreState
 DISARM_PERCENT = 95
 """The alarm is cleared below this part of the quota, so that it does not flap."""
 STAMP_ERROR_MS = 1
-"""The stamp of a grant is rounded down to a millisecond, so a whole ttl has passed only one later: a holder that counts
-from the moment at which it sent its renewal must never count longer than the leader."""
+"""The stamp of a grant is rounded down to a millisecond, so a whole ttl has certainly passed only one millisecond after
+the deadline. A holder that counts from the moment at which it sent its renewal must never count longer than the
+leader."""
 
 
 def due_commands(

@@ -208,7 +208,7 @@ class LmdbFile:
             return StoreCorrupt(f"the store in {self.directory} is damaged: {error}. {REMEDY}")
         return StoreFailed(
             f"the store in {self.directory} can't be used: {error}. Nothing acknowledged is lost, the log still has "
-            "it: make room on the disk, or mend it, and restart the node"
+            "it: make room on the disk, or repair the disk, and restart the node"
         )
 
     def _open(self, map_bytes: int, read_only: bool, locked: bool) -> Any:

@@ -129,7 +129,8 @@ class LeaseGrant:
 
 
 def ttl_ms_of(ttl_s: float) -> int:
-    """The `ttl_ms` for a time in seconds. One that no lease can have stays out of range. Raises ValueError for NaN."""
+    """The `ttl_ms` for a time in seconds. A time out of range stays out of range, so it is refused later. Raises
+    ValueError for NaN."""
     if ttl_s != ttl_s:
         raise ValueError("the time of a lease is a number of seconds, not NaN")
     return round(max(-TTL_S_BOUND, min(ttl_s, TTL_S_BOUND)) * 1000)

@@ -53,8 +53,8 @@ class GroupPart(Component):
 
 @contextlib.asynccontextmanager
 async def group_ends_first() -> AsyncIterator[None]:
-    """A removed member ends by its group, which waits until answers under way have left. Other components that meet the
-    removal earlier do not end the node before."""
+    """A removed member is ended by its group, which first waits until pending responses are sent. Other components that
+    detect the removal earlier do not end the node."""
     try:
         yield
     except MemberRemoved:

@@ -81,7 +81,8 @@ class FenceTimes:
     """Times of the leases by which this node serves reads of its vault (`fencing.timing.FenceTiming`). `drift`: how
     much faster or slower than true time its clock may run, as a fraction.
 
-    Nodes may have different times: each node counts with its own, and with those of the leader where they are longer.
+    Nodes may have different times: a leader counts a lease with its holder's length, and until the later of the ends by
+    the holder's and by its own drift and margin (`palisade/fencing/DESIGN.md`).
     """
 
     lease_s: float = 3.0
@@ -196,7 +197,7 @@ class NodeConfig:
     `metrics_token`: with authorization, permits `GET /metrics` to a scraper, and nothing else.
     `otel_endpoint`: URL of the OpenTelemetry collector for traces of HTTP requests; None for no traces.
     `swim` None: the port of `peer`, by UDP. `seeds` empty: the SWIM addresses of the other founding members by that
-    rule. `seeds_from`: sources of more seeds, asked again and again.
+    rule. `seeds_from`: sources of more seeds, read repeatedly.
     """
 
     id: str

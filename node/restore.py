@@ -30,7 +30,7 @@ from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 
 UNFINISHED = "UNFINISHED"
-"""In `<folder>.restoring`: the folder is ours, and may be removed."""
+"""The mark in `<folder>.restoring`: the folder was made by a restore, and may be removed."""
 CLUSTER_MARKER = "cluster.json"
 
 

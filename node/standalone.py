@@ -111,6 +111,6 @@ async def _alone(*_: object, **__: object) -> NoReturn:
 
 
 class NoNetwork:
-    """A source that cannot be asked. A recovery in standalone mode asks nothing; a question would fail."""
+    """The source of a recovery in standalone mode, which sends no request: each one would raise SourceUnavailable."""
 
     state = changes = pin = unpin = sums = rows = spans = fingerprints = staticmethod(_alone)

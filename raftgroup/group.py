@@ -248,7 +248,8 @@ class Group:
 
     @property
     def generation(self) -> int:
-        """The newest one of the log that this node takes, also before it has reached it; 0 without a log."""
+        """The newest generation of the log that this node has or is copying, even if it has not copied the entry with
+        that generation yet; 0 without a log."""
         return self._admission.generation
 
     def status(self) -> GroupStatus:

@@ -106,8 +106,8 @@ class Dialler:
         await asyncio.wait([self._task])
 
     def is_up(self) -> None:
-        """The member has dialled this node, so it is reachable: dial again without waiting. It cannot be answered
-        before, and an election may depend on that."""
+        """The member has dialled this node, so it is reachable: dial again without waiting. Without a connection to it
+        its messages cannot be answered, and an election may depend on the answers."""
         self._is_up.set()
 
     def hang_up(self, reason: str) -> None:

@@ -222,8 +222,9 @@ def batch_in(entry: bytes) -> Batch | None:
 class UnappliedEntries:
     """Entries that this node has not applied yet: their decoded batches, and the proposals that wait for them.
 
-    A batch is decoded once: by no leader, and by a follower when it checks the append. `decoded_bytes_max` bounds the
-    size of the entries whose batches are kept; another one, also after a restart, is decoded when it is applied.
+    A batch is decoded at most once: never on the leader that encoded it, on a follower when it checks the append.
+    `decoded_bytes_max` bounds the size of the entries whose batches are kept. A batch that is not kept, for example
+    after a restart, is decoded when it is applied.
 
     The applied entry decides about proposals. It is the proposed one, and they end with their results; or it is the
     entry of another leader, and they are displaced: then they are in no log and may be proposed again. Several terms
@@ -244,8 +245,8 @@ class UnappliedEntries:
         return len(self._decoded)
 
     def keep(self, entry: Entry, batch: Batch, proposals: Sequence[Proposal] = ()) -> None:
-        """`batch` is its content; on the leader that has appended it, of `proposals`. If there is no room for all
-        batches, the oldest ones are kept: they are applied first."""
+        """`batch`: the decoded entry. `proposals`: those in it, on the leader that has appended it. If there is no room
+        for all batches, the oldest ones are kept: they are applied first."""
         index, term = entry.index, entry.term
         if proposals:
             self._proposed.setdefault(index, []).append((term, proposals))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RaftTiming:
-    """`drift`: maximum relative drift between two members' clocks (rho in design.md)."""
+    """`drift`: rho, the maximum relative drift between two members' clocks."""
 
     heartbeat_s: float = 0.1
     election_timeout_min_s: float = 1.0

@@ -2,7 +2,8 @@
 
 LM moves while a node replays, so it is read again after each round (a replay up to the known LM). Termination does not
 depend on the writers: rounds that did not reduce LM - LV are counted. The first `STUCK_ROUNDS` of them lead to one
-snapshot. After it, each further one multiplies the acceptable difference by four, until it reaches the present one.
+snapshot. After it, each further one multiplies the acceptable difference by four; from the eighth on, the present
+difference is acceptable.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class RecoveryError(PalisadeError):
 
 
 class RecoveryRefused(RecoveryError):
-    """The node must not start on this vault in this cluster (case d and its relatives)."""
+    """The node must not start on this vault in this cluster (case d, or another refusal of `decision.py`)."""
 
     def __init__(self, refusal: Refuse) -> None:
         super().__init__(f"{refusal.what} What to do: {refusal.remedy}.")

@@ -7,7 +7,7 @@ Guarantees, with reasons:
   listener never handles two at a time.
 - If one listener fails, the others still finish that revision (none is interrupted), the revision does not count as
   handled, and notifications end: the node stops, and its next start repeats the revision. A listener must therefore
-  tolerate the same revision twice over two starts (scenarios.md, "Recovery").
+  tolerate the same revision twice over two starts.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class ListenerPort(Protocol):
 
 
 class Resources(Protocol):
-    """A node's local data beside its vault: partitions, segments. Every step may be executed twice."""
+    """A node's local data beside its vault, such as segments. Every step may be executed twice."""
 
     async def local(self) -> dict[str, str]:
         """Versions of the present resources, by id."""

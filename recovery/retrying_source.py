@@ -1,4 +1,4 @@
-"""A source with retries: while the metadata store has no majority, recovery waits and then continues (scenarios.md).
+"""A source with retries: while the metadata store has no majority, recovery waits and then continues.
 
 A chunk with a wrong checksum is requested again, a limited number of times. Waiting ends with the cancellation of the
 task when the node stops.

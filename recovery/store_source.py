@@ -61,23 +61,23 @@ class StoreSource:
         )
 
     async def changes(self, first: int, last: int) -> Sequence[Revision]:
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             if first > self._store.revision:
                 await self._news(first - 1)
             return self._feed.changes(first, last, CHUNK_BYTES)
 
     async def pin(self, revision: int, life_s: float) -> float:
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             result = await self._propose(Pin(self._pin, revision, max(1, int(life_s * 1000))))
             remaining_ms: int = result.remaining_ms
             return remaining_ms / 1000
 
     async def unpin(self) -> None:
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             await self._propose(Unpin(self._pin))
 
     async def sums(self, revision: int) -> ClusterSums:
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             await self._reach(revision)
             sums = self._feed.sums_at(revision)
             while not sums.step():
@@ -89,7 +89,7 @@ class StoreSource:
             return ClusterSums(revision, chain, sums.sums)
 
     async def rows(self, revision: int, buckets: bytes, newer_than: int, start: bytes, end: bytes | None) -> Chunk:
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             await self._reach(revision)
             members, at = members_of(buckets), start
             found: list[bytes] = []
@@ -113,7 +113,7 @@ class StoreSource:
 
     async def _joined(self, revision: int, start: bytes, take: Callable[[bytes], tuple[bytes, bytes | None]]) -> Chunk:
         """Slice by slice, each from the end of the previous one."""
-        with self._in_words_of_a_source():
+        with self._translated_refusals():
             await self._reach(revision)
             found: list[bytes] = []
             at, until = start, None
@@ -132,7 +132,7 @@ class StoreSource:
             await self._barrier()
 
     @contextmanager
-    def _in_words_of_a_source(self) -> Iterator[None]:
+    def _translated_refusals(self) -> Iterator[None]:
         """Translates refusals of the store. After a barrier, a future revision is of a history that is lost."""
         try:
             yield

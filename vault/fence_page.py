@@ -2,8 +2,7 @@
 
 `<data>/vault/fence`, 128 bytes under one CRC, over any buffer: a file that readers map (`fence_file.py`), or memory in
 a simulation. The node is the only writer; it sets FENCED before it opens the vault for writing and when it closes it.
-A crashed node need not: the deadline expires by itself, on a clock that continues while the machine is suspended (F1,
-design.md "Fence page").
+A crashed node need not: the deadline expires by itself, on a clock that continues while the machine is suspended (F1).
 
 Each write has its own sequence number, above all earlier ones, over restarts too. If the sequence equals that of a
 verified copy, the page has not changed since, or a change is unfinished and its writer has not acknowledged anything

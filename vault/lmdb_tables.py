@@ -69,7 +69,7 @@ class LmdbBackend:
     def hold(self) -> None:
         """From now on all reads are of this moment, until it is closed. Meanwhile the file may grow."""
         try:
-            self._held = self._whatever_has_grown(self.env.begin)
+            self._held = self._retried_if_grown(self.env.begin)
         except lmdb.Error as error:
             raise self.failure(error) from error
 
@@ -277,7 +277,7 @@ class LmdbBackend:
             metasync=False,
         )
 
-    def _whatever_has_grown(self, look: Callable[[], T]) -> T:
+    def _retried_if_grown(self, look: Callable[[], T]) -> T:
         """A file that another process writes may grow beyond the mapped part between any two reads."""
         while True:
             try:
@@ -288,4 +288,4 @@ class LmdbBackend:
     def _open_tables(self) -> Tables:
         if not self._read_only:
             self.env.reader_check()
-        return self._whatever_has_grown(lambda: open_tables(self.env, self.directory, read_only=self._read_only))
+        return self._retried_if_grown(lambda: open_tables(self.env, self.directory, read_only=self._read_only))

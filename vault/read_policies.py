@@ -72,7 +72,7 @@ class Reading(Protocol):
         ...
 
     def applied(self) -> int:
-        """LV, as the fence page says."""
+        """LV according to the fence page."""
         ...
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:
@@ -153,7 +153,7 @@ def _refusal(what: str, outcome: Unreleased | Unapplied | Unreachable, wait_s: f
         change = f"a change at revision {outcome.revision}, which the vault has not applied within {wait_s} s"
         return Pending(f"{what} has {change}, so it can't be read as of one revision: try again{more}")
     change = f"a change at revision {outcome.revision} that is not released yet"
-    return Pending(f"{what} has {change}, {wait_s} s later: try again{more}")
+    return Pending(f"{what} has {change}, after a wait of {wait_s} s: try again{more}")
 
 
 def _fetched(start: bytes, rule: Region | None, refused: Callable[..., ReadRefused]) -> Course[Any]:

@@ -223,8 +223,8 @@ class VaultReader:
             self._require_source().mend(error)
 
     def wait_for(self, revision: int, timeout_s: float) -> int:
-        """Wait until the vault has applied the revision; returns LV. For keys of eventual regions, acknowledged before
-        that.
+        """Wait until the vault has applied the revision; returns LV. From then on, reads of eventual keys include every
+        change up to the revision.
 
         A strict change needs no waiting: every read after its acknowledgement includes it. Raises NotReached.
         """
@@ -359,7 +359,7 @@ class VaultReader:
         return self.fence.released
 
     def applied(self) -> int:
-        """LV, as the fence page says."""
+        """LV according to the fence page."""
         return self.fence.lv
 
     def covering(self, start: bytes, end: bytes | None) -> Region | None:

@@ -23,11 +23,11 @@ from palisade.vault.tables import VaultTable
 LINEAGE = b"lineage"
 BYTES_PER_SLICE = 2 << 20
 NO_CHECKSUM = bytes(CHECKSUM_BYTES)
-"""After the body of a row that does not come from a table as it is."""
+"""In place of the checksum of a row that was not copied from a table as stored."""
 STRIDE, SAMPLES_PER_SLICE = 64, 1_000
-"""Of samples: keys from one to the next; how many a snapshot is held for, some milliseconds."""
+"""One of `STRIDE` keys is a sample. One snapshot is held for so many samples, which takes some milliseconds."""
 PAGES_PER_SAMPLE, SAMPLES_MIN = 4, 500
-"""Of samples of pages."""
+"""As samples, one page of so many is used. A range with fewer samples is not divided by its pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ def samples_of(snapshot: VaultSnapshot, start: bytes, end: bytes | None) -> tupl
 def samples_of_pages(
     snapshot: VaultSnapshot, read: ReadPage, start: bytes, end: bytes | None
 ) -> tuple[int, list[bytes]] | None:
-    """About how many keys the range has, and samples of them, as those of `samples_of`; in a thirtieth of the time.
-    None: it has too few pages to be divided by these. Raises UnknownPages."""
+    """About how many keys the range has, and samples of them, as `samples_of` returns them, in a thirtieth of the time.
+    None: the range has too few pages to be divided by them. Raises UnknownPages."""
     tree = snapshot.tree(VaultTable.ENTRY)
     found = list(page_keys(read, tree, start, end, PAGES_PER_SAMPLE))
     if len(found) < SAMPLES_MIN:

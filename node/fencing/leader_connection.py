@@ -215,7 +215,7 @@ class LeaderConnection(asyncio.Protocol):
             for kind, body in self._parser.feed(data):
                 self._on_frame(kind, body)
         except (FrameError, BadMessage) as error:
-            self.trouble = f"the leader can't be understood: {error}"
+            self.trouble = f"the leader sent an invalid frame: {error}"
             log.warning("connection to the leader closed: node=%s reason=%s", self._node, self.trouble)
             self.close()
 
@@ -261,4 +261,4 @@ class LeaderConnection(asyncio.Protocol):
 def _unstaged(node: str, error: VaultError) -> str:
     """The connection is closed and opened again; if staging keeps failing the lease expires, and the node is fenced."""
     log.error("staged changes not stored: node=%s error=%s", node, error)
-    return f"the vault takes no stages: {error}"
+    return f"staged changes cannot be stored in the vault: {error}"

@@ -46,7 +46,7 @@ from palisade.wire.fence_messages import FromHolder, FromLeader
 log = logging.getLogger(__name__)
 
 CALM_S = 0.25
-"""A suspended machine counts by another clock than the one that wakes it up: so it checks that often."""
+"""Longest pause between two checks. Timers stop while the machine is suspended; the clock of the lease does not."""
 BEHIND_S = 0.1
 """How long a vault that is too far behind catches up before it requests a lease again."""
 
@@ -78,7 +78,8 @@ class LeaseClient:
         self.why = "it has not joined the cluster yet"
         """Why it does not serve, as text."""
         self.prefixes: Prefixes = ()
-        """The strict prefixes when a region was staged last, or at the activation: no serving holder knows fewer."""
+        """The strict prefixes when a region was last staged, or at the activation. While this node serves, no strict
+        prefix is missing."""
         self.welcomed = False
         """The leader has answered the Hello of this connection."""
         self.listening = False

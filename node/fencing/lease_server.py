@@ -197,7 +197,7 @@ class LeaseServer:
         if hello.holder.incarnation:
             standing = self.core.hello(hello, now)
             if standing is HolderStanding.OLD_INCARNATION:
-                connection.send(RefusedMessage(f"a later start of {hello.holder.node} has been here"))
+                connection.send(RefusedMessage(f"a later process of {hello.holder.node} has connected"))
                 self.drop(connection)
                 return
             if standing in (HolderStanding.NEW, HolderStanding.OTHER):

@@ -1,4 +1,4 @@
-"""One thread for operations that wait for the disk, and the way in which the event loop learns of their end.
+"""One thread for operations that wait for the disk, and how the event loop detects their end.
 
 A commit takes about 0.2 ms on a good disk, and seconds on a bad one. The thread keeps a slow commit from blocking the
 event loop. A quick commit should not cost much either:

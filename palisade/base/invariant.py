@@ -1,4 +1,4 @@
-"""Invariants checked in production: a violated one raises, and the node stops (style 7).
+"""Invariants checked in production: a violated one raises, and the node stops.
 
 A violation is never turned into a result, because other replicas do not have it.
 """

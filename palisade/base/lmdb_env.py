@@ -6,7 +6,7 @@ Python, by the walker that comes with py-lmdb: about 5 s per GiB.
 
 The newer one of LMDB's two meta pages is determined by a transaction number without checksum: a flipped bit in it would
 silently restore an older state, such as an older vote. The two numbers are always consecutive, and this is checked as
-well. One bit remains undetected in half of the cases: the second bit of that number.
+well. A flip of the second-lowest bit keeps them consecutive in half of the cases, and is not detected.
 """
 
 from __future__ import annotations

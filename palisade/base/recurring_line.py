@@ -11,7 +11,7 @@ FIRST_S, LONGEST_S = 10.0, 600.0
 
 class RecurringLine:
     """Of one condition. `first_s`: until the second line; each later interval is twice as long, up to `longest_s`.
-    `steady_s`: for so long all intervals are as the first one. `counts`: a line has the number of those left out."""
+    `steady_s`: until then, all intervals are as long as the first. `counts`: lines state how many were left out."""
 
     __slots__ = (
         "_began", "_counts", "_due", "_first_s", "_interval_s", "_last", "_left_out", "_longest_s", "_steady_s",

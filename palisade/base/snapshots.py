@@ -24,7 +24,7 @@ class SnapshotReader(Protocol):
     @property
     def meta(self) -> SnapshotMeta: ...
     def chunk(self, number: int) -> bytes | None:
-        """The piece with this number (0-based; about 1 MiB), None past the end. The last piece can be read again.
+        """The piece with this number (0-based), None past the end. The last piece can be read again.
 
         Raises SnapshotGone.
         """

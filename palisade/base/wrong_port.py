@@ -45,7 +45,7 @@ _PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer", "swim": "SWIM"
 
 
 def spoken(first: bytes) -> Spoken | None:
-    """`first`: what came first. None: nothing that is known."""
+    """`first`: the first bytes of the connection. None: no known protocol."""
     if first.startswith(_TLS_HANDSHAKE):
         return Spoken.TLS
     if first.startswith(HTTP2_PREFACE):

@@ -163,7 +163,7 @@ class ProcedureEngine:
     # Running.
 
     async def run(self, id_: str) -> Procedure:
-        """Run the procedure to its end. Raises Pending, NoSuchProcedure, DamagedRow, and the store's errors."""
+        """Run the procedure to its end. Raises ProcedurePending, NoSuchProcedure, DamagedRow and the store's errors."""
         procedure = await self.read(id_)
         while not procedure.ended:
             await self._advance(procedure)

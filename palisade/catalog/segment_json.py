@@ -1,7 +1,7 @@
 """Records of segments as JSON: what users publish and what they see. Pure.
 
 {"from": "2013-03-01", "to": "2013-03-02", "version": 1, "partition": 0, "core_partitions": 1, "rows": 958,
- "size_bytes": 40110, "digest": "rows:...", "replicas": 2, "url": "file:///data/flights/2013-03-01.parquet"}
+ "size_bytes": 40110, "digest": "rows-sha256:...", "replicas": 2, "url": "file:///data/flights/2013-03-01.parquet"}
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def fencing(session: CliSession, at: str | None) -> None:
         holders = sorted(found["leader"]["holders"], key=lambda each: str(each["node"]))
         session.rows(found, HEADER, [holder_row(each) for each in holders])
         for wait in () if session.as_csv else found["leader"]["waits"]:
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
-            print(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
+            reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
+            print(f"revisions {wait['first']} to {wait['last']} have waited {wait['waited_ms']} ms: {reasons}")
 
 
 async def of_leader(client: Any) -> dict[str, Any]:

@@ -22,8 +22,8 @@ PONG_S = 0.5
 SILENT_S = 5.0
 """The connection to a node that has sent nothing for so long is given up."""
 HELD_SHARE = 0.8
-"""Of the time that a client announces. A node that refuses a request after this part of it has waited for a leader: it
-refuses at 0.9."""
+"""A part of the time that a client announces. A node that refuses a request only after this part has waited in vain for
+a leader; nodes refuse after 0.9 of the time."""
 SILENT_S_MIN = 2.0
 """The shortest such time, for clients whose deadline is short."""
 GATHERED_BYTES_MAX = 256 * 1024
@@ -102,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
         return await self._welcome
 
     def waited_in_vain(self, tried_at: float, now: float) -> bool:
-        """Whether the node has held a request, which it refuses now, for as long as it may: it found no leader."""
+        """Whether the node refuses a request only now, after it has waited for a leader for as long as it may."""
         return now - max(tried_at, self._since) >= self._held_s
 
     def is_dead(self, now: float, *, awaited: bool) -> bool:

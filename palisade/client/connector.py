@@ -22,7 +22,8 @@ CONNECT_S = 2.0
 STAGGER_S = 0.25
 """After so long without a response, the next address is tried as well (RFC 8305 calls it Happy Eyeballs)."""
 LATE_PART = 0.05
-"""Of the timeout: if it took longer to try the leader, the node that named it is greeted again."""
+"""A part of the timeout. If the attempt to reach the leader took longer, the node that named the leader is greeted
+again."""
 
 FAILURES = (OSError, RaftError, TimeoutError, AuthorizationError, ValueError)
 """ValueError: an address that the cluster announced is not one."""

@@ -1,7 +1,7 @@
 """Chooses records of segments by their keys, so that a change does not decode the others. Pure.
 
-The times in a key have one length and sort in the order of time (`catalog/segment.py`), so they are compared as they
-stand. `in_interval` and `overlapping` choose a key of another form, since reading its record raises DamagedRow.
+The times in a key have one length and sort in the order of time (`catalog/segment.py`), so they are compared as text.
+`in_interval` and `overlapping` choose a key of another form, since reading its record raises DamagedRow.
 """
 
 from __future__ import annotations

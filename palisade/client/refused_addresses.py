@@ -15,8 +15,8 @@ class NothingListens(Unavailable):
 
 
 class RefusedAddresses:
-    """Those that have refused since one of them answered otherwise. `may_begin`: a node may begin to listen at an
-    address that refuses connections, so only wrong ports end the wait."""
+    """The addresses that have refused since the last answer that was no refusal. `may_begin`: a node may begin to
+    listen at an address that refuses connections, so only wrong ports end the wait."""
 
     def __init__(self, *, may_begin: bool) -> None:
         self._may_begin = may_begin

@@ -2,9 +2,9 @@
 
 A broker names the segments and their nodes; the nodes count. A segment's rows never change, so a count stays valid when
 the segment moves. A node that does not answer, or no longer has a copy, costs one attempt: the next node is asked, then
-the broker again, since a copy that moves is announced by its new node before it is removed. The same holds for a number
-of rows that is not the one in the segment's record. The sum is made over one answer of the broker, and only if every
-segment in it was counted.
+the broker again, since a copy that moves is announced by its new node before it is removed. A number of rows that
+differs from the segment's record also costs an attempt. The sum is made over one answer of the broker, and only if
+every segment in it was counted.
 
 A realtime segment that grows is counted by its ingester, which answers with its row position: every row that it had
 acknowledged before the count began, and each row once. The result names these positions. The next attempt asks for it

@@ -1,5 +1,5 @@
-"""Commands that the leader proposes by itself: expiry of leases, compaction by retention, forgetting of request
-results, the time, and once per cluster its id.
+"""Commands that the leader proposes by itself: expiry of leases, compaction by retention, eviction of request results,
+ticks of the replicated clock, and once per cluster its id.
 
 The metadata store computes which commands are due (`MetaStore.due_commands`, pure). Proposing one twice is harmless, so
 a change of leader in between is harmless, too.

@@ -118,8 +118,8 @@ class Waiting:
 
 
 class ReleaseWaiters(Waiting, StoreListener):
-    """What waits for the releases of `log`; one of the store's listeners. `to_apply`: what waits until this node has
-    applied an entry."""
+    """The responses that wait for the releases of `log`; one of the store's listeners. `to_apply`: those that wait
+    until this node has applied an entry."""
 
     def __init__(self, log: StrictLog, now: Callable[[], float]) -> None:
         super().__init__(now, log.point)

@@ -135,8 +135,8 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         for wait in (row.get("fencing") or {}).get("waits") or ():
-            whom = "; ".join(each["reason"] for each in wait["waits_for"]) or "no node any more"
-            lines.append(f"revisions {wait['first']} to {wait['last']} wait since {wait['waited_ms']} ms: {whom}")
+            reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
+            lines.append(f"revisions {wait['first']} to {wait['last']} have waited {wait['waited_ms']} ms: {reasons}")
     return lines
 
 

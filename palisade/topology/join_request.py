@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 TIMEOUT_S = 10.0
 CONFLICTS_MAX = 30
-"""How often a change of membership that is in the way of this one is waited for."""
+"""How often the request is repeated after a conflict, such as another change of membership in progress."""
 
 
 class JoinRefused(PalisadeError):

@@ -91,7 +91,7 @@ class PublicationOvertaken(SegmentError):
 
 
 class NoMemberKnown(SegmentError):
-    """A data node cannot announce its copies yet."""
+    """A data node knows no member of the cluster yet, so it cannot announce its copies."""
 
     retry = True
 
@@ -109,8 +109,8 @@ class RealtimeFull(SegmentError):
 
 
 class RealtimeNotStored(SegmentError):
-    """The disk of the ingester has failed or is full, or was read without success. Rows that were sent may be stored:
-    when its node has started again, repeat them with their position."""
+    """The disk of the ingester has failed, is full, or cannot be read. Rows that were sent may be stored: when its node
+    has started again, repeat them with their position."""
 
     code = "realtime-not-stored"
 

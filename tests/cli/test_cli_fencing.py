@@ -98,7 +98,7 @@ def test_fencing_lists_holders_and_waiting_changes(run: Run) -> None:
     assert own.endswith("incarnation 2")
     assert header.startswith("holder\tincarnation\tstaged")
     assert holder.split("\t") == ["n2", "3", "5,530", "6", "312 ms ago", "2998 ms", "recovering", "holds leases"]
-    assert wait == f"revisions 5537 to 5538 wait since 40 ms: {WHY}"
+    assert wait == f"revisions 5537 to 5538 have waited 40 ms: {WHY}"
     assert json.loads(run("fencing", "--json").stdout) == VIEW
 
 
@@ -113,7 +113,7 @@ def test_status_has_fencing_columns_and_waits(run: Run) -> None:
     found = run("status")
     cells = found.stdout.splitlines()[1].split("\t")
     assert cells[9:14] == ["2", "active", "0.3 s", "5,536", "5,530"]
-    assert f"revisions 5537 to 5538 wait since 40 ms: {WHY}" in found.output
+    assert f"revisions 5537 to 5538 have waited 40 ms: {WHY}" in found.output
     (row,) = json.loads(run("status", "--json").stdout)["nodes"]
     assert row["fencing"]["waits"] == [WAIT]
     assert (row["fencing"]["incarnation"], row["fencing"]["lease_age_ms"], row["fencing"]["applied"]) == (2, 286, 5530)

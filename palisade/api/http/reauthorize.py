@@ -12,7 +12,7 @@ from palisade.service.authorization.needs import Needs
 Reauthorize = Callable[[Needs], Awaitable[None]]
 """Raises AuthorizationError if the caller does not have these rights, or has lost them."""
 _RequestKey: Any = getattr(web, "RequestKey", lambda name, _: f"palisade.{name}")
-"""Newer versions of aiohttp want this as the type of a key."""
+"""Newer versions of aiohttp require keys of this type."""
 REAUTHORIZE: Any = _RequestKey("authorization", object)
 
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LINE_BYTES_MAX = 1024 * 1024
 STOP_S = 10.0
 WAITING = "palisade: waiting: "
-"""How a line begins that says what the child waits for (`cli/waiting.py`)."""
+"""The beginning of a line that states what the child waits for (`cli/waiting.py`)."""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class DemoColumn:
 class DemoTable:
     """`key` names the column that identifies a row, for tables whose rows are catalog entries of their own.
 
-    Tables without a key are partitioned by the day in their year, month and day columns.
+    Tables without a key have one segment per day, by their year, month and day columns.
     """
 
     name: str
