@@ -201,13 +201,13 @@ def events_of(rows: Sequence[Rows], revision: int, request: WatchRequest, state:
 def event_of(packed: bytes, replaced: bytes, revision: int, request: WatchRequest, state: StoreState) -> Event | None:
     """None if the event does not match the request."""
     row, delete = unpack_row(packed), is_tombstone(packed)
-    if not wants(request, row.key) or ("delete" if delete else "put") in request.filters:
+    if not matches(request, row.key) or ("delete" if delete else "put") in request.filters:
         return None
     kv = KeyValue(row.key, b"", 0, revision, 0, 0) if delete else row.as_key_value()
     return Event(delete, kv, previous_of(replaced, revision, state) if request.prev_kv else None)
 
 
-def wants(request: WatchRequest, key: bytes) -> bool:
+def matches(request: WatchRequest, key: bytes) -> bool:
     if not request.range_end:
         return key == request.key
     return key >= request.key and (request.range_end == FROM_KEY or key < request.range_end)

@@ -14,7 +14,7 @@ from typing import Any
 from palisade.metastore.lmdb_store import LmdbStore
 from palisade.node.data_dir import MARKER
 from palisade.node.data_dir_marker import FolderError, Marker
-from palisade.node.survivor_store import foresee, go_on_alone
+from palisade.node.survivor_store import continue_alone, preview
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.quorum_loss import Survivor
 from palisade.vault.directory import DATA, VaultDirectory
@@ -60,12 +60,12 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
     try:
         store = LmdbStore(data_dir / "store")
         try:
-            at = foresee(journal, store, random.SystemRandom())
+            at = preview(journal, store, random.SystemRandom())
         finally:
             store.close()
         if confirm is not None:
             vault = _vault_of(data_dir)
-            await go_on_alone(journal, at)
+            await continue_alone(journal, at)
             _put_aside(vault, at.survivor.member)
         return QuorumRecovery(at.survivor, at.revision, at.generation, confirm is not None)
     finally:

@@ -67,20 +67,20 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
     check_free(target)
     if request.node is not None:
         check_id("id", request.node)
-    with Workshop(target) as workshop:
-        restoring = _Restoring(parts, name, request, progress, workshop.content)
+    with StagingFolder(target) as staging:
+        restoring = _Restoring(parts, name, request, progress, staging.content)
         try:
             report = await restoring.run()
         except OSError as error:
             reason = error.strerror or str(error)
             raise FolderError(f"{target} can't be created: {reason}; make room, or give another folder") from error
         try:
-            sync_tree(workshop.content)
+            sync_tree(staging.content)
         except OSError as error:
             raise FolderError(
                 f"the restored data were not written to disk: {error.strerror}; give another folder"
             ) from None
-        workshop.deliver()
+        staging.deliver()
     return report
 
 
@@ -141,7 +141,7 @@ def check_free(target: Path) -> None:
         raise FolderError(f"{target} can't be used: {error.strerror}; give another folder") from None
 
 
-class Workshop:
+class StagingFolder:
     """`<target>.restoring`, locked and emptied; `deliver` makes its `content` the target."""
 
     def __init__(self, target: Path) -> None:
@@ -149,7 +149,7 @@ class Workshop:
         self._path = target.with_name(f"{target.name}.restoring")
         self.content = self._path / "content"
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> StagingFolder:
         self._lock = DirectoryLock(self._path, DataDirectoryError)
         try:
             found = {entry.name for entry in self._path.iterdir()} - {"LOCK"}

@@ -82,11 +82,11 @@ def with_segments(
     realtime = RealtimeIngester(holder, own, held, listeners)
     announcer = Announcer(holder, own, listeners, realtime.growing)
     found = (
-        on_vault.and_also(Part("segments", holder), holder.on)
-        .and_also(Part("retention", retention, ("segments",)), holder.on)
-        .and_also(Part("realtime", realtime, ("segments",)), holder.on)
-        .and_also(Part("announcer", announcer, ("segments", "realtime")), holder.on)
-        .and_also(Part("hand-off", RealtimeHandOff(realtime, asyncio.to_thread), ("announcer",)), holder.on)
+        on_vault.with_part(Part("segments", holder), holder.on)
+        .with_part(Part("retention", retention, ("segments",)), holder.on)
+        .with_part(Part("realtime", realtime, ("segments",)), holder.on)
+        .with_part(Part("announcer", announcer, ("segments", "realtime")), holder.on)
+        .with_part(Part("hand-off", RealtimeHandOff(realtime, asyncio.to_thread), ("announcer",)), holder.on)
     )
     return found, Segments(LocalSegments(holder, realtime), peers, origin)
 
@@ -101,4 +101,4 @@ def with_broker(
 ) -> tuple[OnVault, SegmentBroker]:
     """Every node has one. It needs no single revisions, so a member's vault still follows the flushes of its store."""
     broker = SegmentBroker(on_vault.components.listeners, vault, reads, now)
-    return on_vault.and_also(Part("segments broker", broker)), broker
+    return on_vault.with_part(Part("segments broker", broker)), broker

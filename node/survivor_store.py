@@ -40,7 +40,7 @@ class Break:
     commands: tuple[bytes, ...]
 
 
-def foresee(journal: Journal, store: AppliedStore, random: Random) -> Break:
+def preview(journal: Journal, store: AppliedStore, random: Random) -> Break:
     """What continuing alone would change. Raises DataDirectoryError, MembershipRefused, StoreCorrupt; changes nothing
     in any case."""
     state = StoreState(store)
@@ -50,7 +50,7 @@ def foresee(journal: Journal, store: AppliedStore, random: Random) -> Break:
     return Break(survivor, state.revision, generation, commands)
 
 
-async def go_on_alone(journal: Journal, at: Break) -> None:
+async def continue_alone(journal: Journal, at: Break) -> None:
     """On disk when this returns."""
     await force_new_cluster(journal, at.survivor, at.generation, NO_TIME, at.commands)
 

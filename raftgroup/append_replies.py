@@ -132,4 +132,4 @@ class AppendReplies:
 
     def _confirmed(self, follower: str, sent_at: float) -> None:
         self._lease.acknowledge(follower, sent_at)
-        self._engine.deliver_sign_of_life(follower)
+        self._engine.deliver_contact(follower)

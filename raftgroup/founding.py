@@ -270,7 +270,7 @@ def is_removal(reason: str, member: str) -> bool:
     return reason.startswith(f"{member}{REMOVED}")
 
 
-def words_of(reason: str) -> str:
+def refusal_text(reason: str) -> str:
     """A refusal as text, without its machine-readable prefix."""
     if refusing_generation(reason) is not None:
         return reason.removeprefix(OTHER_GENERATION).partition(": ")[2]

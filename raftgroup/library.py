@@ -254,8 +254,8 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._deliver(follower, message)
         self._SyncObj__raftNextIndex[node] = max(sent_up_to, match + 1)
 
-    def deliver_sign_of_life(self, follower: str) -> None:
-        """`follower` answered, which keeps the leader from stepping down."""
+    def deliver_contact(self, follower: str) -> None:
+        """`follower` has answered, which keeps the leader from stepping down."""
         self._enter()
         self._SyncObj__lastResponseTime[self._peer(follower)] = self._clock.now()
 

@@ -112,8 +112,8 @@ class PeerConnection(asyncio.Protocol):
         elif now - self.heard_at > limits.idle_timeout_s:
             self.abort(f"nothing was received for {limits.idle_timeout_s:g} s")
 
-    def forgive(self, now: float) -> None:
-        """This process was suspended for a while: the silence meanwhile was not the other side's."""
+    def reset_idle_timer(self, now: float) -> None:
+        """Call after a suspension of this process, in which it could not receive."""
         self.opened_at = self.heard_at = now
 
     def moved(self, event: PeerEvent) -> None:

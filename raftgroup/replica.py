@@ -325,12 +325,11 @@ class Replica:
         if self.outbox.send_durable(leader, MessageKind.APPEND_REPLY, body):
             self._answered_at = self._clock.now()
         elif self._clock.now() - self._answered_at >= self._timing.heartbeat_s:
-            self._give_sign_of_life(leader, sent_at)
+            self._send_heartbeat_reply(leader, sent_at)
 
-    def _give_sign_of_life(self, leader: str, sent_at: float) -> None:
-        """The answer waits for the disk, perhaps for seconds. A leader that needs this follower for its majority must
-        not take that for silence, or it would step down repeatedly. This message states that the node follows, and
-        nothing about entries."""
+    def _send_heartbeat_reply(self, leader: str, sent_at: float) -> None:
+        """The answer waits for the disk, perhaps for seconds. Without this reply, a leader that needs this follower for
+        its majority would step down repeatedly. The reply states that the node follows, and nothing about entries."""
         if self.outbox.term_is_durable:
             self._answered_at = self._clock.now()
             self._send(leader, MessageKind.HEARTBEAT_REPLY, [self.engine.term, sent_at, self.identity.incarnation])

@@ -10,9 +10,9 @@ dialled. So no tie must be broken, and each direction is detected as dead separa
   and there are at most 256 such connections.
 - `send` only queues. Messages queued in one turn of the event loop leave in one write; a member with more than 64 MiB
   queued is disconnected.
-- A connection without a sign of life for `idle_timeout_s` is closed. The dialler pings once a second on each connection
-  and is answered on the same, so silence means that one direction is broken. A queue that drains is a sign of life too:
-  on a slow line a ping may wait long after a snapshot.
+- A connection without activity for `idle_timeout_s` is closed. The dialler pings once a second on each connection and
+  is answered on the same, so silence means that one direction is broken. A queue that drains counts as activity: on a
+  slow line a ping may wait long after a snapshot.
 - After `close` the receiver is not called any more, and no task and no timer is left.
 
 The log has one line when the connections with a member begin to fail, further ones at growing intervals, and one when
@@ -268,7 +268,7 @@ class TcpPeers:
         was_stopped = now - self._tick_due > self.limits.idle_timeout_s / 2
         for connection in list(self._open):
             if was_stopped:
-                connection.forgive(now)
+                connection.reset_idle_timer(now)
             connection.tick(now)
         self._note_connected(now)
         self._tick_due = now + self.limits.tick_s

@@ -140,7 +140,7 @@ class OnVault:
     pin_life_s_max: float = PIN_LIFE_S_MAX
     fence: VaultFence = field(default_factory=NoFence)
 
-    def and_also(self, part: Part, resources: Callable[[Vault], Resources] | None = None) -> OnVault:
+    def with_part(self, part: Part, resources: Callable[[Vault], Resources] | None = None) -> OnVault:
         """Adds a component, on the same listeners. `resources`: of one that owns resources beside the vault."""
         components = Lifecycle([*self.components.parts, part], self.components.listeners)
         return replace(self, components=components, resources=resources or self.resources)

@@ -228,7 +228,7 @@ class LmdbBackend:
             self.env.close()
             self._let_go()
 
-    def vouch(self) -> None:
+    def mark_verified(self) -> None:
         """The suspect file was verified as sound."""
         self.sync()
         self.directory.mark_synced()

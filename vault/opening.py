@@ -36,7 +36,7 @@ def open_vault(
             check_lookups(backend)
             for _ in verify(vault):
                 between()
-            backend.vouch()
+            backend.mark_verified()
     except BaseException:
         backend.abandon()
         raise

@@ -220,7 +220,7 @@ class VaultReader:
         try:
             yield from items
         except self._errors as error:
-            self._require_source().mend(error)
+            self._require_source().repair(error)
 
     def wait_for(self, revision: int, timeout_s: float) -> int:
         """Wait until the vault has applied the revision; returns LV. From then on, reads of eventual keys include every
@@ -320,7 +320,7 @@ class VaultReader:
             try:
                 return self._unless_unreleased(opened, collect(opened, limit))
             except self._errors as error:
-                self._require_source().mend(error)
+                self._require_source().repair(error)
                 return Unreachable(f"reading it failed: {error}")
 
         return read_range(self, start, end, look, self._now_s(), self._wait_s)
@@ -347,7 +347,7 @@ class VaultReader:
             try:
                 return read(snapshot)
             except self._errors as error:
-                self._require_source().mend(error)
+                self._require_source().repair(error)
         return Unreachable("it grows faster than it can be read")
 
     def which(self) -> int:
@@ -377,7 +377,7 @@ class VaultReader:
                 try:
                     found = read(VaultSnapshot(source.begin(), source.tables), fence.released)
                 except source.errors as error:
-                    source.mend(error)
+                    source.repair(error)
                     continue
                 if source.words[SEQUENCE_WORD] == fence.sequence and self._clock_ns() < fence.deadline_ns:
                     return found

@@ -47,7 +47,7 @@ class ReaderSource(Protocol):
 
     def name(self) -> str: ...
 
-    def mend(self, error: Exception) -> None:
+    def repair(self, error: Exception) -> None:
         """Repair the cause of a failed attempt, if possible. Raises VaultError otherwise."""
         ...
 
@@ -87,8 +87,8 @@ class VaultFiles:
     def name(self) -> str:
         return f"the vault in {self._folder}"
 
-    def mend(self, error: Exception) -> None:
-        _mend(self._shared.backend, error)
+    def repair(self, error: Exception) -> None:
+        _repair(self._shared.backend, error)
 
     def replaced(self) -> bool:
         page, data = which_file(self._folder / FENCE_FILE), which_file(self._folder / DATA)
@@ -132,10 +132,10 @@ class OwnSource:
     def name(self) -> str:
         return "the vault"
 
-    def mend(self, error: Exception) -> None:
+    def repair(self, error: Exception) -> None:
         if not isinstance(self._backend, LmdbBackend):
             raise VaultUnusable(f"the vault can't be read: {error}") from error
-        _mend(self._backend, error)
+        _repair(self._backend, error)
 
     def replaced(self) -> bool:
         return False
@@ -146,7 +146,7 @@ class OwnSource:
             self.page.close()
 
 
-def _mend(backend: LmdbBackend, error: Exception) -> None:
+def _repair(backend: LmdbBackend, error: Exception) -> None:
     """The map was outgrown, or slots of dead readers are left: then another attempt may succeed."""
     try:
         if isinstance(error, lmdb.MapResizedError):

@@ -89,7 +89,7 @@ class LeaderLink:
         while True:
             self._holder.settle()
             self._holder.renew_if_due()
-            await asyncio.sleep(self._holder.calm_for(TICK_S))
+            await asyncio.sleep(self._holder.next_check_s(TICK_S))
 
     def _next_address(self) -> str | None:
         """The leader according to this node or the last member that was asked; else one member after the other."""

@@ -34,7 +34,7 @@ from palisade.fencing.messages import (
     StageMessage,
     WelcomeMessage,
 )
-from palisade.fencing.stage_chain import Mark, Odd
+from palisade.fencing.stage_chain import Mark, NotMarked
 from palisade.fencing.timing import FenceTiming
 from palisade.node.fencing.vault_gate import VaultGate
 from palisade.service.strict_changes import StrictLog
@@ -45,7 +45,7 @@ from palisade.wire.fence_messages import FromHolder, FromLeader
 
 log = logging.getLogger(__name__)
 
-CALM_S = 0.25
+CHECK_S_MAX = 0.25
 """Longest pause between two checks. Timers stop while the machine is suspended; the clock of the lease does not."""
 BEHIND_S = 0.1
 """How long a vault that is too far behind catches up before it requests a lease again."""
@@ -266,7 +266,7 @@ class LeaseClient:
     def _take(self, stage: StageMessage) -> None:
         now = self._now()
         found = self.core.on_stage(stage, now)
-        if found is Odd.GAP:
+        if found is NotMarked.GAP:
             self._stages.clear()
             self._send_if_any(self._hello(now))
         elif isinstance(found, Mark):
@@ -327,14 +327,14 @@ class LeaseClient:
         if self._wants_join():
             self._send_if_any(self.core.join(now, self.vault.revision))
 
-    def calm_for(self, tick_s: float) -> float:
-        """For how long nothing is due by time alone. While it serves, all other events are notified; before that they
-        are not, so it checks at each tick."""
+    def next_check_s(self, tick_s: float) -> float:
+        """How long to wait before the next check, unless an event comes first. While the node serves, every event is
+        notified; otherwise some are not, so it checks at each tick."""
         now = self._now()
         if not self.core.serves(now) or self._marking is not None:
             return tick_s
         due = min(self.core.deadline, self.core.next_renewal() if self._send is not None else self.core.deadline)
-        return min(max(due - now, 0.001), CALM_S)
+        return min(max(due - now, 0.001), CHECK_S_MAX)
 
     def _page_serves(self) -> bool:
         """Whatever has fenced the state machine, the page must be FENCED before anything enters the vault."""

@@ -10,7 +10,7 @@ from typing import Any
 from palisade.api.fencing_status_line import short_view
 from palisade.api.services import NodeServices
 from palisade.base.version import VERSION
-from palisade.raftgroup.founding import words_of
+from palisade.raftgroup.founding import refusal_text
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus, MemberStatus
 from palisade.recovery.report_json import progress_view
@@ -68,7 +68,7 @@ def members_view(service: KeyValues) -> list[dict[str, Any]]:
 
 
 def refusals_of(status: GroupStatus) -> dict[str, str]:
-    return {member: words_of(reason) for member, reason in sorted(status.refusals.items())}
+    return {member: refusal_text(reason) for member, reason in sorted(status.refusals.items())}
 
 
 def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class ClientConnection(asyncio.Protocol):
         self.send(FrameKind.HELLO, hello)
         return await self._welcome
 
-    def waited_in_vain(self, tried_at: float, now: float) -> bool:
+    def has_waited_for_leader(self, tried_at: float, now: float) -> bool:
         """Whether the node refuses a request only now, after it has waited for a leader for as long as it may."""
         return now - max(tried_at, self._since) >= self._held_s
 

@@ -81,7 +81,7 @@ def is_last(operation: Operation, link: ClientConnection | None, timeout_s: floa
     """Whether an attempt that `link` refuses now is the last one: the next one could not reach a definite end in time.
     `timeout_s`: of the client."""
     left_s = operation.deadline - now
-    if link is not None and link.waited_in_vain(operation.tried_at, now) and left_s < timeout_s:
+    if link is not None and link.has_waited_for_leader(operation.tried_at, now) and left_s < timeout_s:
         return True
     return left_s < LAST_TRY * (timeout_s if operation.writes else min(timeout_s, operation.timeout_s))
 

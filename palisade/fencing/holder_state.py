@@ -37,11 +37,11 @@ from palisade.fencing.messages import (
     StageMessage,
     WelcomeMessage,
 )
-from palisade.fencing.stage_chain import Mark, Odd, StageChain
+from palisade.fencing.stage_chain import Mark, NotMarked, StageChain
 from palisade.fencing.timing import FenceTiming
 
 
-class Lacks(enum.Enum):
+class NotActivated(enum.Enum):
     """Why a holder does not become ACTIVE now."""
 
     ALREADY = "already active"
@@ -180,14 +180,14 @@ class Holder:
 
     # Stages and releases
 
-    def on_stage(self, stage: StageMessage, now: float) -> Mark | StagedMessage | Odd:
+    def on_stage(self, stage: StageMessage, now: float) -> Mark | StagedMessage | NotMarked:
         """Returns the rows to mark. What is already staged is acknowledged again, because the answer may have been
         lost."""
         self._check_lease(now)
         if not self._lease.see_term(stage.term):
-            return Odd.OTHER_CHAIN
+            return NotMarked.OTHER_CHAIN
         taken = self._staging.take(stage)
-        if taken is Odd.HAD and self._staging.staged >= stage.upto:
+        if taken is NotMarked.HAD and self._staging.staged >= stage.upto:
             return StagedMessage(self._staging.staged)
         return taken
 
@@ -309,7 +309,7 @@ class Holder:
             self._last_failure = why
         return self._retry_at
 
-    def activate(self, now: float, lv: int) -> Lacks | None:
+    def activate(self, now: float, lv: int) -> NotActivated | None:
         """None: the holder is now ACTIVE. `lv`: LV with the gate closed; the vault must not commit before this
         returns."""
         self._check_lease(now)
@@ -318,16 +318,16 @@ class Holder:
             self._state = HolderPhase.ACTIVE
         return lacks
 
-    def _lacks(self, now: float, lv: int) -> Lacks | None:
+    def _lacks(self, now: float, lv: int) -> NotActivated | None:
         if self._state is not HolderPhase.RECOVERING:
-            return {HolderPhase.ACTIVE: Lacks.ALREADY, HolderPhase.STOPPED: Lacks.STOPPED}.get(
-                self._state, Lacks.RECOVERY
+            return {HolderPhase.ACTIVE: NotActivated.ALREADY, HolderPhase.STOPPED: NotActivated.STOPPED}.get(
+                self._state, NotActivated.RECOVERY
             )
         if not self._listeners_done:
-            return Lacks.LISTENERS
+            return NotActivated.LISTENERS
         if not self._staging.joined or self._staging.staged < lv:
-            return Lacks.STAGING
-        return None if self._lease.holds(now) else Lacks.LEASE
+            return NotActivated.STAGING
+        return None if self._lease.holds(now) else NotActivated.LEASE
 
     def stop(self, now: float) -> FencedMessage | None:
         """Stop serving. Returns the promise, so that no release waits for this node. Publish FENCED before sending."""

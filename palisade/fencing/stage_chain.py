@@ -31,7 +31,7 @@ class Mark:
     anew: bool
 
 
-class Odd(enum.Enum):
+class NotMarked(enum.Enum):
     """Why a stage is not marked."""
 
     GAP = "gap after the staged revisions: send Hello again"
@@ -90,21 +90,21 @@ class StageChain:
         self._staged = 0
         self.begin_chain()
 
-    def take(self, stage: StageMessage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | NotMarked:
         """The rows of this stage to mark, or why there are none."""
         if stage.chain != self._chain:
-            return Odd.OTHER_CHAIN
+            return NotMarked.OTHER_CHAIN
         if self._join_lv is not None:
             if stage.after > self._join_lv:
-                return Odd.GAP
+                return NotMarked.GAP
             self._join_lv, self._begun, self._received = None, True, stage.upto
             return Mark(self._chain, stage.upto, stage.rows, anew=True)
         if not self._begun:
-            return Odd.OTHER_CHAIN
+            return NotMarked.OTHER_CHAIN
         if stage.after > self._received:
-            return Odd.GAP
+            return NotMarked.GAP
         if stage.upto <= self._received:
-            return Odd.HAD
+            return NotMarked.HAD
         # Do not mark a row twice: a later row of the same key may have replaced it.
         rows = stage.rows
         if rows and min(map(_REVISION, rows)) <= self._received:

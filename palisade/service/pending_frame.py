@@ -75,7 +75,7 @@ class PendingFrame(HeldProposal):
             write, result = self.writes[place], applied.results[place]
             for number, each in enumerate(results_in(result) or [result], write.number):
                 single = [write._replace(number=number, puts=1)]
-                self._send_some(single, strict.as_it_stands(applied._replace(results=[each])))
+                self._send_some(single, strict.outcome_at_deadline(applied._replace(results=[each])))
 
     def answer(self, outcome: Outcome) -> None:
         if self._held and isinstance(outcome, Applied):

@@ -241,7 +241,7 @@ class StrictResponses:
     def when_released(self, applied: Applied, until: float, on_reached: OnReached) -> None:
         self.released.when(last_revision(applied), until, on_reached)
 
-    def as_it_stands(self, applied: Applied) -> Applied | ReleasePending:
+    def outcome_at_deadline(self, applied: Applied) -> Applied | ReleasePending:
         """The outcome of one write at its deadline: pending unless it is released or was refused."""
         return applied if self.released.is_reached(last_revision(applied)) else self.late(applied)
 

@@ -133,8 +133,8 @@ def _refusal(request: JoinRequest, rules: ClusterRules, cluster_id: str, token_f
     if request.cluster != rules.cluster:
         return RejectJoin(
             Reason.WRONG_CLUSTER,
-            f"this is cluster {rules.cluster}, but {request.name} wants to join {request.cluster}: correct --cluster "
-            "or the address of the cluster",
+            f"this is cluster {rules.cluster}, but {request.name} requested to join {request.cluster}: correct "
+            "--cluster or the address of the cluster",
         )
     if request.protocol != rules.protocol:
         return RejectJoin(

@@ -20,7 +20,7 @@ from palisade.topology.admission_rules import RejectJoin
 from palisade.topology.records import NodeRecord, NodeStanding
 from palisade.wire.topology_errors import Reason
 
-MENDABLE = frozenset({Reason.SUPERSEDED, Reason.NOT_VALIDATED})
+RESOLVED_BY_REJOIN = frozenset({Reason.SUPERSEDED, Reason.NOT_VALIDATED})
 """Joining again, as a new incarnation, resolves these."""
 
 
@@ -35,7 +35,7 @@ class JoinPhase(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class JoinState:
     """`attempt` numbers the join requests of this process. `recovered`: LV after recovery. `waiting`: what the node
     waits for, by the last answer."""
 
@@ -46,29 +46,29 @@ class Life:
     waiting: str = ""
     reason: str = ""
 
-    def found(self) -> Life:
+    def found(self) -> JoinState:
         """A node of the cluster has answered."""
         return replace(self, phase=JoinPhase.JOINING, waiting="")
 
-    def wait_for(self, text: str) -> Life:
+    def wait_for(self, text: str) -> JoinState:
         return replace(self, waiting=text)
 
-    def validated(self, record: NodeRecord) -> Life:
+    def validated(self, record: NodeRecord) -> JoinState:
         """A repeated answer with standing ACTIVE counts the same: the node verifies its state by recovering again."""
         return replace(self, phase=JoinPhase.RECOVERING, incarnation=record.incarnation, waiting="")
 
-    def has_recovered(self, revision: int) -> Life:
+    def has_recovered(self, revision: int) -> JoinState:
         return replace(self, phase=JoinPhase.FINISHING, recovered=revision)
 
-    def is_active(self) -> Life:
+    def is_active(self) -> JoinState:
         return replace(self, phase=JoinPhase.ACTIVE, waiting="")
 
-    def refused(self, verdict: RejectJoin) -> Life:
-        if verdict.reason in MENDABLE:
+    def refused(self, verdict: RejectJoin) -> JoinState:
+        if verdict.reason in RESOLVED_BY_REJOIN:
             return replace(self, phase=JoinPhase.JOINING, attempt=self.attempt + 1, waiting=verdict.text)
         return replace(self, phase=JoinPhase.REJECTED, reason=verdict.text)
 
-    def saw(self, record: NodeRecord | None, instance: str) -> Life:
+    def saw(self, record: NodeRecord | None, instance: str) -> JoinState:
         """`record`: the cluster's current record of this node; None if it has none."""
         if self.phase is not JoinPhase.ACTIVE:
             return self

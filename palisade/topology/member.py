@@ -15,7 +15,7 @@ from typing import Protocol
 from palisade.base.network_reason import reason_of
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.topology.admission_rules import JoinRequest, RejectJoin
-from palisade.topology.join_state import JoinPhase, Life
+from palisade.topology.join_state import JoinPhase, JoinState
 from palisade.topology.records import PROTOCOL_VERSION, NodeRecord, NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.wire.topology_errors import JoinLater, JoinRejected, NodeRefused
@@ -76,7 +76,7 @@ class TopologyMember:
         cluster_id: Callable[[], str],
         refusal: Callable[[], str | None],
     ) -> None:
-        self.life = Life()
+        self.life = JoinState()
         self.state: ClusterState | None = None
         self._registrar = registrar
         self._own = candidate
@@ -115,7 +115,7 @@ class TopologyMember:
             if self.life.phase is before.phase:
                 await asyncio.sleep(LOOK_S if before.phase is JoinPhase.ACTIVE else RETRY_S)
 
-    def _log_change(self, before: Life) -> None:
+    def _log_change(self, before: JoinState) -> None:
         now = self.life
         if now.phase is not before.phase:
             reason = f" reason={now.waiting}" if now.waiting else ""
@@ -123,7 +123,7 @@ class TopologyMember:
         elif now.waiting != before.waiting and now.waiting:
             log.info("topology waiting: node=%s phase=%s reason=%s", self._own.name, now.phase.value, now.waiting)
 
-    async def _step(self, life: Life) -> Life:
+    async def _step(self, life: JoinState) -> JoinState:
         if life.phase is JoinPhase.SEEKING:
             self.state = await self._registrar().state()
             return life.found() if self.state.initialized else life.wait_for("the cluster is not initialized yet")
@@ -137,7 +137,7 @@ class TopologyMember:
             return life.is_active()
         return life.saw(await self._registrar().look(self._own.name), self._own.instance)
 
-    def _request(self, life: Life) -> JoinRequest:
+    def _request(self, life: JoinState) -> JoinRequest:
         own = self._own
         return JoinRequest(
             own.cluster, PROTOCOL_VERSION, own.token, own.name, own.role, own.instance, life.attempt,

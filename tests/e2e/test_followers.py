@@ -160,7 +160,7 @@ async def test_follower_with_a_wrong_cluster_name_is_refused_and_binds_no_folder
     wrong.cluster = "wrong"
     wrong.start()
     assert await wrong.ended() == 2
-    assert "another cluster" in wrong.log() or "not wrong" in wrong.log() or "wants to join wrong" in wrong.log()
+    assert "another cluster" in wrong.log() or "not wrong" in wrong.log() or "requested to join wrong" in wrong.log()
     assert not wrong.data_dir.exists()
     wrong.cluster = right
     wrong.start()

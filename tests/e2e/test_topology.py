@@ -69,7 +69,7 @@ async def test_node_without_a_valid_token_or_tag_is_refused(
     stranger.options["join_token"] = "right-token"
     stranger.start()
     assert await stranger.ended() == REFUSED
-    assert "this is cluster e2e, but n2 wants to join other" in stranger.log().splitlines()[-1]
+    assert "this is cluster e2e, but n2 requested to join other" in stranger.log().splitlines()[-1]
     shutil.rmtree(stranger.data_dir)
     members = await cluster["n1"].get("/v1/members")
     assert members is not None

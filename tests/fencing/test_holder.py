@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palisade.fencing.errors import InvariantBroken
-from palisade.fencing.holder_state import Holder, Lacks
+from palisade.fencing.holder_state import Holder, NotActivated
 from palisade.fencing.lease import GrantVerdict
 from palisade.fencing.messages import (
     Behind,
@@ -18,7 +18,7 @@ from palisade.fencing.messages import (
     StageMessage,
     WelcomeMessage,
 )
-from palisade.fencing.stage_chain import Mark, Odd
+from palisade.fencing.stage_chain import Mark, NotMarked
 from tests.support.fencing_pair import T_FENCE, TIMING, Pair, rows
 
 ME = HolderId("n1", "v1", 3)
@@ -117,7 +117,7 @@ def test_promise_voids_a_held_lease() -> None:
     holder.promise(101.2)
     holder.begin_recovery(101.3)
     holder.recovered(101.3)
-    assert holder.activate(101.3, 5) is Lacks.LEASE
+    assert holder.activate(101.3, 5) is NotActivated.LEASE
 
 
 def test_serving_holder_makes_no_promise() -> None:
@@ -220,7 +220,7 @@ def test_restarted_holder_ignores_stages_of_the_previous_process() -> None:
     after.hello(100.2, 5)
     after.on_welcome(WelcomeMessage(7, 5, RELEASED), 100.3)
     after.join(100.3, 5)
-    assert after.on_stage(StageMessage(7, join.chain, 5, 5, ()), 100.4) is Odd.OTHER_CHAIN
+    assert after.on_stage(StageMessage(7, join.chain, 5, 5, ()), 100.4) is NotMarked.OTHER_CHAIN
 
 
 def test_suspend_is_detected_at_the_first_call_after_it() -> None:
@@ -233,16 +233,16 @@ def test_suspend_is_detected_at_the_first_call_after_it() -> None:
 
 def test_activation_requires_listeners_stages_and_lease() -> None:
     holder = joined()
-    assert holder.activate(100.1, 5) is Lacks.RECOVERY
+    assert holder.activate(100.1, 5) is NotActivated.RECOVERY
     holder.begin_recovery(100.2)
-    assert holder.activate(100.3, 5) is Lacks.LISTENERS
+    assert holder.activate(100.3, 5) is NotActivated.LISTENERS
     holder.recovered(100.4)
-    assert holder.activate(100.5, 6) is Lacks.STAGING
-    assert holder.activate(100.5, 5) is Lacks.LEASE
+    assert holder.activate(100.5, 6) is NotActivated.STAGING
+    assert holder.activate(100.5, 5) is NotActivated.LEASE
     holder.on_grant(grant(holder, 100.6), 100.7)
-    assert holder.activate(100.7, 6) is Lacks.STAGING
+    assert holder.activate(100.7, 6) is NotActivated.STAGING
     assert holder.activate(100.7, 5) is None
-    assert holder.activate(100.7, 5) is Lacks.ALREADY
+    assert holder.activate(100.7, 5) is NotActivated.ALREADY
 
 
 def test_slow_listener_delays_only_activation() -> None:
@@ -253,7 +253,7 @@ def test_slow_listener_delays_only_activation() -> None:
         now = 101.0 + 0.6 * number
         assert holder.renew(now).asks
         assert holder.on_grant(GrantMessage(7, 3, now, 5), now + 0.01) is GrantVerdict.ACCEPTED
-        assert holder.activate(now + 0.02, 5) is Lacks.LISTENERS
+        assert holder.activate(now + 0.02, 5) is NotActivated.LISTENERS
     holder.recovered(131.0)
     assert holder.activate(131.0, 5) is None
 
@@ -286,7 +286,7 @@ def test_renewals_are_due_five_times_in_a_lease() -> None:
 def test_stage_after_a_gap_is_rejected() -> None:
     holder = joined()
     chain = holder.hello(101.0, 5).chain
-    assert holder.on_stage(StageMessage(7, chain, 6, 7, rows([7])), 101.1) is Odd.GAP
+    assert holder.on_stage(StageMessage(7, chain, 6, 7, rows([7])), 101.1) is NotMarked.GAP
     assert holder.staged == 5
 
 
@@ -296,7 +296,7 @@ def test_repeated_stage_is_acknowledged_without_marks() -> None:
     stage = StageMessage(7, chain, 5, 6, rows([6]))
     mark = holder.on_stage(stage, 101.1)
     assert isinstance(mark, Mark)
-    assert holder.on_stage(stage, 101.2) is Odd.HAD
+    assert holder.on_stage(stage, 101.2) is NotMarked.HAD
     holder.marked(mark, 101.3)
     assert holder.on_stage(stage, 101.4) == StagedMessage(6)
 
@@ -319,7 +319,7 @@ def test_stage_from_before_the_join_is_ignored() -> None:
     holder.hello(104.1, 6)
     holder.on_welcome(WelcomeMessage(7, 7, RELEASED), 104.2)
     holder.join(104.3, 6)
-    assert holder.on_stage(StageMessage(7, chain, 5, 7, rows([7])), 104.4) is Odd.OTHER_CHAIN
+    assert holder.on_stage(StageMessage(7, chain, 5, 7, rows([7])), 104.4) is NotMarked.OTHER_CHAIN
     assert not holder.joined
 
 
@@ -328,7 +328,7 @@ def test_join_rejects_a_stage_that_begins_after_lv() -> None:
     holder.hello(100.0, 5)
     holder.on_welcome(WelcomeMessage(7, 9, 8), 100.1)
     join = holder.join(100.2, 5)
-    assert holder.on_stage(StageMessage(7, join.chain, 8, 9, rows([9])), 100.3) is Odd.GAP
+    assert holder.on_stage(StageMessage(7, join.chain, 8, 9, rows([9])), 100.3) is NotMarked.GAP
 
 
 def test_marks_that_fail_to_commit_are_staged_again() -> None:
@@ -395,7 +395,7 @@ def test_stop_ends_serving() -> None:
     assert not holder.serves(102.0)
     assert not holder.renew(102.1).asks
     assert holder.on_grant(GrantMessage(7, 3, 101.0, 5), 102.2) is GrantVerdict.STOPPED
-    assert holder.activate(102.3, 5) is Lacks.STOPPED
+    assert holder.activate(102.3, 5) is NotActivated.STOPPED
     assert not holder.wants_recovery(200.0)
 
 

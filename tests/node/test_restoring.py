@@ -23,7 +23,7 @@ from palisade.metastore.store_errors import BackupInvalid
 from palisade.node.backup_file import BackupFile, BackupFileError, verify_file
 from palisade.node.data_dir_marker import FolderError
 from palisade.node.fencing.holder_registry import registrations
-from palisade.node.restore import RestoreReport, RestoreRequest, Workshop, restore
+from palisade.node.restore import RestoreReport, RestoreRequest, StagingFolder, restore
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.topology.known_nodes import known_seeds
@@ -192,7 +192,7 @@ def test_concurrent_restore_of_one_folder_is_refused(backup: bytes, tmp_path: Pa
     def parts() -> Iterator[bytes]:
         yield backup[:1000]
         with pytest.raises(DataDirectoryError, match="in use"):
-            Workshop(tmp_path / "d").__enter__()
+            StagingFolder(tmp_path / "d").__enter__()
         yield backup[1000:]
 
     run(parts(), RestoreRequest(tmp_path / "d", node="n1"))

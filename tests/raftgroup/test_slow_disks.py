@@ -44,12 +44,12 @@ def stays(cluster: Cluster) -> bool:
 
 
 def test_leader_whose_majority_needs_a_slow_disk_stays(make_cluster: MakeCluster) -> None:
-    """The acknowledgement waits for the disk; the sign of life does not."""
+    """The acknowledgement waits for the disk; the heartbeat reply does not."""
     assert all(stays(make_cluster(seed)) for seed in SEEDS)
 
 
-def test_checker_detects_a_missing_sign_of_life(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Replica, "_give_sign_of_life", lambda *_: None)
+def test_checker_detects_a_missing_heartbeat_reply(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replica, "_send_heartbeat_reply", lambda *_: None)
     assert not any(stays(make_cluster(seed)) for seed in SEEDS)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.state_machine import MetaStore
-from palisade.node.survivor_store import NO_TIME, Break, foresee, go_on_alone
+from palisade.node.survivor_store import NO_TIME, Break, continue_alone, preview
 from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
 from palisade.raftgroup.proposals import batch_in
 from tests.sim.backups import Base, Survivor
@@ -63,7 +63,7 @@ class Survivors:
         found = []
         for host in self._world.members:
             try:
-                at = foresee(host.disk.journal, SimStore(host.disk), chance)
+                at = preview(host.disk.journal, SimStore(host.disk), chance)
             except (DataDirectoryError, MembershipRefused) as error:
                 self._world.count(f"survivor refused: {type(error).__name__}")
                 continue
@@ -82,7 +82,7 @@ class Survivors:
     async def _go_on(self, host: Host, at: Break, after_s: float, chance: Random) -> None:
         world = self._world
         await asyncio.sleep(after_s)
-        await go_on_alone(host.disk.journal, at)
+        await continue_alone(host.disk.journal, at)
         host.disk.put_vault_aside()
         host.vault = None
         world.simulation.after(0.0, lambda: self._disaster.is_over(chance))

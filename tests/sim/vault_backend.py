@@ -119,7 +119,7 @@ class SimBackend(MemoryBackend):
             self.disk.sync_in_the_loop()
             self.sync()
 
-    async def vouch(self) -> None:
+    async def mark_verified(self) -> None:
         """The file, which was suspect, was verified. Raises VaultUnusable."""
         await self.disk.sync_in_a_thread()
         self.sync()

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from palisade.fencing.holder_state import Holder, Lacks
+from palisade.fencing.holder_state import Holder, NotActivated
 from palisade.fencing.lease import FenceLease, GrantVerdict
 from palisade.fencing.messages import FencedMessage, GrantMessage, Hello, HolderId, HolderPhase, Renew, StageMessage
 from palisade.fencing.registry import HolderStanding, Holding, Registration, Registry
 from palisade.fencing.release import NotGranted, Releases
-from palisade.fencing.stage_chain import Mark, Odd, StageChain
+from palisade.fencing.stage_chain import Mark, NotMarked, StageChain
 from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_parts import TIMING, Scope
 
@@ -93,14 +93,14 @@ class FaithlessHolder(Holder):
 class HastyHolder(Holder):
     """unstaged_activation: it becomes active with unreleased events in its vault that are not marked."""
 
-    def _lacks(self, now: float, lv: int) -> Lacks | None:
+    def _lacks(self, now: float, lv: int) -> NotActivated | None:
         return super()._lacks(now, min(lv, self._staging.staged))
 
 
 class AnyChain(StageChain):
     """other_chain: it accepts a stage that was in flight before it joined again."""
 
-    def take(self, stage: StageMessage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | NotMarked:
         return super().take(replace(stage, chain=self._chain))
 
 
@@ -113,7 +113,7 @@ class AnyChainHolder(Holder):
 class Gapless(StageChain):
     """gap: it accepts a stage that begins after the end of the last one."""
 
-    def take(self, stage: StageMessage) -> Mark | Odd:
+    def take(self, stage: StageMessage) -> Mark | NotMarked:
         after = min(stage.after, self._received if self._join_lv is None else self._join_lv)
         return super().take(replace(stage, after=after))
 

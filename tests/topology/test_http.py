@@ -22,7 +22,7 @@ from palisade.node.config import NodeConfig
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.key_values import KeyValues
 from palisade.topology.admission_rules import JoinRequest, Presence
-from palisade.topology.join_state import JoinPhase, Life
+from palisade.topology.join_state import JoinPhase, JoinState
 from palisade.topology.member import JoinCandidate, TopologyMember
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole, NodeStanding
@@ -120,7 +120,7 @@ async def test_removed_node_is_in_no_topology_that_it_shows(world: World) -> Non
         await world.remote.join(replace(REQUEST, name=name))
     before = world.topology.view()
     assert [row["id"] for row in before["logical"]] == ["n1", "n7"]
-    world.topology.member.life = Life(JoinPhase.ACTIVE)
+    world.topology.member.life = JoinState(JoinPhase.ACTIVE)
     assert world.topology.is_active
     world.removed = True
     view = world.topology.view()

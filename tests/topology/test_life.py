@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from palisade.topology.admission_rules import RejectJoin
-from palisade.topology.join_state import MENDABLE, JoinPhase, Life
+from palisade.topology.join_state import RESOLVED_BY_REJOIN, JoinPhase, JoinState
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.wire.topology_errors import Reason
 
@@ -15,8 +15,8 @@ RECORD = NodeRecord("n7", NodeRole.FOLLOWER, NodeStanding.VALIDATED, "i1", 1, 4,
 ACTIVE = replace(RECORD, standing=NodeStanding.ACTIVE)
 
 
-def in_the_topology() -> Life:
-    return Life().found().validated(RECORD).has_recovered(9).is_active()
+def in_the_topology() -> JoinState:
+    return JoinState().found().validated(RECORD).has_recovered(9).is_active()
 
 
 def test_life_goes_through_its_phases_to_active() -> None:
@@ -27,9 +27,9 @@ def test_life_goes_through_its_phases_to_active() -> None:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_rejection_leads_to_a_rejoin_only_if_a_rejoin_can_help(reason: Reason) -> None:
-    for life in (Life().found(), Life().found().validated(RECORD), in_the_topology()):
+    for life in (JoinState().found(), JoinState().found().validated(RECORD), in_the_topology()):
         refused = life.refused(RejectJoin(reason, "why"))
-        if reason in MENDABLE:
+        if reason in RESOLVED_BY_REJOIN:
             assert (refused.phase, refused.attempt) == (JoinPhase.JOINING, life.attempt + 1)
         else:
             assert (refused.phase, refused.reason) == (JoinPhase.REJECTED, "why")
@@ -51,5 +51,5 @@ def test_dropped_node_joins_again_with_a_new_attempt(seen: NodeRecord | None) ->
 
 
 def test_only_an_active_node_reacts_to_being_dropped() -> None:
-    life = Life().found().validated(RECORD)
+    life = JoinState().found().validated(RECORD)
     assert life.saw(None, "i1") == life

@@ -22,7 +22,7 @@ from palisade.api.http.json_objects import ObjectCutter
 from palisade.api.http.open_streams import endless
 from palisade.api.http.protobuf_json import BadJson, read_text, read_value
 from palisade.api.http.reauthorize import reauthorize_of
-from palisade.api.http.request_body import not_as_said
+from palisade.api.http.request_body import encoding_mismatch
 from palisade.metastore.errors import LeaseNotFound
 from palisade.metastore.requests import LeaseKeepAlive
 from palisade.metastore.results import LeaseResult
@@ -142,4 +142,4 @@ async def chunks_of(request: web.Request) -> AsyncIterator[bytes]:
         async for chunk in request.content.iter_any():
             yield chunk
     except web.RequestPayloadError as error:
-        raise BadJson(not_as_said(error)) from None
+        raise BadJson(encoding_mismatch(error)) from None

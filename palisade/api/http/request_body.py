@@ -32,10 +32,10 @@ async def read_body(request: web.Request) -> bytes:
         async with asyncio.timeout(limits.body_timeout_s):
             return await request.read()
     except web.RequestPayloadError as error:
-        raise BadRequest(not_as_said(error)) from None
+        raise BadRequest(encoding_mismatch(error)) from None
 
 
-def not_as_said(error: web.RequestPayloadError) -> str:
+def encoding_mismatch(error: web.RequestPayloadError) -> str:
     return f"the body's encoding differs from its Content-Encoding header: {' '.join(str(error).split())[:200]}"
 
 

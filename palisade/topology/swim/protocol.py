@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from palisade.topology.swim.messages import Ack, Message, Ping, PingRequest, RosterDigest, RosterMessage
 from palisade.topology.swim.record import Record, SwimIdentity, SwimState
-from palisade.topology.swim.roster import Chance
+from palisade.topology.swim.roster import RandomSource
 from palisade.topology.swim.roster import Roster as Known
 from palisade.topology.swim.rumours import RumourBook
 from palisade.topology.swim.timing import SwimTiming
@@ -68,7 +68,7 @@ class Swim:
         self,
         own: Record,
         seeds: Iterable[str],
-        chance: Chance,
+        chance: RandomSource,
         now: float,
         *,
         size_of: Callable[[Record], int],

@@ -13,7 +13,7 @@ from typing import Protocol
 from palisade.topology.swim.record import Record
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """The source of randomness; `random.Random` implements it."""
 
     def randrange(self, stop: int, /) -> int: ...
@@ -22,7 +22,7 @@ class Chance(Protocol):
 class Roster:
     """`own`: this node's name, which is in the roster but never pinged."""
 
-    def __init__(self, own: str, chance: Chance) -> None:
+    def __init__(self, own: str, chance: RandomSource) -> None:
         self._own = own
         self._chance = chance
         self._records: dict[str, Record] = {}
@@ -84,8 +84,8 @@ def _hash(record: Record) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def shuffle(items: list[Record] | list[str], chance: Chance) -> None:
-    """Fisher-Yates, using `Chance` only."""
+def shuffle(items: list[Record] | list[str], chance: RandomSource) -> None:
+    """Fisher-Yates, using `RandomSource` only."""
     for place in range(len(items) - 1, 0, -1):
         other = chance.randrange(place + 1)
         items[place], items[other] = items[other], items[place]  # type: ignore[assignment]

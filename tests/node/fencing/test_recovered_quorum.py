@@ -18,7 +18,7 @@ from palisade.fencing.timing import FenceTiming
 from palisade.metastore.requests import Put, SystemWrite
 from palisade.node.config import FenceTimes
 from palisade.node.fencing import member_fencing
-from palisade.node.survivor_store import foresee, go_on_alone
+from palisade.node.survivor_store import continue_alone, preview
 from palisade.vault.errors import ReadRefused
 from palisade.vault.reader import VaultReader
 from tests.sim.disk import SimStore
@@ -64,9 +64,9 @@ class Lost:
         for host in world.members:
             host.kill()
         world.checkers = []  # another history begins, which lacks committed entries
-        at = foresee(survivor.disk.journal, SimStore(survivor.disk), Random(1))
+        at = preview(survivor.disk.journal, SimStore(survivor.disk), Random(1))
         admin = self.script.simulation.process("administrator")
-        self.script.simulation.run(admin, go_on_alone(survivor.disk.journal, at))
+        self.script.simulation.run(admin, continue_alone(survivor.disk.journal, at))
         survivor.disk.put_vault_aside()
         world.network.heal()
         survivor.start()

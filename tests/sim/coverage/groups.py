@@ -252,7 +252,7 @@ GROUPS = (
     Group("holder change", changes(holder_changes), "pauses, cuts and stops while a node serves or recovers"),
     Group(
         "holder is not activated",
-        lambda: names_of(palisade.fencing.holder_state.Lacks),
+        lambda: names_of(palisade.fencing.holder_state.NotActivated),
         "cut or pause it while it recovers",
     ),
     Group(
