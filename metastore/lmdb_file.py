@@ -30,7 +30,7 @@ FORMAT_VERSION_MIN = 2
 FORMAT_NAME = "palisade-store"
 MAP_BYTES_MIN = 1 << 30
 SMALL_ROWS_MAX = PEEK_BYTES // 2048
-"""So many rows of at most half a page are fetched at once without checking the size of each."""
+"""Maximum rows of at most half a page that are fetched at once without checking the size of each."""
 _ABOUT, _FORMAT, _PROGRESS = b"ABOUT", b"format", b"progress"
 
 
@@ -180,7 +180,7 @@ class LmdbFile:
         self.reader = self.env.begin()
 
     def ensure_room(self, size_bytes: int) -> None:
-        """Grow unless the next transaction can take so many bytes."""
+        """Grow until the next transaction can take `size_bytes`."""
         while self.used_bytes() + size_bytes > self.env.info()["map_size"]:
             self.grow()
 

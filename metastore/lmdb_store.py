@@ -201,7 +201,7 @@ class LmdbStore(Owned):
                     raise
 
     async def run(self, clock: Callable[[], float]) -> None:
-        """Flush when due, for ever. Ends only by an error that must stop the node, also one of the verification."""
+        """Flush when due, until cancelled. Raises errors that must stop the node, also those of the verification."""
         while True:
             await asyncio.sleep(LOOK_S)
             self._check_usable()

@@ -136,7 +136,7 @@ class Proposals:
 
     def add(self, proposal: Proposal, now: float) -> None:
         """Its commands go into one entry of the log. It ends once. Raises TypeError for a command that is not bytes:
-        followers would refuse the entry for ever."""
+        followers would refuse the entry forever."""
         kinds = set(map(type, proposal.commands))
         if not kinds <= {bytes}:
             found = ", ".join(sorted(kind.__name__ for kind in kinds))

@@ -174,9 +174,9 @@ class Voting:
     # The voter.
 
     def _is_free(self) -> bool:
-        """Whether this node's promise to the last leader is over. A node that is not a voter by its own log votes all
-        the same: the entry that made it one may not have reached it yet, and only the candidate's membership determines
-        whether the vote of this storage counts (Raft thesis 4.2.2)."""
+        """Whether this node's promise to the last leader is over. A node that is not a voter by its own log votes too:
+        the entry that made it one may not have reached it yet, and only the candidate's membership determines whether
+        the vote of this storage counts (Raft thesis 4.2.2)."""
         if self._engine.leads:
             return False
         return may_vote(

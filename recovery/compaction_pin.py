@@ -1,4 +1,4 @@
-"""A pin on MM while a node recovers: compaction cannot overtake the recovery, nor be blocked by it for ever (M6).
+"""A pin on MM while a node recovers: compaction cannot overtake the recovery, nor be blocked by it forever (M6).
 
 A pin has a short life and is renewed between steps, so a node that died or hangs holds MM only briefly. It is no longer
 renewed after `life_s_max`. Without the pin recovery continues, and may be overtaken.

@@ -102,7 +102,7 @@ class FlushFollower(AppliedRevisions):
         gate: ApplyGate | None = None,
         leaping: Leaping | None = None,
     ) -> None:
-        """For ever, as `Follower.follow`. `listens`: whether a component needs every single revision. `leaping`
+        """Until cancelled, as `Follower.follow`. `listens`: whether a component needs every single revision. `leaping`
         executes a leap and notifies the listeners of prefixes.
 
         `pause` only yields to other tasks: a leap that takes too long falls behind the flushes. A leap that the gate

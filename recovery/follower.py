@@ -71,7 +71,7 @@ class Follower:
         return recorder.report
 
     async def follow(self) -> None:
-        """For ever. Raises errors of listeners and of the vault: the node stops, its next start continues from LV.
+        """Until cancelled. Raises errors of listeners and of the vault: the node stops; its next start continues at LV.
 
         Raises RecoveryRefused if the history of the cluster has changed (restored, forced, lost).
         """

@@ -57,14 +57,14 @@ COMMIT_BYTES = 2 << 20
 """Maximum bytes of one commit of a replay."""
 DIFFERENCE_EVENTS = 1_000
 MEASURE_AFTER = 2_000
-"""A replay uses its own measured speed after so many revisions. The first batch does not count, nor the time before it:
-pinning MM and connecting to the metadata store do not depend on how much there is to replay."""
+"""After this many revisions, a replay uses its own measured speed. The first batch does not count, nor the time before
+it: pinning MM and connecting to the metadata store do not depend on how much there is to replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`batch_revisions`: of one request. `batches_per_commit`: a replay gathers so many batches, if they are not large.
-    Changes spread over a large vault then share pages, but each commit occupies the event loop for longer.
+    """`batch_revisions`: revisions per request. `batches_per_commit`: batches per commit of a replay, fewer if they are
+    large. In a large vault, more changes share pages then, but each commit occupies the event loop for longer.
     """
 
     node_id: str

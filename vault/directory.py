@@ -23,7 +23,7 @@ META = Struct("=16xII8x8xI92xQQ")
 """Of an LMDB meta page: magic, version, page size, last page, transaction number."""
 TRUNCATED = "is truncated"
 """LMDB does not write pages that a transaction took at the end of the file and freed again, so a sound file may be
-shorter than its head says. A walk of all pages in use decides."""
+shorter than its head states. A walk of all pages in use decides."""
 
 
 class VaultDirectory:

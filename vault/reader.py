@@ -244,7 +244,7 @@ class VaultReader:
         return await run_async(self._one(key), self._ask_one(as_bytes(key)), self._now_s, self._changed)
 
     async def range_async(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
-        """As `range`; yields to other tasks in between, and is of one revision all the same."""
+        """As `range`, still of one revision, but yields to other tasks in between."""
         low, high = bounds(start, end)
         course, ask = self._opening(low, high), self._ask_many(low, high, limit)
         opened = await run_async(course, ask, self._now_s, self._changed)

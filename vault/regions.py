@@ -145,7 +145,7 @@ class Regions:
 
 
 def either(before: Regions, after: Regions) -> Regions:
-    """`after`, but keys that are strict in `before` stay strict. Used until every node knows of a change."""
+    """`after`, but keys that are strict in `before` stay strict. Used until every node has the change."""
     if before is after:
         return after
     return Regions(after.all, after.problems, after.strict_prefixes, after._longest_first, after._holes, before)

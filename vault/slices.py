@@ -25,9 +25,9 @@ BYTES_PER_SLICE = 2 << 20
 NO_CHECKSUM = bytes(CHECKSUM_BYTES)
 """In place of the checksum of a row that was not copied from a table as stored."""
 STRIDE, SAMPLES_PER_SLICE = 64, 1_000
-"""One of `STRIDE` keys is a sample. One snapshot is held for so many samples, which takes some milliseconds."""
+"""One key in `STRIDE` is a sample. One snapshot is held for this many samples at most, for some milliseconds."""
 PAGES_PER_SAMPLE, SAMPLES_MIN = 4, 500
-"""As samples, one page of so many is used. A range with fewer samples is not divided by its pages."""
+"""One page in `PAGES_PER_SAMPLE` is a sample. A range with fewer than `SAMPLES_MIN` is not divided by its pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class VaultSnapshot:
                 rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES * len(keys) // len(page)))
 
     def some_keys(self, table: VaultTable, start: bytes, stride: int) -> Iterator[bytes]:
-        """One of so many keys from `start` on, the first one included. No value is read, so nothing is verified."""
+        """One key in `stride` from `start` on, the first one included. No value is read, so nothing is verified."""
         handle = self._tables[table]
         if handle is None:
             return

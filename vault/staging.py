@@ -1,4 +1,4 @@
-"""Changes that a vault knows before they may be served: stage, release, and the strict keys meanwhile (F3, F5).
+"""Changes that a vault has before they may be served: stage, release, and the strict keys meanwhile (F3, F5).
 
 `stage` returns when the rows are committed and the fence page is updated: only then may STAGED be sent. Nothing of it
 is synced: after a power failure the node is fenced, and receives the rows again. So no reader misses both the row and

@@ -31,7 +31,7 @@ LOOK_S = 0.05
 RETRY_S = 0.05
 CONNECT_S = 1.0
 SILENT_S = 1.5
-"""After so long without messages for a holder that requests leases, the leader is searched again."""
+"""After this time without messages for a holder that requests leases, the leader is searched again."""
 
 
 class LeaderRoute(Protocol):

@@ -19,7 +19,7 @@ OWN_FILES_MIN = 40
 OWN_FILES_MAX = 512
 """Reserved for the node: its files, members, unknown peers on the peer port, and clients that are being refused."""
 LEAVING_MAX = 8
-"""At most so many clients are sent a reason at a time; further connections are closed at once."""
+"""Maximum clients that are sent a reason at a time; further connections are closed at once."""
 LOG_PERIOD_S = 60.0
 
 

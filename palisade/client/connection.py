@@ -20,10 +20,10 @@ PING_AFTER_S = 1.0
 PONG_S = 0.5
 """A node that needs longer to respond to a ping is reported as silent."""
 SILENT_S = 5.0
-"""The connection to a node that has sent nothing for so long is given up."""
+"""The connection to a node that has sent nothing for this time is closed."""
 HELD_SHARE = 0.8
-"""A part of the time that a client announces. A node that refuses a request only after this part has waited in vain for
-a leader; nodes refuse after 0.9 of the time."""
+"""A part of the time that a client announces. A node that refuses a request only after this part has waited for a
+leader and found none; nodes refuse after 0.9 of the time."""
 SILENT_S_MIN = 2.0
 """The shortest such time, for clients whose deadline is short."""
 GATHERED_BYTES_MAX = 256 * 1024

@@ -20,7 +20,7 @@ from palisade.wire.credentials import Credentials
 
 CONNECT_S = 2.0
 STAGGER_S = 0.25
-"""After so long without a response, the next address is tried as well (RFC 8305 calls it Happy Eyeballs)."""
+"""After this time without a response, the next address is tried as well (RFC 8305, Happy Eyeballs)."""
 LATE_PART = 0.05
 """A part of the timeout. If the attempt to reach the leader took longer, the node that named the leader is greeted
 again."""

@@ -124,7 +124,7 @@ class RecordedSlot:
         self._invoked_ns = recorder.clock_ns()
 
     def done(self) -> bool:
-        """False until there is an outcome, also if the caller was cancelled: the outcome is recorded all the same."""
+        """False until there is an outcome, also if the caller was cancelled: its outcome is recorded, too."""
         return self._ended
 
     def set_result(self, wire: Any, /) -> None:

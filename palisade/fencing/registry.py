@@ -3,7 +3,7 @@
 A holder is registered in a replicated record before its first grant, so that a new leader knows all holders. A record
 is removed or replaced only once no lease of that holder can be alive. Another data folder under the same name is a
 different holder: its acknowledgements do not cover readers of the first folder, which may serve until that lease
-expires. If a record is removed too early all the same, this leader still waits for the holder until it is safe.
+expires. If a record is removed too early, this leader still waits for the holder until it is safe.
 
 A grant at time t that requires everything up to `after` lets the holder serve until t + T_proceed at the latest, and
 only with everything up to `after` staged. So the leases that matter for revision r are those granted before r was

@@ -1,8 +1,8 @@
 """Executes procedures at the leader: new ones, and those that an earlier leader has left unfinished (F9).
 
 Every unfinished procedure holds a lock, so the locks list the open ones, and a new lock announces a new procedure. A
-node that loses leadership drops its work: the next leader continues from the records. Two nodes that both believe to
-lead do no harm (`palisade/catalog/procedures.py`).
+node that loses leadership drops its work: the next leader continues from the records. Two nodes that act as leader at
+the same time do no harm (`palisade/catalog/procedures.py`).
 """
 
 from __future__ import annotations

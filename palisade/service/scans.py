@@ -24,9 +24,9 @@ from palisade.wire.scan_pages import ChangePosition, KeyCounts, change_bytes, pa
 
 PAGE_BYTES = 1024 * 1024
 SLICES_PER_PAGE = 64
-"""A page ends after so many slices even if it found little, so that no request outlives its deadline."""
+"""A page ends after this many slices even if it found little, so that no request outlives its deadline."""
 STRIDE = 64
-"""One of so many keys is a sample: a range can be divided at it."""
+"""One key in this many is a sample: a range can be divided at it."""
 PIN_NAMES = "reader/"
 PINS_SHARE = 2
 """Readers hold at most this part of the pins: the others are for recovering nodes."""

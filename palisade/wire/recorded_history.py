@@ -3,7 +3,7 @@
 A file is a sequence of msgpack objects. Maps are about the file:
 
     {"format": "palisade-history", "version": 1, "client": id, "clock": id, "clock_ns": n, "wall_ns": n}   the first
-    {"dropped": n}    so many operations are missing here, because the buffer was full
+    {"dropped": n}    n operations are missing here, because the buffer was full
     {"closed": true}  the client was closed, and no operation is missing at the end
     {"feed": [first, last]}  the file has every committed revision from first to last
 

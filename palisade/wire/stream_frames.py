@@ -64,7 +64,7 @@ class FrameKind(enum.IntEnum):
     PROGRESS = 13
     """N [number, revision]: every event up to the revision was sent."""
     MORE = 14
-    """C [number, batches]: grants the node so many more batches."""
+    """C [number, batches]: the node may send this many more batches."""
     UNWATCH = 15
     """C [number]"""
     WATCH_ENDED = 16

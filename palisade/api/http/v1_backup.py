@@ -29,7 +29,7 @@ CONTENT_TYPE = "application/vnd.palisade.backup"
 BACKUPS_MAX = 2
 """Concurrent backups: each prevents the file from reusing its free pages."""
 STALLED_S = 60.0
-"""A client that accepts no data for so long is disconnected."""
+"""A client that accepts no data for this time is disconnected."""
 
 
 class Backups:

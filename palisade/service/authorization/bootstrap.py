@@ -66,7 +66,7 @@ class FirstUser:
         return [f"the first user {ROOT} is not created yet"] if waits else []
 
     async def run(self) -> None:
-        """Creates the user if there is none, or logs a warning with the remedy; then waits for ever."""
+        """Creates the user if there is none, or logs a warning with the remedy; then waits until cancelled."""
         warned = False
         while not self._exists:
             try:
