@@ -16,7 +16,7 @@ from zlib import crc32
 
 KEYS_PER_SPAN = 32
 SUM_MASK = (1 << 32) - 1
-TOLD_BY_SUM_MAX = 2
+FOUND_BY_SUM_MAX = 2
 HEADER = Struct(">IHH")
 
 
@@ -65,7 +65,7 @@ def surplus(own: Sequence[bytes], span: Span) -> list[bytes] | None:
         return []
     if span.keys == 0:
         return list(own)
-    if not 0 < more <= TOLD_BY_SUM_MAX:
+    if not 0 < more <= FOUND_BY_SUM_MAX:
         return None
     hashes = list(map(crc32, own))
     wanted = (sum(hashes) - span.total) & SUM_MASK
