@@ -386,7 +386,7 @@ def encode_result(result: Result) -> Wire:
 
 
 def revision_of(wire: Numbered) -> int:
-    """Of the store when the command was executed; the last one of a series; 0 for a refusal."""
+    """The store's revision when the command was executed; the last one of a series; 0 for a refusal."""
     kind = wire[0]
     if kind == PUT_RESULT:
         return wire[1]  # type: ignore[no-any-return]

@@ -81,7 +81,7 @@ class LeaseBook:
         return found
 
     def remaining_ms(self, lease: int) -> int:
-        """At the last applied stamp; 0 for an expired lease."""
+        """The remaining time at the last applied stamp; 0 for an expired lease."""
         return max(0, self.require(lease)[1] - self._state.clock_ms)
 
     def check_grant(self, lease: int, ttl_ms: int, limits: Limits) -> None:

@@ -174,7 +174,7 @@ class LmdbStore(Owned):
         return sum(layer.bytes for layer in self._live)
 
     def needs_flush(self, now: float) -> bool:
-        """According to the policy; `now` in seconds of any monotonic clock."""
+        """Whether a flush is due by the policy; `now` in seconds of any monotonic clock."""
         entries = self.waiting_entries
         if entries == 0:
             self._waiting_since = None

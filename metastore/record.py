@@ -61,7 +61,7 @@ class StoredRow(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """A tombstone costs nothing: a full store must always accept deletes."""
+        """The logical size. A tombstone has none: a full store must always accept deletes."""
         return cost_of(self.key, self.value) if self.version else 0
 
     def as_key_value(self) -> KeyValue:

@@ -222,7 +222,7 @@ class MetaStore:
 
     @property
     def alarm(self) -> bool:
-        """The quota is exhausted: only commands that need no space are accepted."""
+        """Whether the quota is exhausted: only commands that need no space are accepted then."""
         return self._state.alarm
 
     def live_pins(self, prefix: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class StoreDirectory:
 
     @property
     def suspect(self) -> bool:
-        """The last process ended before it had verified the file: perhaps because of the file."""
+        """Whether the last process ended before it had verified the file, perhaps because of the file."""
         return self._unverified.exists()
 
     def mark_unverified(self, unverified: bool) -> None:

@@ -148,7 +148,7 @@ def choose(view: StoreView, txn: Txn) -> Path:
 
 
 def holds(view: StoreView, compare: Compare) -> bool:
-    """For every live key of its range; if there is none, for a key with 0 everywhere and no value."""
+    """Whether it holds for every live key of its range; if there is none, for a key with 0 everywhere and no value."""
     found = None
     for found in find_range(view, compare.key, compare.range_end, None):
         if not ordered(compare, operand_of(compare.target, found)):
@@ -173,7 +173,7 @@ def operand_of(target: CompareTarget, found: Found) -> int | bytes:
 
 
 def ordered(compare: Compare, actual: int | bytes) -> bool:
-    """`check_request` has verified that both have the same type."""
+    """Whether the comparison holds. `check_request` has verified that both have the same type."""
     operand = compare.operand
     match compare.result:
         case CompareResult.EQUAL:

@@ -58,7 +58,7 @@ def check_request_id(request_id: RequestId, limits: Limits) -> None:
 
 
 def text_size(text: str) -> int:
-    """In bytes of UTF-8."""
+    """The size in bytes of UTF-8."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -282,7 +282,7 @@ def duplicate(key: bytes) -> DuplicateKey:
 
 
 def is_read_only(request: Any) -> bool:
-    """A Range, or a transaction without writes in either branch: it need not be proposed."""
+    """Whether it is a Range, or a transaction without writes in either branch, which need not be proposed."""
     if isinstance(request, Txn):
         return all(is_read_only(operation) for operation in (*request.success, *request.failure))
     return isinstance(request, Range)

@@ -45,7 +45,7 @@ def watermark_of(value: bytes, lineage: Lineage) -> int | None:
 
 
 def lowest_watermark(tables: OrderedMap, lineage: Lineage) -> int | None:
-    """Of all archives of this history; None without one."""
+    """The lowest watermark of all archives of this history; None without one."""
     found = [
         watermark_of(each.value, lineage)
         for key, row in islice(tables.scan(Table.KEY, PREFIX, PREFIX_END), WATERMARKS_MAX)

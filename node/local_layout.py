@@ -55,7 +55,7 @@ class Layout:
         return {f"n{number}": Address(LOOPBACK, self.base_port + SWIM_OFFSET + number) for number in numbers}
 
     def initial_cluster(self) -> str:
-        """In the form of the option of a node."""
+        """The founding members, in the form of the option of a node."""
         return ",".join(map(str, self.members()))
 
     def to_json(self) -> dict[str, Any]:

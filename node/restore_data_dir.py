@@ -50,7 +50,7 @@ class Restored:
 
     @property
     def origin(self) -> str:
-        """By which nodes that are founded together detect that they come from the same backup."""
+        """Names the backup: nodes that are founded together compare it to detect that they come from the same one."""
         return f"backup {self.end.digest.hex()[:16]} of revision {self.header.revision}"
 
 

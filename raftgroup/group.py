@@ -308,7 +308,7 @@ class Group:
 
     def _after_tick(self) -> None:
         self._leadership.turned()
-        self.removal.look_at_log()
+        self.removal.check_log()
         self._forwarding.send_answers()
         self._barrier.turned()
         self._administration.turned()
@@ -372,7 +372,7 @@ class Group:
                 self._administration.promote_learners()
                 self._snapshots.tick()
                 refusals, connected = self._admission.refusals, self._peers.connected()
-                self.removal.look_at_refusals(refusals, connected, self._clock.now())
+                self.removal.check_refusals(refusals, connected, self._clock.now())
                 await self._compact_log()
             except MembershipRefused:
                 continue

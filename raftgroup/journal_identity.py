@@ -78,7 +78,7 @@ def stored_names(journal: Journal) -> tuple[str, str] | None:
 
 
 def is_provisional(membership: Membership) -> bool:
-    """The membership of a founding member until it has seen all others: it names no storage."""
+    """Whether it is the membership of a founding member that has not seen all others yet: it names no storage."""
     return membership.version == 0
 
 

@@ -89,7 +89,7 @@ class Membership:
         return frozenset(member.id for member in self.members if member.role is MemberRole.LEARNER)
 
     def has_storage(self, member_id: str, incarnation: str) -> bool:
-        """A member with this storage, or with a storage that is not known yet. A node that joins again has memberships
+        """Whether the member has this storage, or one that is not known yet. A node that joins again has memberships
         with its earlier storage until it has reached the entry with the new one."""
         known = self.get(member_id)
         return known is not None and known.incarnation in ("", incarnation)

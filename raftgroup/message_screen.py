@@ -128,7 +128,8 @@ def screen_append(message: Append, log: LogView, term: int, commit: int) -> Stal
 
 
 def _differs(index: int, term: int, log: LogView) -> bool:
-    """Below the base everything is committed, and committed entries are the same in every leader's log."""
+    """Whether the log has another entry there. Below the base everything is committed, and committed entries are the
+    same in every leader's log."""
     if index < log.first.index:
         return False
     return log.term_at(index) != term

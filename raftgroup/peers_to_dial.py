@@ -58,7 +58,8 @@ class Contacts:
 
 
 def _has_moved(guest: Greeting, membership: Membership) -> bool:
-    """Compares the ports only, because a host may have several names."""
+    """Whether its port differs from that in the membership. The hosts are not compared: a host may have several
+    names."""
     member = membership.get(guest.member)
     if member is None or member.incarnation != guest.incarnation or not guest.address:
         return False

@@ -32,35 +32,35 @@ class Removal:
         self.error: MemberRemoved | None = None
         """Set once this member was found to be removed."""
 
-    def look_at_log(self) -> None:
-        """Whether the removal is committed."""
+    def check_log(self) -> None:
+        """End this node if its log has its committed removal."""
         replica = self._replica
         if self.error is not None or not replica.is_removed or not replica.membership_settled():
             return
-        if self._belonged():
-            self._found()
+        if self._was_member():
+            self._end_removed_member()
 
-    def look_at_refusals(self, refusals: Mapping[str, str], connected: Set[str], now: float) -> None:
-        """Whether a member refuses this node because it was removed."""
+    def check_refusals(self, refusals: Mapping[str, str], connected: Set[str], now: float) -> None:
+        """End this node if the others refuse it because it was removed."""
         replica = self._replica
         own = replica.identity
         refused = any(is_removal(reason, own.member) for reason in refusals.values())
         is_member, settled = replica.is_known(own.member, own.incarnation), replica.membership_settled()
-        if self.error is not None or not refused or not self._belonged():
+        if self.error is not None or not refused or not self._was_member():
             return
         if is_member and settled:
-            self._found()
+            self._end_removed_member()
         elif connected or is_member:
             self._refused_since = None
         elif self._refused_since is None:
             self._refused_since = now
         elif now - self._refused_since >= REFUSED_S:
-            self._found()
+            self._end_removed_member()
 
-    def _belonged(self) -> bool:
+    def _was_member(self) -> bool:
         return self._founds or self._replica.has_belonged
 
-    def _found(self) -> None:
+    def _end_removed_member(self) -> None:
         member = self._replica.identity.member
         if self._replica.has_belonged or self._replica.membership.version:
             self.error = MemberRemoved(

@@ -123,7 +123,7 @@ class Replica:
 
     @property
     def is_removed(self) -> bool:
-        """According to the newest membership of the log, which may not be committed."""
+        """Whether the newest membership of the log, which may not be committed, has removed this node."""
         return self._own_id in self.membership.removed
 
     @property
@@ -274,7 +274,8 @@ class Replica:
 
     @property
     def waits_for_sync(self) -> bool:
-        """Also after an install that has synced the journal: dependent messages leave with `synced`."""
+        """Whether messages wait for a sync. Also after an install that has synced the journal: they leave with
+        `synced`."""
         return bool(self.outbox.held)
 
     def synced(self) -> None:
@@ -437,7 +438,8 @@ class Replica:
         self.engine.adopt_term(term)
 
     def hand_over(self, target: str) -> bool:
-        """Make `target` campaign at once, if it holds the whole log. The lease ends here, for this term."""
+        """Make `target` campaign at once; False unless it holds the whole log and is reachable. The lease ends here,
+        for this term."""
         if not self.leads or self.engine.match_index(target) != self._journal.last.index:
             return False
         self.lease.surrender()

@@ -123,7 +123,7 @@ class SnapshotReceiver:
     ) -> list[ReceiverEffect]:
         index, snapshot_term, size_bytes, leader_term, membership = fields
         if self._is_finished(transfer, now):
-            return self._say_how_it_ended(member)
+            return self._report_outcome(member)
         if leader_term < term:
             text = f"the offer is of term {leader_term}, this follower is in term {term}"
             return [SendMessage(member, refuse(transfer, TransferRefusal.OLD_TERM, text))]
@@ -150,7 +150,7 @@ class SnapshotReceiver:
         current = self._current
         if current is None or current.meta.id != transfer or current.next_chunk is None:
             if self._is_finished(transfer, now):
-                return self._say_how_it_ended(member)
+                return self._report_outcome(member)
             return [SendMessage(member, refuse(transfer, TransferRefusal.UNKNOWN, "unknown transfer"))]
         current.heard_at = now
         if not current.installing and current.meta.index <= commit_index:
@@ -181,15 +181,16 @@ class SnapshotReceiver:
         if current is None:
             return []
         self._finished = _Finished(current.meta.id, ok, text, now)
-        return self._say_how_it_ended(current.leader)
+        return self._report_outcome(current.leader)
 
     def _is_finished(self, transfer: str, now: float) -> bool:
-        """A failure is forgotten after a while: a newly created snapshot may have the same name."""
+        """Whether this transfer has ended here. A failure is forgotten after a while: a newly created snapshot may have
+        the same name."""
         finished = self._finished
         if finished is None or finished.transfer != transfer:
             return False
         return finished.ok or now - finished.at <= self._timing.failure_memory_s
 
-    def _say_how_it_ended(self, member: str) -> list[ReceiverEffect]:
+    def _report_outcome(self, member: str) -> list[ReceiverEffect]:
         finished = self._finished
         return [SendMessage(member, done(finished.transfer, finished.ok, finished.text))] if finished else []

@@ -98,7 +98,8 @@ class TcpPeers:
     # ports.Peers
 
     def send(self, member: str, kind: int, body: Any) -> bool:
-        """Raises ValueError or TypeError for a kind or body that no frame can carry: an error of the caller."""
+        """As `Peers.send`. Raises ValueError or TypeError for a kind or body that no frame can carry: an error of the
+        caller."""
         if kind < GROUP_KINDS:
             raise ValueError(f"kind {kind} belongs to the transport; kinds of the group begin at {GROUP_KINDS}")
         connection = self._outgoing.get(member)

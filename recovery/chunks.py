@@ -19,7 +19,7 @@ from palisade.vault.span_sums import Span
 
 
 def checksum_of(payload: bytes) -> bytes:
-    """It detects faults, not forgery."""
+    """A checksum that detects faults, not forgery."""
     return xxh3_128_digest(payload)
 
 

@@ -24,11 +24,11 @@ class Rates:
 
 
 def replay_estimate(missed: int, rates: Rates, measured_s: float | None = None) -> float:
-    """`measured_s`: the time per revision in the replay in progress."""
+    """In seconds. `measured_s`: the time per revision in the replay in progress."""
     return missed * (rates.replay_s if measured_s is None else measured_s)
 
 
 def snapshot_estimate(missed: int, keys: int, rates: Rates) -> float:
-    """For `keys` keys in the cluster. At worst each missed revision changed another key."""
+    """In seconds, for `keys` keys in the cluster. At worst each missed revision changed another key."""
     seconds = rates.snapshot_s + keys * rates.compare_key_s + min(missed, keys) * rates.fetch_key_s
     return seconds * rates.advantage

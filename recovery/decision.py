@@ -149,7 +149,7 @@ def decide(vault: VaultState, cluster: ClusterHistory | None, options: Options) 
 
 
 def is_too_costly(missed: int, options: Options) -> bool:
-    """Never if LM - LV is within the catch-up difference."""
+    """Whether a replay would cost more than a snapshot; never if LM - LV is within the catch-up difference."""
     return missed > options.catch_up_difference and options.replay_s > options.snapshot_s
 
 

@@ -79,7 +79,7 @@ def text(value: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """Of a node."""
+    """The name of a node."""
     if not 1 <= len(text(value).encode()) <= NAME_BYTES_MAX:
         raise BadFeed(f"the name of a node has 1 to {NAME_BYTES_MAX} bytes, not {_shown(value)}")
     return text(value)

@@ -219,7 +219,8 @@ class Recovery:
         self._recorder.step(RecoveryPhase.REPLAY, lv - first, latest - first, "revisions")
 
     def _is_enough_now(self, state: SourceState, chosen: int) -> bool:
-        """A change of the acceptable difference also applies to a long round in progress."""
+        """Whether the acceptable difference was changed and the rest is now acceptable: a change also applies to a long
+        round in progress."""
         changed = self._difference.chosen != chosen
         return changed and state.latest - self._vault.revision <= self._difference.value
 

@@ -60,7 +60,7 @@ class RecoveryProgress:
 
     @property
     def remaining_s(self) -> float | None:
-        """At the speed so far; None if unknown."""
+        """The remaining time at the speed so far; None if unknown."""
         if self.per_s is None or not self.total:
             return None
         return max(0, self.total - self.done) / self.per_s

@@ -110,7 +110,7 @@ class VaultFence(Protocol):
         ...
 
     def recovering(self, begins: bool) -> None:
-        """True before a recovery begins, False when the vault is complete again."""
+        """Call with True before a recovery begins, with False when the vault is complete again."""
         ...
 
     def closing(self) -> None:

@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 def pack_spans(keys: Sequence[bytes], until: bytes | None) -> bytes:
-    """Of live keys, in order, complete up to `until` (None: to the last key)."""
+    """The spans of live keys, which are in order and complete up to `until` (None: to the last key)."""
     hashes = list(map(crc32, keys))
     ends = [*keys[KEYS_PER_SPAN::KEYS_PER_SPAN], until or b""]
     parts = []

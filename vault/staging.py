@@ -93,7 +93,7 @@ class PendingKeys:
         return len(self._rows)
 
     def revision_of(self, key: bytes) -> int | None:
-        """Of the latest staged change of the key; None: no row."""
+        """The revision of the latest staged change of the key; None: no row."""
         return self._rows.get(stored_key(key))
 
     @property

@@ -11,7 +11,7 @@ _OF_OPENSSL = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
 
 
 def reason_of(error: BaseException) -> str:
-    """In lower case, without address and errno."""
+    """The reason in lower case, without address and errno."""
     inner = getattr(error, "os_error", None)
     if isinstance(inner, OSError) and inner is not error:
         return reason_of(inner)

@@ -59,8 +59,8 @@ def spoken(first: bytes) -> Spoken | None:
 
 
 def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
-    """For a client that speaks that to the port `here`: http, stream, peer or swim (UDP). `ports`: name -> 'host:port'
-    of this node."""
+    """The text for a client that speaks the protocol `what` to the port `here`: http, stream, peer or swim (UDP).
+    `ports`: name -> 'host:port' of this node."""
     begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
     if what is Spoken.TLS:
         return f"{begin}: this port has no TLS, connect without it"

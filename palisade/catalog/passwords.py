@@ -35,7 +35,7 @@ def sealed(password: str, salt: bytes) -> dict[str, Any]:
 
 
 def fits(password: str, credential: Mapping[str, Any]) -> bool:
-    """Compares in constant time. An unreadable credential fits no password."""
+    """Whether the password is the credential's, in constant time. An unreadable credential fits no password."""
     try:
         salt, known = bytes.fromhex(credential["salt"]), bytes.fromhex(credential["hash"])
         cost, block, parallel = (int(credential[name]) for name in ("cost", "block", "parallel"))

@@ -195,8 +195,8 @@ class Permissions:
 
 
 def is_for_admins(action: Privilege, key: bytes, range_end: bytes) -> bool:
-    """Any access to permissions or to the records of procedures, which contain password hashes, and every direct write
-    below palisade/."""
+    """Whether only ADMIN permits it: any access to permissions or to the records of procedures, which contain password
+    hashes, and every direct write below palisade/."""
     if touches(key, range_end, keys.PERMISSIONS) or touches(key, range_end, keys.PROCEDURES):
         return True
     return action is Privilege.WRITE and touches(key, range_end, PALISADE)

@@ -39,7 +39,7 @@ class Manifest:
         return MANIFESTS + self.data_source.encode()
 
     def is_visible(self, record: SegmentRecord) -> bool:
-        """A record of a generation that was never taken is not visible either."""
+        """Whether readers see the record. One of a generation that was never taken is not visible either."""
         return record.generation <= self.last and record.generation not in self.pending
 
     def with_visible(self) -> Manifest:

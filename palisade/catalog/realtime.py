@@ -55,7 +55,7 @@ def opening(
 
 
 def _core_partitions(manifest: Manifest, chunk: Iterable[SegmentRecord], interval: Interval) -> int:
-    """Of the newest version, if a partition can be added to it. Raises NotAllowed."""
+    """The number of core partitions of the newest version. Raises NotAllowed if no partition can be added to it."""
     core = {each.segment.id.partition: each for each in chunk}
     any_of_it = next(iter(core.values()))
     if any_of_it.segment.id.interval != interval:

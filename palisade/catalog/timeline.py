@@ -189,7 +189,7 @@ class Timeline:
         return covered_ms >= interval.end_ms
 
     def highest_version(self, interval: Interval) -> int | None:
-        """Of all used segments whose interval overlaps this one, complete or not."""
+        """The highest version of the used segments whose interval overlaps this one, complete or not."""
         return max((version for _, version in self._index.overlapping(interval)), default=None)
 
     def contradicting(self, interval: Interval, version: int) -> Interval | None:

@@ -15,7 +15,7 @@ from palisade.metastore.requests import Compare, CompareResult, CompareTarget, p
 
 
 def chunk_prefix(segment: Segment) -> bytes:
-    """Of the keys of the records of its interval and version."""
+    """The prefix of the keys of the records of its interval and version."""
     return segment.key.rpartition(b"/")[0] + b"/"
 
 

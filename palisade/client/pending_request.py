@@ -87,7 +87,7 @@ def is_last(operation: Operation, link: ClientConnection | None, timeout_s: floa
 
 
 def longest_wait_s(pending: Collection[Operation], timeout_s: float, now: float) -> float:
-    """Of the request that is due first: the part of `timeout_s` that has passed."""
+    """How long the request that is due first has waited: the part of `timeout_s` that has passed."""
     return max(0.0, timeout_s - (min(each.deadline for each in pending) - now)) if pending else 0.0
 
 

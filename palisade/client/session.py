@@ -417,7 +417,7 @@ class StreamSession:
 
     @property
     def _address(self) -> str:
-        """Of the connected node, which may be none of the given addresses; else the one that is tried next."""
+        """The address of the connected node, which may be none of the given ones; else the one that is tried next."""
         return self._route.current() if self._found is None else self._found.address
 
     def _lost(self, link: ClientConnection) -> None:

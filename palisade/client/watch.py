@@ -123,7 +123,8 @@ class Watch:
         self._news.set()
 
     def _ends_with_its_history(self, its: Any) -> bool:
-        """`its`: the history of the node at which the watch continues, None if unknown."""
+        """Whether the watch ends with HistoryBroken. `its`: the history of the node at which the watch continues, None
+        if unknown."""
         own: Any = self._history or its
         self._history = own
         if its is None or its == own:

@@ -72,7 +72,8 @@ class StageChain:
         return self._staged if self._joined else 0
 
     def begin_chain(self) -> int:
-        """For a Hello. Stages that are received but not marked have to be sent again."""
+        """Begin a chain with a Hello; returns its number. Stages that are received but not marked have to be sent
+        again."""
         self._chain += STEP
         self._join_lv = None
         self._begun = self._joined

@@ -230,6 +230,6 @@ def interval(collection: Collection, below: str, after: str) -> tuple[bytes, byt
 
 
 def is_within(collection: Collection, row: KeyValue, below: str) -> bool:
-    """Keys between a path and the paths below it can belong to others: a-b sorts between a and a/b."""
+    """Whether the row is at or below the path. Keys of other paths can lie between: a-b sorts between a and a/b."""
     path = keys.path_of(collection.place, row.key)
     return not below or path == below or path.startswith(f"{below}.")

@@ -149,7 +149,7 @@ class RegionAdmin:
             ) from None
 
     async def put_packed(self, name: str, packed: bytes) -> int:
-        """In its stored form. Raises InvalidRequest."""
+        """As `put`, for a region in its stored form. Raises InvalidRequest."""
         try:
             region = unpack_region(name, packed)
         except ValueError as error:

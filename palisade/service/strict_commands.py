@@ -46,7 +46,7 @@ def any_strict(keys: Iterable[bytes], prefixes: Prefixes) -> bool:
 
 
 def fields_are_strict(fields: Any, prefixes: Prefixes, decode: Callable[[Any], Any]) -> bool:
-    """Of a checked command, as its msgpack value: a series, or the result of `decode`."""
+    """As `is_strict`, for the msgpack value of a checked command: a series, or what `decode` reads."""
     if is_series(fields):
         return any_strict(fields[2][::2], prefixes)
     return is_strict(decode(fields), prefixes)

@@ -89,7 +89,7 @@ class TopologyMember:
         return self._own.name
 
     def incarnation(self) -> int:
-        """Of this node in the logical topology; 0 unless it is active there."""
+        """The incarnation of this node in the logical topology; 0 unless it is active there."""
         return self.life.incarnation if self.life.phase is JoinPhase.ACTIVE else 0
 
     async def run(self) -> None:

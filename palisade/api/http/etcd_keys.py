@@ -284,7 +284,7 @@ def _response(result: NestedResult) -> str:
 
 
 def inner_header(revision: int) -> str:
-    """Of an operation in a transaction."""
+    """The header of an operation in a transaction."""
     return f'"header":{{"revision":"{revision}"}}'
 
 

@@ -24,7 +24,7 @@ class DocumentKind(enum.Enum):
 
 @cache
 def document_of(kind: DocumentKind) -> bytes:
-    """As JSON. A member returns the complete document."""
+    """The document of this kind of node, as JSON. A member returns the complete document."""
     whole = resources.files("palisade.api").joinpath("openapi.json").read_bytes()
     if kind is DocumentKind.MEMBER:
         return whole

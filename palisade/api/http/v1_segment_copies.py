@@ -89,5 +89,5 @@ class SegmentCopyRoutes:
 
 
 def name_in(request: web.Request) -> str:
-    """Not validated."""
+    """The name of the segment in the path, not validated."""
     return "/".join(request.match_info[part] for part in PARTS)

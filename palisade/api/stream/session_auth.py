@@ -134,7 +134,7 @@ class SessionAuth:
         self._check(needs, f"the call {str(name)[:64]}", rights)
 
     async def reauthorize(self, watched: WatchRequest) -> None:
-        """Whether a watch may go on. Raises AuthorizationError."""
+        """Raises AuthorizationError unless the watch may continue."""
         if self._identity is None:
             raise Unauthenticated(NOT_SIGNED_IN)
         rights = await self._authorizer.rights(self._identity)
