@@ -81,8 +81,8 @@ class FenceTimes:
     """Times of the leases by which this node serves reads of its vault (`fencing.timing.FenceTiming`). `drift`: how
     much faster or slower than true time its clock may run, as a fraction.
 
-    Nodes may have different times: a leader counts a lease with its holder's length, and until the later of the ends by
-    the holder's and by its own drift and margin (`palisade/fencing/DESIGN.md`).
+    Nodes may have different times: a leader counts a lease with its holder's length, by its own drift and margin or the
+    holder's, whichever ends later (`palisade/fencing/DESIGN.md`).
     """
 
     lease_s: float = 3.0

@@ -154,7 +154,7 @@ class LeaseClient:
             self._send(promise)
 
     def remove(self) -> None:
-        """For good: the node was removed from the cluster. Readers get this reason from the page."""
+        """Permanently: the node was removed from the cluster. Readers get this reason from the page."""
         self.removed = True
         self.stop("it was removed from the cluster")
         if self.vault.page is not None:
@@ -163,7 +163,7 @@ class LeaseClient:
 
     def _refuse(self, why: str, state: FenceState = FenceState.FENCED) -> None:
         if self.why != why:
-            log.log(logging.WARNING if self.why == "" else logging.DEBUG, "%s is fenced: %s", self._node, why)
+            log.log(logging.WARNING if self.why == "" else logging.DEBUG, "fenced: node=%s reason=%s", self._node, why)
         self.why = why
         page = self.vault.page
         if page is not None and page.fence.state is not state:
