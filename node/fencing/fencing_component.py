@@ -118,7 +118,7 @@ class FencingComponent(Component):
         if holder is None or linked is None:
             return
         while not linked.done():
-            holder.is_now(self._node.incarnation())
+            holder.set_incarnation(self._node.incarnation())
             if holder.wants_recovery():
                 self._recover(holder)
             await asyncio.sleep(LOOK_S if holder.serves else TICK_S)

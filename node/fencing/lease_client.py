@@ -102,8 +102,9 @@ class LeaseClient:
 
     # Its life
 
-    def is_now(self, incarnation: int) -> None:
-        """0: it is not in the topology. A new incarnation begins fenced. A removed node stays as it is."""
+    def set_incarnation(self, incarnation: int) -> None:
+        """Set the incarnation of this node in the topology; 0: it is not there. A new incarnation begins fenced. A
+        removed node stays as it is."""
         if self.removed:
             return
         if incarnation != self.incarnation:
@@ -113,7 +114,7 @@ class LeaseClient:
                 self.vault.page.identify(incarnation)
 
     def recovering(self, begins: bool) -> None:
-        """The vault begins to recover, which is permitted only while fenced; or it is complete again."""
+        """True: the vault begins to recover, so the node is fenced first. False: the vault is complete again."""
         self.caught_up = not begins
         if begins:
             self._unmark("its vault is recovering")
@@ -121,7 +122,7 @@ class LeaseClient:
             self.settle()
 
     def _unmark(self, why: str) -> None:
-        """Pending keys of the vault are not updated by later changes: it has to join again for that."""
+        """Fence the node: later changes do not update the pending keys of its vault until it joins again."""
         now = self._now()
         self._refuse(why)
         self._stages.clear()
@@ -133,7 +134,8 @@ class LeaseClient:
         self._send_if_any(promise)
 
     def _begin_anew(self, why: str) -> None:
-        """Earlier grants are void. The page is updated first: no reader may continue by the old lease."""
+        """Begin with a new state machine, for which earlier grants are void. The page is updated first: no reader may
+        continue by the old lease."""
         self._refuse(why)
         send, now = self._send, self._now()
         self.core = Holder(
@@ -146,7 +148,7 @@ class LeaseClient:
             send(self._hello(now))
 
     def stop(self, why: str = "it is stopping") -> None:
-        """Permanently, in order: no write waits for this node."""
+        """Stop serving permanently, and send the promise, so that no write waits for this node."""
         self._refuse(why)
         promise = self.core.stop(self._now())
         self._open_gate()

@@ -224,7 +224,7 @@ class LeaseServer:
         return True
 
     def _replace(self, other: HolderConnection, holder: HolderId) -> None:
-        """A node has one connection; the newer one counts."""
+        """Drop the earlier connection of a node: the newer one counts."""
         if other.holder is not None and other.holder.incarnation <= holder.incarnation:
             self.drop(other)
 
@@ -307,8 +307,8 @@ class LeaseServer:
         return tuple(rows) if size <= STAGE_BYTES_MAX else None
 
     def _grant_all(self, now: float) -> None:
-        """A request waits a moment: a new leader has its quorum lease after its first round, and a registration takes
-        one as well."""
+        """Answer the requests for leases. A request may wait a moment: a new leader has its quorum lease after its
+        first round, and a registration takes one as well."""
         for connection in list(self.connections):
             if connection.owed is None or connection.session is None:
                 continue
@@ -329,7 +329,7 @@ class LeaseServer:
                     connection.owed = None
 
     def _release_all(self, released: int) -> None:
-        """As far as strict changes go: RR grows with every write, beyond the staged revisions."""
+        """Send the latest released strict revision. RR itself also grows with eventual writes, which are not staged."""
         message = Release(self.core.term, released)
         is_newer, self._announced = released > self._announced, max(released, self._announced)
         for connection in list(self.connections):
@@ -338,7 +338,7 @@ class LeaseServer:
                 connection.send(message)
 
     def _arm(self, now: float) -> None:
-        """A timer that is too early is harmless: its turn sets the next one."""
+        """Set the timer of the next turn. One that is too early is harmless: its turn sets the next one."""
         due = self.core.next_time(now)
         if any(connection.owed is not None for connection in self.connections):
             due = min(due, now + LEASE_LOOK_S) if due is not None else now + LEASE_LOOK_S

@@ -27,7 +27,7 @@ class Node:
         self.vault.claim(VaultLineage("c", 1, "f1"))
         self.holder = LeaseClient("f1", "v", self.vault, FenceTiming(), lambda: self.now, lambda revision: None)
         self.gate = self.holder.gate
-        self.holder.is_now(INCARNATION)
+        self.holder.set_incarnation(INCARNATION)
         self.holder.connected(self.said.append)
         self.holder.recovering(False)
         self.holder.deliver(WelcomeMessage(TERM, 0, 0))
