@@ -53,7 +53,8 @@ from palisade.metastore.watch import WatchHub
 
 COLLECT_PER_BATCH = 16
 WRITES_PER_COLLECTED = 8
-"""Maximum blocks that a batch removes: more than it creates, so that the removal terminates."""
+"""A batch removes up to `COLLECT_PER_BATCH` blocks, and one more per `WRITES_PER_COLLECTED` writes: more than it
+creates, so that the removal terminates."""
 
 
 class MetaStore:

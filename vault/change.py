@@ -16,10 +16,10 @@ HEADER = Struct(">QQQQHI")
 HEADER_BYTES = HEADER.size
 KEY_BYTES_AT = HEADER_BYTES - 6
 CREATE_VERSION, CREATE_AT = Struct(">QQ"), 8
-"""Mod revision and version, and their offset."""
+"""Create revision and version, and their offset."""
 
 FIRST_REVISION = 1
-"""The chain digest of an empty metadata store, which has no events."""
+"""The revision of an empty metadata store, which has no events."""
 
 
 class Revision(NamedTuple):

@@ -22,7 +22,7 @@ from palisade.metastore.system_records import SystemRecords
 from palisade.node.fencing.holder_registry import PREFIX, registrations, value_of
 
 FORMER = "(before generation "
-"""Nodes have no brackets in their names (`node.config.check_id`)."""
+"""Nodes have no brackets in their names (`base.identifier.check_id`)."""
 
 
 def record_name(generation: int) -> str:

@@ -64,7 +64,7 @@ class HolderConnection:
     session: HolderSession | None = None
     owed: tuple[Renew, float] | None = None
     renewed: bool = False
-    """It is new, and gets the current revisions even if nothing strict has changed."""
+    """It has sent a Renew since the last turn, and gets the current revisions even if nothing strict has changed."""
     staged_upto: int = -1
     """The revision up to which it was staged."""
 

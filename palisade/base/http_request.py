@@ -19,7 +19,7 @@ from palisade.base.network_reason import reason_of
 
 TIMEOUT_S = 5.0
 NEVER_ROUNDED_S = 1e9
-"""aiohttp rounds timeouts above this one up to a whole second: 5.0 s lasted up to 6 s."""
+"""aiohttp rounds timeouts above a threshold up to a whole second: with its own one, 5.0 s lasted up to 6 s."""
 
 
 class NoAnswer(PalisadeError):

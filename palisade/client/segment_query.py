@@ -36,7 +36,7 @@ Lookup = Callable[[], Awaitable[Mapping[str, Any]]]
 segments that were not loaded yet (`not_loaded`), `rows`, the number of rows by segment in the known records, but of
 those that grow, and these `records`."""
 AskNode = Callable[[str, str], Awaitable[int]]
-"""(node, segment) -> rows. Raises NodeFailed."""
+"""(node, segment) -> rows. Raises CountFailed."""
 
 
 class CountFailed(PalisadeError):

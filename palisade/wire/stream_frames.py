@@ -29,8 +29,9 @@ class FrameKind(enum.IntEnum):
     """Kinds of frames and their bodies. C: sent by clients, N: by nodes."""
 
     HELLO = 1
-    """C {"protocol": int, "client": str, "timeout_ms": int, "follows": bool}: the node's deadline ends before the
-    client's, so that the client receives the outcome of its request. `follows`: report changes of leader."""
+    """C {"protocol": int, "client": str, "timeout_ms": int, "waited_ms": int, "follows": bool, credentials}: the node's
+    deadline ends before the client's, so that the client receives the outcome of its request. `waited_ms`: how long the
+    oldest request has waited for this connection. `follows`: report changes of leader."""
     WELCOME = 2
     """N {"protocol", "cluster", "member", "leader": str or nil, "streams": {member: "host:port"}, "limits":
     {"request_bytes", "value_bytes"}}: a client refuses a larger request itself, because a frame above the limit ends

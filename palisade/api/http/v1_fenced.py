@@ -37,7 +37,7 @@ PATH = "/v1/fenced/"
 ANSWERED_BY = "Palisade-Answered-By"
 WAIT_MS, WAIT_MS_MAX = 1000, 60_000
 SLICE_ROWS = 500
-"""Bytes of a large response after which other tasks get a turn."""
+"""Rows of a large response after which other tasks get a turn."""
 
 NOT_OLDER: Spec = {"revision": a_number, "timeout_ms": a_number}
 RANGE: Spec = {
