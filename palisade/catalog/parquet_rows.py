@@ -1,8 +1,8 @@
 """The content of a segment: rows as Parquet, read and verified with pyarrow. Pure, apart from the time that it takes.
 
 Guarantees, and why they hold:
-- `inspect` depends on the rows alone: the digest is over rows (`rows_digest.py`), and number, minimum and maximum are
-  computed from them, never taken from the statistics in the file.
+- `inspect_segment` depends on the rows alone: the digest is over rows (`rows_digest.py`), and number, minimum and
+  maximum are computed from them, never taken from the statistics in the file.
 - A file that is damaged or incomplete is refused, or has other rows and so another digest.
 - Memory is bounded for files of others: sizes are checked before decoding, repeated values are not expanded, and
   decoding stops at the limits.

@@ -75,7 +75,7 @@ class EtcdStreams:
         return await lines.finish()
 
     async def _keep_alive(self, lease_id: int) -> bytes:
-        """`still` has just authorized it, by the rights as they are now."""
+        """The caller has just been authorized again, by its current rights."""
         try:
             result = await self._service.write(LeaseKeepAlive(lease_id), caller=UNRESTRICTED)
         except LeaseNotFound:

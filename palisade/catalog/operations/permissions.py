@@ -1,7 +1,7 @@
 """Operations on users, roles and grants. Pure.
 
-All of them `keep` what they have written (F8): a revoked permission that reappears, or a REVOKE that is reported as
-failed although it is effective, would be worse than a pending one.
+None is ever rolled back (`OperationKind.keeps`, F8): a revoked permission that reappears, or a REVOKE that is reported
+as failed although it is effective, would be worse than a pending one.
 """
 
 from __future__ import annotations
