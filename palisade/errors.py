@@ -1,7 +1,7 @@
 """Every error that a client, a reader or the embedded store raises.
 
-`retry` of an error: whether the same call may succeed later. After `Unavailable` and its kin nothing was done; after
-`OutcomeUnknown` a write may be applied or not; `ReleasePending` is raised for a write that is committed and not yet
+`retry` of an error: whether the same call may succeed later. After `Unavailable` or a subclass nothing was done. After
+`OutcomeUnknown` a write may be applied or not. `ReleasePending` is raised for a write that is committed and not yet
 visible everywhere.
 """
 
