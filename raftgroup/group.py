@@ -248,8 +248,7 @@ class Group:
 
     @property
     def generation(self) -> int:
-        """The newest generation of the log that this node has or is copying, even if it has not copied the entry with
-        that generation yet; 0 without a log."""
+        """The newest one of the log that this node has or is copying, even if not copied so far; 0 without a log."""
         return self._admission.generation
 
     def status(self) -> GroupStatus:
