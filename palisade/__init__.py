@@ -11,8 +11,8 @@
     reader = palisade.VaultReader("data/n1/vault")           # linearizable reads without a network round trip
     reader.get(b"/plants/7/state")
 
-    async with palisade.open("folder") as store:             # the store in this process, without a cluster
-        await store.put("/plants/7/state", "running")
+    with palisade.open("folder") as store:                   # the store in this process, without a cluster; also
+        store.put("/plants/7/state", "running")              # `async with`
 
 Names are imported at their first use: `import palisade` alone loads nothing else. `palisade.errors` has every error.
 These names are public, and `palisade.spark` and `palisade.pipeline` for programs on Spark. Everything else below
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
         RevisionEvents,
         TxnResult,
     )
-    from palisade.node.embedded import LocalStore
     from palisade.node.embedded import open as open  # noqa: A004
+    from palisade.node.local_store import LocalStore
+    from palisade.node.sync_local_store import SyncLocalStore
     from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
     from palisade.vault.change import Item
     from palisade.vault.errors import Fenced
@@ -103,6 +104,7 @@ __all__ = [
     "SyncJournalClient",
     "SyncLeadership",
     "SyncLease",
+    "SyncLocalStore",
     "SyncWatch",
     "Token",
     "Txn",
@@ -148,7 +150,9 @@ _MODULES = {
     "palisade.client.watch": ("Watch",),
     "palisade.journal.client": ("JournalClient",),
     "palisade.journal.sync_client": ("SyncJournalClient",),
-    "palisade.node.embedded": ("LocalStore", "open"),
+    "palisade.node.embedded": ("open",),
+    "palisade.node.local_store": ("LocalStore",),
+    "palisade.node.sync_local_store": ("SyncLocalStore",),
     "palisade.client.operations": ("Compare", "Delete", "Get", "Put", "Txn"),
     "palisade.client.recording_files": ("Recording",),
     "palisade.raftgroup.errors": ("OutcomeUnknown", "Unavailable"),

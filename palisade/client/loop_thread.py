@@ -28,15 +28,21 @@ class LoopThread:
     """`on_start` runs in the thread before the first call, `on_stop` after the last accepted one."""
 
     def __init__(
-        self, on_start: Callable[[], Awaitable[object]], on_stop: Callable[[], Awaitable[object]], name: str
+        self,
+        on_start: Callable[[], Awaitable[object]],
+        on_stop: Callable[[], Awaitable[object]],
+        what: str = "client",
+        remedy: str = "create a new one",
     ) -> None:
+        """`what`: what its errors say is closed; `remedy`: what they advise."""
         self._on_start, self._on_stop = on_start, on_stop
+        self._what, self._remedy = what, remedy
         self._process = os.getpid()
         self._lock = threading.RLock()  # A garbage-collected client is stopped by the collecting thread.
         self._accepts = True
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._main, name=f"palisade-{what}", daemon=True)
         self._thread.start()
         _open_threads.add(self)
 
@@ -49,7 +55,7 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
-            raise ClientClosed("the client was closed during the call") from None
+            raise ClientClosed(f"the {self._what} was closed during the call") from None
         finally:
             future.cancel()
             del future  # It refers to the error, whose traceback refers to this frame.
@@ -61,7 +67,7 @@ class LoopThread:
             with self._lock:
                 if self._accepts:
                     return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            refusal = ClientClosed("the client is closed; create a new one")
+            refusal = ClientClosed(f"the {self._what} is closed; {self._remedy}")
         coroutine.close()
         raise refusal
 
@@ -73,9 +79,9 @@ class LoopThread:
 
     def _refusal(self) -> Exception | None:
         if os.getpid() != self._process:
-            return RuntimeError("this client was used before a fork; create a new one in the child process")
+            return RuntimeError(f"this {self._what} was used before a fork; {self._remedy} in the child process")
         if threading.current_thread() is self._thread:
-            return RuntimeError("a callback of the client must not call the client, because it would wait for itself")
+            return RuntimeError(f"a callback of the {self._what} must not call it, because it would wait for itself")
         return None
 
     def stop(self, timeout_s: float | None = None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from palisade.client.client_closed import ClientClosed
 from palisade.client.loop_thread import LoopThread
-from palisade.client.watch import Watch
+from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.results import RevisionEvents
 
 
@@ -25,7 +25,7 @@ class SyncWatch:
     each item goes to one of them. `close` from any thread ends the iteration in all.
     """
 
-    def __init__(self, watch: Watch, thread: LoopThread, client: object) -> None:
+    def __init__(self, watch: WatchHandle, thread: LoopThread, client: object) -> None:
         """`client`: kept alive as long as its watch is in use."""
         self._client = client
         self._watch = watch

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from palisade.client.client_closed import ClientClosed
 from palisade.client.loop_thread import LoopThread
-from palisade.client.sync_client import documented_as
+from palisade.client.sync_api import documented_as
 from palisade.journal.client import READ_BYTES, JournalClient
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class SyncJournalClient:
                 raise ClientClosed("the client is closed; create a new one")
             if self._thread is None:
                 client = self._client
-                thread = LoopThread(client.__aenter__, client.__aexit__, "palisade-journal-client")
+                thread = LoopThread(client.__aenter__, client.__aexit__)
                 weakref.finalize(self, thread.stop, 0.0).atexit = False
                 self._thread = thread
             return self._thread

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from palisade.client.segment_query import lookup_all
-from palisade.client.sync_client import blocking
+from palisade.client.sync_api import blocking
 from palisade.pipeline.cluster import connect
 from palisade.pipeline.errors import PipelineError
 from palisade.pipeline.options import TableOptions

@@ -216,7 +216,7 @@ async def test_opening_that_fails_closes_nothing() -> None:
 def running_loop() -> Iterator[LoopThread]:
     async def nothing() -> None: ...
 
-    thread = LoopThread(nothing, nothing, "loop")
+    thread = LoopThread(nothing, nothing)
     yield thread
     thread.stop()
 

@@ -51,6 +51,8 @@ with palisade.connect(address, follow_leader=False) as client:
     except palisade.errors.KeyTooLarge:
         print("refused")
 asyncio.run(main())
+with palisade.open(folder) as store:
+    assert store.get("a").value == b"of the store"
 with palisade.VaultReader(fenced) as reader:
     print(int(reader.get(b"palisade/counter")))
 others = ("catalog", "fencing", "metastore", "node", "raftgroup", "recovery", "vault")

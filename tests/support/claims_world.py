@@ -16,7 +16,7 @@ from palisade.client.watch_handle import WatchHandle
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import Command, Range, WatchRequest
 from palisade.metastore.results import RangeResult
-from palisade.node.embedded import LocalWatch
+from palisade.node.local_store import LocalWatch
 from palisade.raftgroup.errors import Unavailable
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.housekeeping import due
