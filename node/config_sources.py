@@ -10,7 +10,7 @@ from pathlib import Path
 
 from palisade.base.errors import ConfigError
 from palisade.node.config import NodeConfig
-from palisade.node.options import OLD_NAMES, OPTIONS, Given, node_config, variable_of
+from palisade.node.options import OLD_NAMES, OPTIONS, GivenValue, node_config, variable_of
 
 
 def load_node_config(
@@ -19,18 +19,18 @@ def load_node_config(
     """`command_line` maps names of options to the texts on the command line. Raises ConfigError."""
     given = dict(from_file(config_file)) if config_file else {}
     given.update(from_environment(os.environ if environ is None else environ))
-    given.update({name: Given(text, f"--{name}") for name, text in command_line.items()})
+    given.update({name: GivenValue(text, f"--{name}") for name, text in command_line.items()})
     return node_config(given)
 
 
-def from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
     """Other variables (PALISADE_ENDPOINTS and the like) are ignored."""
     known = {variable_of(old): name for old, name in OLD_NAMES.items()}
     known |= {option.variable: option.name for option in OPTIONS}
-    return {name: Given(environ[variable], variable) for variable, name in known.items() if environ.get(variable)}
+    return {name: GivenValue(environ[variable], variable) for variable, name in known.items() if environ.get(variable)}
 
 
-def from_file(path: Path) -> dict[str, Given]:
+def from_file(path: Path) -> dict[str, GivenValue]:
     """The options in a TOML file, whose names may be written with '-' or '_'. Raises ConfigError."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -40,5 +40,5 @@ def from_file(path: Path) -> dict[str, Given]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
-    found = {name.replace("_", "-"): Given(value, f"{path}") for name, value in content.items()}
+    found = {name.replace("_", "-"): GivenValue(value, f"{path}") for name, value in content.items()}
     return {OLD_NAMES.get(name, name): given for name, given in found.items()}

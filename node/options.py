@@ -33,7 +33,7 @@ FALSE = {"0", "false", "no", "off"}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenValue:
     """A value and where it came from, such as '--http', 'PALISADE_HTTP' or 'http in palisade.toml'."""
 
     value: Any
@@ -249,7 +249,7 @@ GROUPS: dict[type, str] = {
 }
 
 
-def node_config(given: Mapping[str, Given]) -> NodeConfig:
+def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
     """The configuration with these values, and defaults for the others. Raises ConfigError.
 
     `given` maps names of options to values; a text is parsed by the option, another value is used as TOML gave it.
@@ -271,7 +271,7 @@ def node_config(given: Mapping[str, Given]) -> NodeConfig:
     return NodeConfig(**plain, **{GROUPS[group]: group(**values) for group, values in groups.items()})
 
 
-def read_value(option: Option, given: Given) -> Any:
+def read_value(option: Option, given: GivenValue) -> Any:
     """The value of one option. Raises ConfigError that names the option and the source of the value."""
     text = str(given.value).strip()
     try:

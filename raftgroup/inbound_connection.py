@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from palisade.base.wrong_port import Spoken, advice, refusal, spoken
+from palisade.base.wrong_port import ClientProtocol, advice, protocol_of, refusal
 from palisade.raftgroup.handshake import (
     GROUP_KINDS,
     HELLO,
@@ -48,8 +48,8 @@ class Accepted(PeerConnection):
             self.abort(f"more than {self._hub.limits.strangers_max} connections have not greeted yet")
 
     def data_received(self, data: bytes) -> None:
-        what = spoken(data) if self.state is PeerState.GREETING else None
-        if what is None or what is Spoken.PEER:
+        what = protocol_of(data) if self.state is PeerState.GREETING else None
+        if what is None or what is ClientProtocol.PEER:
             super().data_received(data)
             return
         text = advice(what, "peer", self._accepting_hub.ports)

@@ -102,7 +102,7 @@ class Dialler:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {member}")
 
     async def stop(self, reason: str) -> None:
-        self.hang_up(reason)
+        self.stop_dialling(reason)
         await asyncio.wait([self._task])
 
     def is_up(self) -> None:
@@ -110,7 +110,7 @@ class Dialler:
         its messages cannot be answered, and an election may depend on the answers."""
         self._is_up.set()
 
-    def hang_up(self, reason: str) -> None:
+    def stop_dialling(self, reason: str) -> None:
         """Dial no more; the connection ends when its last frames have left."""
         self._task.cancel()
         if self._connection is not None:

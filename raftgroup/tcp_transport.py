@@ -259,7 +259,7 @@ class TcpPeers:
             if wanted.get(member) != dialler.address:
                 self._hung_up = [old for old in self._hung_up if not old.is_over]
                 self._hung_up.append(self._diallers.pop(member))
-                dialler.hang_up("no longer a member at this address")
+                dialler.stop_dialling("no longer a member at this address")
         for member, address in wanted.items():
             if member not in self._diallers:
                 self._diallers[member] = Dialler(self, member, address, self._random, self._client_tls)

@@ -24,7 +24,7 @@ _PEER_MAGIC = b"palisade-peer"
 _LOOKED_AT_BYTES = 256
 
 
-class Spoken(enum.Enum):
+class ClientProtocol(enum.Enum):
     """The protocol of a client. The value is the name of the port that serves it, if one does."""
 
     HTTP = "http"
@@ -35,48 +35,48 @@ class Spoken(enum.Enum):
 
 
 _WORDS = {
-    Spoken.HTTP: "HTTP",
-    Spoken.HTTP2: "HTTP/2, as gRPC does",
-    Spoken.STREAM: "the client stream",
-    Spoken.PEER: "the protocol between members",
-    Spoken.TLS: "TLS",
+    ClientProtocol.HTTP: "HTTP",
+    ClientProtocol.HTTP2: "HTTP/2, as gRPC does",
+    ClientProtocol.STREAM: "the client stream",
+    ClientProtocol.PEER: "the protocol between members",
+    ClientProtocol.TLS: "TLS",
 }
 _PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer", "swim": "SWIM"}
 
 
-def spoken(first: bytes) -> Spoken | None:
+def protocol_of(first: bytes) -> ClientProtocol | None:
     """`first`: the first bytes of the connection. None: no known protocol."""
     if first.startswith(_TLS_HANDSHAKE):
-        return Spoken.TLS
+        return ClientProtocol.TLS
     if first.startswith(HTTP2_PREFACE):
-        return Spoken.HTTP2
+        return ClientProtocol.HTTP2
     if _METHOD.match(first):
-        return Spoken.HTTP
+        return ClientProtocol.HTTP
     if len(first) < 9 or not first.startswith(b"\0\0"):
         return None
     head = first[:_LOOKED_AT_BYTES]
-    return Spoken.PEER if _PEER_MAGIC in head else Spoken.STREAM if b"protocol" in head else None
+    return ClientProtocol.PEER if _PEER_MAGIC in head else ClientProtocol.STREAM if b"protocol" in head else None
 
 
-def advice(what: Spoken, here: str, ports: Mapping[str, str]) -> str:
+def advice(what: ClientProtocol, here: str, ports: Mapping[str, str]) -> str:
     """The text for a client that speaks the protocol `what` to the port `here`: http, stream, peer or swim (UDP).
     `ports`: name -> 'host:port' of this node."""
     begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
-    if what is Spoken.TLS:
+    if what is ClientProtocol.TLS:
         return f"{begin}: this port has no TLS, connect without it"
-    if what is Spoken.HTTP2 and here == "http":
+    if what is ClientProtocol.HTTP2 and here == "http":
         return f"{begin}: this port has HTTP/1.1 only, use it with the JSON paths /v1 and /v3"
-    port, how = ("http", " with HTTP/1.1") if what is Spoken.HTTP2 else (what.value, "")
+    port, how = ("http", " with HTTP/1.1") if what is ClientProtocol.HTTP2 else (what.value, "")
     return f"{begin}: use the {_PORTS[port]} port {ports.get(port) or 'of a member'}{how}"
 
 
-def refusal(what: Spoken, text: str) -> bytes:
+def refusal(what: ClientProtocol, text: str) -> bytes:
     """The answer in the client's own protocol; to TLS in plain HTTP, which its libraries report as such."""
-    if what is Spoken.HTTP2:
+    if what is ClientProtocol.HTTP2:
         last_stream_and_code = (0).to_bytes(4, "big") + _HTTP_1_1_REQUIRED.to_bytes(4, "big")
         return _http2_frame(_HTTP2_SETTINGS, b"") + _http2_frame(_HTTP2_GOAWAY, last_stream_and_code + text.encode())
-    if what in (Spoken.HTTP, Spoken.TLS):
-        status = "421 Misdirected Request" if what is Spoken.HTTP else "400 Bad Request"
+    if what in (ClientProtocol.HTTP, ClientProtocol.TLS):
+        status = "421 Misdirected Request" if what is ClientProtocol.HTTP else "400 Bad Request"
         problem: dict[str, Any] = {"type": "about:blank", "title": "Wrong port", "status": int(status[:3])}
         problem |= {"code": CODE, "detail": text}
         body = json.dumps({**problem, "retry": False}).encode() + b"\n"
@@ -85,7 +85,7 @@ def refusal(what: Spoken, text: str) -> bytes:
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         return head.encode() + body
-    if what is Spoken.STREAM:
+    if what is ClientProtocol.STREAM:
         return encode(_STREAM_REFUSED, {"reason": text, "code": CODE})
     return encode(_PEER_REFUSE, text)
 

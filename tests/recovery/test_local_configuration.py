@@ -12,7 +12,7 @@ from palisade.base.clock import SystemClock
 from palisade.node.config import NodeConfig
 from palisade.node.config_sources import load_node_config
 from palisade.node.local_configuration import local_configuration
-from palisade.node.options import Given, node_config
+from palisade.node.options import GivenValue, node_config
 from palisade.node.standalone import NoNetwork
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import Lifecycle
@@ -44,7 +44,7 @@ def config(**other: str) -> NodeConfig:
 def test_configuration_round_trips(other: dict[str, str]) -> None:
     whole = config(**other)
     found = local_configuration(whole)
-    again = node_config({name: Given(text, "the vault") for name, text in found.items()})
+    again = node_config({name: GivenValue(text, "the vault") for name, text in found.items()})
     assert again == replace(whole, join_token=None)
 
 

@@ -35,7 +35,7 @@ from palisade.api.http.request_head import (
 from palisade.base.connection_limit import Admission, ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
 from palisade.base.metrics import Metrics
-from palisade.base.wrong_port import HTTP2_PREFACE, advice, refusal, spoken
+from palisade.base.wrong_port import HTTP2_PREFACE, advice, protocol_of, refusal
 from palisade.service.authorization.callers import Access
 from palisade.service.callers import UNRESTRICTED
 
@@ -251,7 +251,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _is_misdirected(self, data: bytes) -> bool:
         """Answer a client of another port or protocol with what to use."""
-        what = spoken(data)
+        what = protocol_of(data)
         if what is None or self._transport is None:
             return False
         text = advice(what, "http", self._server.ports())

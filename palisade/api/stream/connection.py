@@ -23,7 +23,7 @@ from palisade.api.stream.watches import StreamWatch, read_watch
 from palisade.base.connection_limit import Admission
 from palisade.base.frames import FRAME_BYTES_MAX, Encoder, FrameError, FrameParser
 from palisade.base.protocol_state import next_state
-from palisade.base.wrong_port import Spoken, refusal, spoken
+from palisade.base.wrong_port import ClientProtocol, protocol_of, refusal
 from palisade.metastore.command_codec import encode_result
 from palisade.metastore.errors import InvalidRequest, RequestTooLarge
 from palisade.metastore.requests import Range
@@ -117,8 +117,8 @@ class StreamConnection(asyncio.Protocol):
 
     def _is_misdirected(self, data: bytes) -> bool:
         """Answer a client of another port with the address of the right one."""
-        what = spoken(data)
-        if what is None or what is Spoken.STREAM or self._transport is None:
+        what = protocol_of(data)
+        if what is None or what is ClientProtocol.STREAM or self._transport is None:
             return False
         self._transport.write(refusal(what, self._server.misdirected(what)))
         self.close()

@@ -15,7 +15,7 @@ from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
 from palisade.base.log_rate_limit import LogLimit
-from palisade.base.wrong_port import Spoken, advice
+from palisade.base.wrong_port import ClientProtocol, advice
 from palisade.service.ports import own_addresses
 from palisade.wire.stream_frames import FRAME_BYTES_EXTRA, PROTOCOL
 
@@ -72,7 +72,7 @@ class StreamServer:
     def now(self) -> float:
         return self.loop.time()
 
-    def misdirected(self, what: Spoken) -> str:
+    def misdirected(self, what: ClientProtocol) -> str:
         text = advice(what, "stream", own_addresses(self.service.group))
         line = self._misdirected.admit(f"refused a client: {text}", self.now())
         if line is not None:

@@ -10,7 +10,7 @@ from palisade.api.stream.calls import Calls
 from palisade.api.stream.lease_port import LeasePort
 from palisade.api.stream.session_auth import SessionAuth
 from palisade.base.connection_limit import ConnectionLimit
-from palisade.base.wrong_port import Spoken
+from palisade.base.wrong_port import ClientProtocol
 from palisade.service.key_values import KeyValues
 
 
@@ -26,7 +26,7 @@ class ServerPort(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def now(self) -> float: ...
-    def misdirected(self, what: Spoken) -> str:
+    def misdirected(self, what: ClientProtocol) -> str:
         """Logs a client of another protocol, and returns which port it should use."""
         ...
 

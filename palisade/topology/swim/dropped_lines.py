@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from palisade.base.recurring_line import LONGEST_S, RecurringLine
-from palisade.base.wrong_port import advice, spoken
+from palisade.base.wrong_port import advice, protocol_of
 from palisade.topology.swim.wire import DATAGRAM_BYTES_MAX, VERSION, Dropped, DropReason
 
 _DTLS_HANDSHAKE = b"\x16\xfe"
@@ -46,7 +46,7 @@ class DroppedLines:
 
 
 def _foreign(datagram: bytes, ports: Mapping[str, str]) -> str:
-    what = spoken(datagram)
+    what = protocol_of(datagram)
     if what is not None:
         return advice(what, "swim", ports)
     here = "this is the SWIM port of a Palisade node, and"
