@@ -116,7 +116,7 @@ SCENARIOS = (
     Scenario(
         "join-rejected",
         "nodes that may not join are refused, with the reason",
-        "R9; scenarios.md: wrong tag, wrong version, wrong token, duplicate name",
+        "R9; wrong tag, wrong version, wrong token, duplicate name",
         join_rejected,
         {
             "token": "a wrong token is refused, with exit code 2",

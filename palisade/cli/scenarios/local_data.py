@@ -171,7 +171,7 @@ SCENARIOS = (
     Scenario(
         "crash-in-eviction",
         "a node dies in the middle of evicting local data; the next start ends like one without a crash",
-        "R5; scenarios.md: crash at every step of snapshot and eviction",
+        "R5; crash at every step of snapshot and eviction",
         crash_in_eviction,
         {
             "crashed": "the first start died with a segment half written, the next continued the stored plan",

@@ -132,7 +132,7 @@ SCENARIOS = (
     Scenario(
         "overtaken",
         "compaction overtakes a replay in progress; the node switches to a snapshot by itself",
-        "R6; scenarios.md: compaction overtakes a running replay",
+        "R6; compaction overtakes a running replay",
         overtaken,
         {
             "switched": "it began as case b, and replayed a part of the missed revisions",
@@ -146,7 +146,7 @@ SCENARIOS = (
     Scenario(
         "busy-writes",
         "writes continue, faster than the component of a node takes them; its recovery still ends",
-        "R4, R6; scenarios.md: it ends, never a livelock",
+        "R4, R6; it ends, never a livelock",
         busy_writes,
         {
             "ends": "the recovery ends while the writes continue",
@@ -160,7 +160,7 @@ SCENARIOS = (
     Scenario(
         "paused-past-compaction",
         "a running node is paused until the missed revisions are compacted; its components get the difference",
-        "R5; scenarios.md: the system described in the seed skips these changes",
+        "R5; the system described in the seed skips these changes",
         paused,
         {
             "goes-on": "the process is the same: nothing was restarted",

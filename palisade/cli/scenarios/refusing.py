@@ -123,7 +123,7 @@ SCENARIOS = (
     Scenario(
         "refuse-foreign",
         "a member has the vault of another cluster",
-        "R7; scenarios.md: vault of another cluster",
+        "R7; vault of another cluster",
         foreign,
         MUST,
         "d",
@@ -141,7 +141,7 @@ SCENARIOS = (
     Scenario(
         "refuse-diverged",
         "the cluster has other content at the revision of a node's vault",
-        "R7; scenarios.md: same LV, different digest",
+        "R7; same LV, different digest",
         diverged,
         MUST,
         "d",
