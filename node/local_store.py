@@ -13,10 +13,12 @@ from typing import Any
 from palisade.api.services import NodeServices
 from palisade.api.stream.calls import Calls
 from palisade.base.clock import SystemClock
+from palisade.base.content import Content, as_bytes
+from palisade.client.bulk_puts import Many
 from palisade.client.store_api import StoreApi
 from palisade.metastore.limits import Limits, Retention
 from palisade.metastore.lmdb_store import LmdbStore
-from palisade.metastore.requests import Command, Range, WatchRequest
+from palisade.metastore.requests import Command, Put, Range, WatchRequest
 from palisade.metastore.results import RangeResult, RevisionEvents
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.data_dir import claim_data_dir
@@ -149,6 +151,11 @@ class LocalStore(StoreApi):
     async def _write(self, request: Command, timeout_s: float | None = None) -> Any:
         self._check()
         return await self.key_values.write(request, timeout_s=timeout_s, caller=UNRESTRICTED)
+
+    def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
+        self._check()
+        self.key_values.submit(Put(as_bytes(key), as_bytes(value)), many.take, caller=UNRESTRICTED)
+        return many.begin()
 
     async def _read(self, request: Range, timeout_s: float | None = None) -> RangeResult:
         self._check()

@@ -57,14 +57,18 @@ class Many:
         if self._error is not None:
             raise self._error
 
-    # Called by the session, as on a future.
+    # Called with results; by the session, as on a future.
 
     def done(self) -> bool:
         return self._closed or self._error is not None
 
     def set_result(self, wire: Any) -> None:
-        if wire[0] != PUT_RESULT:
-            self.set_exception(refusal_in(wire))
+        self.take(wire if wire[0] == PUT_RESULT else refusal_in(wire))
+
+    def take(self, result: Any) -> None:
+        """A result, or the error of a put."""
+        if isinstance(result, Exception):
+            self.set_exception(result)
             return
         self.ended += 1
         self._wake()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,38 +153,7 @@ class Client(StoreApi):
     def _watch(self, request: WatchRequest, progress_s: float | None) -> Watch:
         return self._session.watch(request, progress_s)
 
-    async def put_many(
-        self,
-        items: Iterable[tuple[Content, Content]] | AsyncIterable[tuple[Content, Content]],
-        *,
-        outstanding: int = 1024,
-        progress: Callable[[int], None] | None = None,
-    ) -> int:
-        """Put every pair, at most `outstanding` at a time; returns their number. Raises the first error.
-
-        This is the fastest way to write many keys. `progress` is called with the number of completed puts from time to
-        time and at the end. Pairs of one key are written in order unless a connection breaks or the leader changes.
-        """
-        if outstanding < 1:
-            raise ValueError(f"outstanding must be at least 1, not {outstanding}")
-        many = Many(asyncio.get_running_loop(), outstanding, progress)
-        try:
-            await self._room_for(many)
-            if isinstance(items, AsyncIterable):
-                async for key, value in items:
-                    if not self._put_one_of(many, key, value):
-                        await self._room_for(many)
-            else:
-                for key, value in items:
-                    if not self._put_one_of(many, key, value):
-                        await self._room_for(many)
-            await many.all_done()
-        finally:
-            many.close()
-        return many.ended
-
     def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
-        """Whether another put may be sent."""
         session, once = self._session, self._exactly_once
         content = (self._next_request_id(), as_bytes(key), as_bytes(value))
         size = len(content[1]) + len(content[2])

@@ -7,12 +7,14 @@ Keys and values are bytes; text is encoded as UTF-8. Writes are executed exactly
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Unpack
 
 from palisade.base.content import Content, as_bytes
+from palisade.client.bulk_puts import Many
 from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
@@ -150,6 +152,44 @@ class StoreApi(ScanApi, SegmentsApi):
         """`success` if every compare holds, else `failure`; all writes share one revision."""
         result: TxnResult = await self._write(plain_txn(compare, success, failure), timeout_s)
         return result
+
+    async def put_many(
+        self,
+        items: Iterable[tuple[Content, Content]] | AsyncIterable[tuple[Content, Content]],
+        *,
+        outstanding: int = 1024,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Put every pair, at most `outstanding` at a time; returns their number. Raises the first error.
+
+        This is the fastest way to write many keys. `progress` is called with the number of completed puts from time to
+        time and at the end. Pairs of one key are written in order unless a connection breaks or the leader changes.
+        """
+        if outstanding < 1:
+            raise ValueError(f"outstanding must be at least 1, not {outstanding}")
+        many = Many(asyncio.get_running_loop(), outstanding, progress)
+        try:
+            await self._room_for(many)
+            if isinstance(items, AsyncIterable):
+                async for key, value in items:
+                    if not self._put_one_of(many, key, value):
+                        await self._room_for(many)
+            else:
+                for key, value in items:
+                    if not self._put_one_of(many, key, value):
+                        await self._room_for(many)
+            await many.all_done()
+        finally:
+            many.close()
+        return many.ended
+
+    @abstractmethod
+    def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
+        """Begin a put whose result goes to `many`. Returns whether another one may begin."""
+
+    async def _room_for(self, many: Many) -> None:
+        """Wait until another put may begin. Raises the first error of `many`."""
+        await many.room()
 
     async def copy_chunk(self, request: CopyChunk) -> DoneResult:
         """Write the rows of a staged chunk to their keys (`metastore.staged_rows`); `count` of them were written."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from palisade.base.content import Content
 from palisade.client.claims import TTL_S, Lock
 from palisade.client.loop_thread import LoopThread
+from palisade.client.pair_feed import Pair, PairFeed
 from palisade.client.realtime import RealtimeWriter
 from palisade.client.store_api import StoreApi
 from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
@@ -78,6 +79,20 @@ class SyncApi(ABC):
     range = blocking(StoreApi.range)
     delete = blocking(StoreApi.delete)
     txn = blocking(StoreApi.txn)
+
+    @documented_as(StoreApi.put_many)
+    def put_many(
+        self,
+        items: Iterable[Pair],
+        *,
+        outstanding: int = 1024,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        def consume(pairs: AsyncIterator[Pair], counted: Callable[[int], None]) -> Coroutine[Any, Any, int]:
+            return self._api.put_many(pairs, outstanding=outstanding, progress=counted)
+
+        return PairFeed(self._running(), progress).run(consume, items)
+
     copy_chunk = blocking(StoreApi.copy_chunk)
     compact = blocking(StoreApi.compact)
 

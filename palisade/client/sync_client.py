@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
 
 from palisade.client.client import Client
 from palisade.client.client_closed import ClientClosed
 from palisade.client.endpoints import EndpointsLike
 from palisade.client.loop_thread import LoopThread
-from palisade.client.pair_feed import Pair, PairFeed
 from palisade.client.recording_files import Recording
-from palisade.client.sync_api import SyncApi, documented_as
+from palisade.client.sync_api import SyncApi
 from palisade.wire.credentials import Credentials
 
 
@@ -89,19 +86,6 @@ class SyncClient(SyncApi):
                 weakref.finalize(self, thread.stop, 0.0).atexit = False
                 self._thread = thread
             return self._thread
-
-    @documented_as(Client.put_many)
-    def put_many(
-        self,
-        items: Iterable[Pair],
-        *,
-        outstanding: int = 1024,
-        progress: Callable[[int], None] | None = None,
-    ) -> int:
-        def consume(pairs: AsyncIterator[Pair], counted: Callable[[int], None]) -> Coroutine[Any, Any, int]:
-            return self._api.put_many(pairs, outstanding=outstanding, progress=counted)
-
-        return PairFeed(self._running(), progress).run(consume, items)
 
 
 def connect(

@@ -40,6 +40,20 @@ async def test_concurrent_puts_share_log_entries(tmp_path: Path) -> None:
     assert status["raft"]["last_index"] < 50
 
 
+async def test_put_many_has_at_most_the_outstanding_puts_in_flight(tmp_path: Path) -> None:
+    async with palisade.node.embedded.open(tmp_path) as store:
+        pairs = [(f"k{number}", str(number)) for number in range(500)]
+        assert await store.put_many(pairs, outstanding=1) == 500
+        alone = (await store.status())["raft"]["last_index"]
+        assert await store.put_many(pairs) == 500
+        together = (await store.status())["raft"]["last_index"] - alone
+        assert (alone > 500, together < 50) == (True, True)
+        with pytest.raises(ValueError, match="outstanding"):
+            await store.put_many(pairs, outstanding=0)
+        with pytest.raises(KeyTooLarge):
+            await store.put_many([("a", "1"), ("k" * 5000, "1")])
+
+
 async def test_watch_receives_writes_and_ends_with_the_store(tmp_path: Path) -> None:
     async with palisade.node.embedded.open(tmp_path) as store:
         await store.put("a", "1")

@@ -13,6 +13,7 @@ import pytest
 import palisade
 from palisade.base.errors import ConfigError
 from palisade.client.client_closed import ClientClosed
+from palisade.metastore.errors import KeyTooLarge
 from palisade.node.data_dir_marker import FolderError
 from palisade.node.sync_local_store import SyncLocalStore
 from palisade.raftgroup.errors import RaftError
@@ -41,6 +42,18 @@ def test_threads_share_a_store(store: SyncLocalStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         revisions = {each.revision for each in pool.map(lambda number: store.put(f"k{number}", "v"), range(200))}
     assert revisions == set(range(2, 202))
+
+
+def test_put_many_writes_in_order_and_reports_progress(store: SyncLocalStore) -> None:
+    counts: list[int] = []
+    assert store.put_many(((f"k/{number % 10}", str(number)) for number in range(3000)), progress=counts.append) == 3000
+    assert counts[-1] == 3000
+    assert [kv.value for kv in store.range("k/", prefix=True).kvs] == [str(2990 + last).encode() for last in range(10)]
+
+
+def test_put_many_raises_the_first_error(store: SyncLocalStore) -> None:
+    with pytest.raises(KeyTooLarge):
+        store.put_many([("a", "1"), ("k" * 5000, "1"), ("b", "1")])
 
 
 def test_watch_is_a_blocking_iterator(store: SyncLocalStore) -> None:

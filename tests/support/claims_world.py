@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from palisade.base.content import Content
+from palisade.client.bulk_puts import Many
 from palisade.client.claims import Leadership, Lock
 from palisade.client.lease import Lease
 from palisade.client.store_api import StoreApi
@@ -56,6 +58,9 @@ class SimulatedStore(StoreApi):
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         raise AssertionError(f"unexpected call {name}")
+
+    def _put_one_of(self, many: Many, key: Content, value: Content) -> bool:
+        raise AssertionError("a claim puts one key at a time")
 
     def _watch(self, request: WatchRequest, progress_s: float | None) -> WatchHandle:
         return LocalWatch(self._service, request, progress_s, lambda _: None)
