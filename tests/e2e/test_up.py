@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,14 @@ class Up:
         )
 
     def end(self) -> tuple[int, str]:
-        """(exit code, stderr) of a run that ends by itself."""
-        out, err = self.process.communicate(timeout=WAIT_S)
-        self.events += [json.loads(line) for line in out.splitlines()]
-        return self.process.returncode, err
+        """(exit code, stderr) of a run that ends by itself. `communicate` would lose what `wait` has read ahead, which
+        may end in the middle of a line."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with ThreadPoolExecutor(1) as thread:
+            err = thread.submit(self.process.stderr.read)
+            self.events += [json.loads(line) for line in self.process.stdout]
+            return self.process.wait(timeout=WAIT_S), err.result()
 
     def give_up(self) -> None:
         self._watchdog.cancel()
