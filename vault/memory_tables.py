@@ -89,6 +89,9 @@ class MemoryTransaction:
         self._content = content
 
     def get(self, key: bytes, default: None, db: VaultTable) -> bytes | None:
+        """Raises TypeError for a key that is not bytes, as LMDB does."""
+        if type(key) is not bytes:
+            raise TypeError(f"a key must be bytes, not {type(key).__name__}")
         value = self._content[db].get(key)
         return default if value is None else CHECKSUMS.seal_all(db, [(key, value)])[0][1]
 

@@ -159,7 +159,9 @@ class VaultReader:
             except self._errors:
                 pass
             except TypeError:
-                key = as_bytes(key)
+                if type(key) is not bytes:
+                    snapshot = None
+                    return self.get(as_bytes(key))
             snapshot = None  # The next call may take long, or raise an error that keeps this frame.
         item = self.get_item(key)
         return None if item is None else item.value

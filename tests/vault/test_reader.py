@@ -299,6 +299,17 @@ async def test_reader_takes_text_for_keys(node: Node) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("key", ["/s/a", bytearray(b"/s/a")])
+def test_get_takes_text_on_the_fast_path(node: Node, monkeypatch: pytest.MonkeyPatch, key: str | bytearray) -> None:
+    """It took ten times as long as with bytes."""
+    reader = node.reader()
+    expected = reader.get(b"/s/a")
+    monkeypatch.delattr(VaultReader, "get_item")
+    assert expected is not None
+    assert reader.get(key) == expected
+    reader.close()
+
+
 def test_invalid_keys_are_refused(node: Node) -> None:
     reader = node.reader()
     for wrong in (None, 7):
