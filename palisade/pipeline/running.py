@@ -1,7 +1,7 @@
 """Runs a job: checks the machine, starts Spark if needed, follows its stages, and cancels them if the job is stopped.
 
 Java and pyspark are checked before anything else. A job that ends by an exception, Ctrl-C too, leaves no Spark job
-running; a SparkSession that was started here is stopped.
+running; a SparkSession that was started here is stopped, and a Java process that has not finished its start is killed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,13 +87,44 @@ def run_job(
     from palisade.spark import session
 
     with plain_interrupts() as restore:
-        spark = session(master, app=f"palisade {job.name}", config=QUIET)
+        with java_ends_with_a_failed_start():
+            spark = session(master, app=f"palisade {job.name}", config=QUIET)
         restore()
         spark.sparkContext.setLogLevel("OFF")
         try:
             return _run_on(spark, job, access, options, show)
         finally:
             spark.stop()
+
+
+@contextmanager
+def java_ends_with_a_failed_start() -> Iterator[None]:
+    """Kills the Java process that PySpark started inside, if the body ends by an exception, such as Ctrl-C, before
+    PySpark is connected to it. Afterwards Java ends with this process.
+
+    If PySpark is interrupted while it waits for the address of Java, it removes the folder for that address. Java then
+    prints a stack trace and does not end.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def recorded(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(*arguments, **options)
+        started.append(process)
+        return process
+
+    gateway: Any = java_gateway
+    before, gateway.Popen = gateway.Popen, recorded
+    try:
+        yield
+    except BaseException:
+        for process in started if SparkContext._gateway is None else ():
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        gateway.Popen = before
 
 
 @contextmanager

@@ -1,0 +1,66 @@
+"""Ctrl-C while Spark starts: the command ends with the exit code of all commands, and leaves no process behind.
+
+Java did not end: its folder for the address was removed under it, it printed a stack trace and ran on (issue 16).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SUBMIT = """#!/bin/sh
+echo $$ > "$PIDS/new" && mv "$PIDS/new" "$PIDS/pid"
+exec sleep 600
+"""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, f"no {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path) -> Path:
+    """A Spark whose Java process never gives its address."""
+    submit = tmp_path / "spark" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text(SUBMIT)
+    submit.chmod(0o755)
+    return tmp_path / "spark"
+
+
+def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"SPARK_HOME": str(spark_home), "PIDS": str(tmp_path)}
+    words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", "127.0.0.1:1")
+    command = [sys.executable, "-m", "palisade.cli", *words]
+    with subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True) as job:
+        try:
+            until((tmp_path / "pid").exists, "process of Spark")
+            started = int((tmp_path / "pid").read_text())
+            job.send_signal(signal.SIGINT)
+            until(lambda: job.poll() is not None, "end of the command")
+            left = alive(started)
+        finally:
+            job.kill()
+            if (tmp_path / "pid").exists() and alive(started):
+                os.kill(started, signal.SIGKILL)
+        _, errors = job.communicate()
+    assert (job.returncode, left) == (130, False)
+    assert "Traceback" not in errors
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
