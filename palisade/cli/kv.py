@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease
 from palisade.cli.printing import print_bytes, print_json, readable
@@ -95,7 +96,7 @@ def get(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: boo
     result = session.call(lambda client: client.range(key, revision=revision, serializable=serializable))
     if not result.kvs:
         where = f"at revision {revision}" if revision else f"(revision {result.revision})"
-        session.fail(Failure(REFUSED, "key-not-found", f"there is no key {readable(key)} {where}", False))
+        session.fail(Failure(REFUSED, "key-not-found", f"there is no key {key_text(key)} {where}", False))
     kv = result.kvs[0]
     if session.as_json:
         print_json({"revision": result.revision, "kv": shapes.key_value(kv)})

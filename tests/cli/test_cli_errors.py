@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import subprocess
@@ -56,6 +57,12 @@ def test_missing_key_over_http_is_named_as_text(node: CliNode) -> None:
     assert asyncio.run(http(node, "/v1/kv/%D0%BA")).startswith("the key к does not exist at revision ")
     assert asyncio.run(http(node, "/v1/kv/%FF")).startswith("the key 0xff does not exist at revision ")
     assert not PYTHON.search(asyncio.run(http(node, "/v1/kv/")))
+
+
+@pytest.mark.parametrize(("key", "text"), [("к", "к"), (os.fsdecode(b"\xff"), "0xff")])
+def test_missing_key_of_the_command_line_is_named_as_over_http(node: CliNode, key: str, text: str) -> None:
+    """It was `there is no key \\xff`, which is also the text of another key (issue 16)."""
+    assert f"palisade: there is no key {text} (revision" in invoke(node, "get", key).stderr
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import until
 
 SUBMIT = """#!/bin/sh
 echo $$ > "$PIDS/new" && mv "$PIDS/new" "$PIDS/pid"
 exec sleep 600
 """
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, f"no {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -38,16 +31,16 @@ def spark_home(tmp_path: Path) -> Path:
     return tmp_path / "spark"
 
 
-def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
+async def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
     environment = os.environ | {"SPARK_HOME": str(spark_home), "PIDS": str(tmp_path)}
     words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", "127.0.0.1:1")
     command = [sys.executable, "-m", "palisade.cli", *words]
     with subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True) as job:
         try:
-            until((tmp_path / "pid").exists, "process of Spark")
+            await until((tmp_path / "pid").exists, 60)
             started = int((tmp_path / "pid").read_text())
             job.send_signal(signal.SIGINT)
-            until(lambda: job.poll() is not None, "end of the command")
+            await until(lambda: job.poll() is not None, 60)
             left = alive(started)
         finally:
             job.kill()
