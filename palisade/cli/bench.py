@@ -110,8 +110,13 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         progress = RequestProgress(
             f"bench {plan.what}", lambda: next((each.trouble for each in clients if each.trouble), None)
         )
-        async with session.shown_progress(progress):
-            return await run_plan(session, plan, clients, progress)
+        remains: list[str] = []
+        try:
+            async with session.shown_progress(progress):
+                return await run_plan(session, plan, clients, progress, remains)
+        finally:
+            for text in remains:
+                click.echo(text, err=True)
 
     found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
@@ -138,8 +143,12 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
     }
 
 
-async def run_plan(session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress) -> Figures:
-    """Measures with the open connections in `clients`. Raises the error of the first refused request."""
+async def run_plan(
+    session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress, remains: list[str]
+) -> Figures:
+    """Measures with the open connections in `clients`. `remains` gets a message if the keys could not be deleted.
+
+    Raises the error of the first refused request."""
     client = clients[0]
     prefix = f"/palisade-bench/{secrets.token_hex(8)}/".encode()
     value = bytes(plan.value_bytes)
@@ -150,7 +159,7 @@ async def run_plan(session: CliSession, plan: BenchPlan, clients: list[Client], 
         return await drive(session, plan, lambda each, key: each.put(key, value), prefix, clients, progress)
     finally:
         progress.begin("deleting its keys")
-        await clean_up(client, prefix)
+        await clean_up(client, prefix, remains)
 
 
 async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress: RequestProgress) -> None:
@@ -160,7 +169,7 @@ async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress
     await client.put_many(items, outstanding=FILLING, progress=lambda done: progress.count(done, count))
 
 
-async def clean_up(client: Client, prefix: bytes) -> None:
+async def clean_up(client: Client, prefix: bytes, remains: list[str]) -> None:
     """Called also after Ctrl-C and after a refusal."""
     from palisade.raftgroup.errors import RaftError
 
@@ -168,7 +177,7 @@ async def clean_up(client: Client, prefix: bytes) -> None:
         await client.delete(prefix, prefix=True)
     except RaftError as error:
         remedy = f"palisade del {prefix.decode()} --prefix"
-        click.echo(f"palisade bench: its keys could not be deleted ({error}); do it with: {remedy}", err=True)
+        remains.append(f"palisade bench: its keys could not be deleted ({error}); do it with: {remedy}")
 
 
 def reading(plan: BenchPlan) -> Request:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from palisade.cli.bench_statistics import figures, quantile
 from palisade.cli.main import main
+from palisade.cli.session import CliSession
 from palisade.metastore.limits import Limits
 from tests.support.cli_node import CliNode, cli_node
 
@@ -68,6 +71,27 @@ def test_bench_shows_its_progress_while_no_request_succeeds(
     assert shown[0].startswith("palisade: bench put: 0 of 8, 0/s")
     assert any(line.startswith("palisade: bench put: 0 of 8, 4 failed, ") and " s left" in line for line in shown)
     assert shown[-1].startswith("palisade: bench put: deleting its keys")
+
+
+def test_bench_names_keys_that_remain_once_its_progress_is_erased(
+    run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, the message continued the line of the progress (issue 16)."""
+
+    @asynccontextmanager
+    async def shown(*_: Any) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            click.echo("erased", err=True)
+
+    monkeypatch.setattr(CliSession, "shown_progress", shown)
+    node.do(lambda: vars(node.group).update(majority=False))
+    result = run("bench", "put", "--total", "1", "--clients", "1", "--timeout", "0.5")
+    node.do(lambda: vars(node.group).update(majority=True))
+    first, second = result.stderr.splitlines()[-2:]
+    assert first == "erased"
+    assert second.startswith("palisade bench: its keys could not be deleted")
 
 
 @pytest.mark.parametrize("what", ["put", "get"])
