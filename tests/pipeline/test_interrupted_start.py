@@ -5,6 +5,7 @@ Java did not end: its folder for the address was removed under it, it printed a 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -31,16 +32,16 @@ def spark_home(tmp_path: Path) -> Path:
     return tmp_path / "spark"
 
 
-async def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_starts_leaves_no_process(java: None, spark_home: Path, tmp_path: Path) -> None:
     environment = os.environ | {"SPARK_HOME": str(spark_home), "PIDS": str(tmp_path)}
     words = ("pipeline", "run", "history", "--to", str(tmp_path / "to"), "--endpoints", "127.0.0.1:1")
     command = [sys.executable, "-m", "palisade.cli", *words]
     with subprocess.Popen(command, env=environment, stdout=-1, stderr=-1, text=True) as job:
         try:
-            await until((tmp_path / "pid").exists, 60)
+            asyncio.run(until((tmp_path / "pid").exists, 60))
             started = int((tmp_path / "pid").read_text())
             job.send_signal(signal.SIGINT)
-            await until(lambda: job.poll() is not None, 60)
+            asyncio.run(until(lambda: job.poll() is not None, 60))
             left = alive(started)
         finally:
             job.kill()
