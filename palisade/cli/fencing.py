@@ -34,7 +34,7 @@ def fencing(session: CliSession, at: str | None) -> None:
         print_own(found)
     if found["leader"] is not None:
         holders = sorted(found["leader"]["holders"], key=lambda each: str(each["node"]))
-        session.rows(found, HEADER, [holder_row(each) for each in holders])
+        session.rows(found, HEADER, [holder_row(each, separators=not session.as_csv) for each in holders])
         for wait in () if session.as_csv else found["leader"]["waits"]:
             reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
             print(f"revisions {wait['first']} to {wait['last']} have waited {wait['waited_ms']} ms: {reasons}")
@@ -49,14 +49,14 @@ async def of_leader(client: Any) -> dict[str, Any]:
 HEADER = ["holder", "incarnation", "staged", "behind", "last contact", "lease ends in", "reported", "state"]
 
 
-def holder_row(each: dict[str, Any]) -> list[str]:
+def holder_row(each: dict[str, Any], separators: bool = True) -> list[str]:
+    """`separators`: of thousands, for people."""
     heard, until = each["heard_ms"], each["until_ms"]
     state = "promised not to serve" if each["promised"] else "leaving" if each["leaving"] else "holds leases"
     return [
         each["node"],
         str(each["incarnation"] or "-"),
-        f"{each['staged']:,}",
-        f"{each['behind']:,}",
+        *(f"{each[name]:,}" if separators else str(each[name]) for name in ("staged", "behind")),
         "never" if heard is None else f"{heard} ms ago",
         "unknown" if until is None else f"{until} ms",
         each.get("reported_state", each.get("said")) or "nothing",

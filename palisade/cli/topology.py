@@ -31,7 +31,7 @@ def topology(session: CliSession, at: str | None) -> None:
         found = session.call(over_stream)
     else:
         found = run_or_fail(session, ask(at, "/v1/topology", timeout_s=session.deadline_s), at)
-    session.rows(found, HEADER, node_rows(found))
+    session.rows(found, HEADER, node_rows(found, separators=not session.as_csv))
     note = None if session.as_json else copy_note(found)
     if note is not None:
         print(note, file=sys.stderr)

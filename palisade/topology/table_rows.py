@@ -9,11 +9,11 @@ HEADER = ["node", "physical", "logical", "role", "incarnation", "recovered", "sw
 NOTHING = "-"
 
 
-def node_rows(topology: Mapping[str, Any]) -> list[list[str]]:
-    """`topology`: the response of GET /v1/topology. Sorted by name."""
+def node_rows(topology: Mapping[str, Any], separators: bool = True) -> list[list[str]]:
+    """`topology`: the response of GET /v1/topology. Sorted by name. `separators`: of thousands, for people."""
     physical = {each["id"]: each for each in topology["physical"]}
     logical = {each["id"]: each for each in topology["logical"]}
-    return [node_row(name, physical.get(name), logical.get(name)) for name in sorted(physical | logical)]
+    return [node_row(name, physical.get(name), logical.get(name), separators) for name in sorted(physical | logical)]
 
 
 OLD_S = 5.0
@@ -30,7 +30,9 @@ def copy_note(topology: Mapping[str, Any]) -> str | None:
     return None
 
 
-def node_row(name: str, physical: Mapping[str, Any] | None, logical: Mapping[str, Any] | None) -> list[str]:
+def node_row(
+    name: str, physical: Mapping[str, Any] | None, logical: Mapping[str, Any] | None, separators: bool
+) -> list[str]:
     """The incarnation is that of the logical topology, which counts joins, not that of SWIM."""
     tags = physical["tags"] if physical else {}
     addresses = logical["addresses"] if logical else {}
@@ -40,11 +42,11 @@ def node_row(name: str, physical: Mapping[str, Any] | None, logical: Mapping[str
         logical["standing"] if logical else NOTHING,
         (logical["role"] if logical else tags.get("role")) or NOTHING,
         str(logical["incarnation"]) if logical else NOTHING,
-        number(logical["recovered_revision"]) if logical else NOTHING,
+        number(logical["recovered_revision"], separators) if logical else NOTHING,
         physical["address"] if physical else addresses.get("swim", NOTHING),
         addresses.get("http") or tags.get("http") or NOTHING,
     ]
 
 
-def number(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
+def number(value: int | None, separators: bool) -> str:
+    return NOTHING if value is None else f"{value:,}" if separators else str(value)

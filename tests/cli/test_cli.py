@@ -68,6 +68,8 @@ def test_missing_key_is_exit_code_1_and_one_line(run: Run) -> None:
     result = run("get", "/none")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("palisade: there is no key /none")
+    for key in ("a\nb", "a\nb" * 2):
+        assert run("get", key).stderr.startswith(f"palisade: there is no key 0x{key.encode().hex()} (revision ")
     assert json.loads(run("get", "/none", "--json").stderr)["error"]["code"] == "key-not-found"
 
 

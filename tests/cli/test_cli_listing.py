@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from palisade.cli import ls as ls_module
+from palisade.cli.fencing import holder_row
 from palisade.cli.main import main
+from palisade.topology.table_rows import node_rows as topology_rows
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -79,6 +81,18 @@ def test_output_format_is_json_csv_or_table(run: Run) -> None:
     run("del", "/z")
     assert run("status", "-o", "csv").stdout.splitlines()[0].startswith("node,role,")
     assert run("get", "/a", "-o", "table").stdout == "v/a"
+
+
+def test_numbers_in_csv_have_no_separators() -> None:
+    """`palisade topology -o csv` had "4,810" in a column of numbers, `status -o csv` 4810."""
+    member = {"id": "n1", "role": "voter", "standing": "active", "incarnation": 1, "recovered_revision": 4810}
+    found = {"physical": [], "logical": [{**member, "addresses": {}}]}
+    assert topology_rows(found)[0][5] == "4,810"
+    assert topology_rows(found, separators=False)[0][5] == "4810"
+    holder = {"node": "n1", "incarnation": 1, "staged": 4829, "behind": 1000, "heard_ms": 5, "until_ms": 7}
+    state = {"promised": False, "leaving": False, "reported_state": "active"}
+    assert holder_row({**holder, **state})[2:4] == ["4,829", "1,000"]
+    assert holder_row({**holder, **state}, separators=False)[2:4] == ["4829", "1000"]
 
 
 def test_two_output_formats_are_wrong_usage(run: Run) -> None:
