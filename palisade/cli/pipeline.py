@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,7 +14,7 @@ from palisade.base.counted import counted
 from palisade.cli.help_formatter import format_help_of
 from palisade.cli.options import cluster_options
 from palisade.cli.session import INTERRUPTED, REFUSED, USAGE, CliSession, Failure, failure_of
-from palisade.cli.waiting import LOOK_S, LineNotice, silence_s
+from palisade.cli.waiting import progressing_in_thread
 
 if TYPE_CHECKING:
     from palisade.pipeline.job import Job, JobOption
@@ -190,30 +188,18 @@ def run_here(session: CliSession, job: Job, master: str, files: tuple[str, str, 
 
 @contextmanager
 def task_lines(title: str, session: CliSession) -> Iterator[Callable[[Seen], None] | None]:
-    """Lines on stderr with the phase of the job; none with --json."""
+    """Lines on stderr with the phase of the job, less than 2 s apart until its end; none with --json."""
     if session.as_json:
         yield None
         return
-    text, ends = ["start Spark"], threading.Event()
-    began, silent_s, lines = time.monotonic(), silence_s(), LineNotice()
-
-    def look() -> None:
-        ends.wait(silent_s)
-        while not ends.is_set():
-            lines.show(f"palisade: {title}: {text[0]}", time.monotonic() - began)
-            ends.wait(LOOK_S)
+    text = ["start Spark"]
 
     def show(seen: Seen) -> None:
         tasks = f", {seen.tasks_done} of {counted(seen.tasks, 'task')}" if seen.tasks else ""
         text[0] = f"{seen.phase}{tasks}"
 
-    thread = threading.Thread(target=look, name="palisade-lines", daemon=True)
-    thread.start()
-    try:
+    with progressing_in_thread(lambda: f"palisade: {title}: {text[0]}"):
         yield show
-    finally:
-        ends.set()
-        thread.join()
 
 
 @contextmanager

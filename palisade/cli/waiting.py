@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import click
 
@@ -67,6 +68,32 @@ async def progressing(line: Callable[[], str], *, only_erased: bool = False) -> 
         return
     async with _shown(line, TerminalNotice() if erased else ProgressLines()):
         yield
+
+
+@contextlib.contextmanager
+def progressing_in_thread(line: Callable[[], str], *, only_erased: bool = False) -> Iterator[None]:
+    """As `progressing`, for work without an event loop: a thread calls `line`."""
+    erased = sys.stderr.isatty()
+    if only_erased and not erased:
+        yield
+        return
+    notice, silent_s, ends = TerminalNotice() if erased else ProgressLines(), silence_s(), threading.Event()
+    began = time.monotonic()
+
+    def show() -> None:
+        ends.wait(silent_s)
+        while not ends.is_set():
+            notice.show(line(), time.monotonic() - began)
+            ends.wait(min(NOTICE_S, LOOK_S))
+
+    thread = threading.Thread(target=show, name="palisade-progress-lines", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+        notice.end()
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -165,8 +166,8 @@ def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was silent until its end: 24 s with two frozen nodes (issue 16)."""
-    monkeypatch.setattr(pipeline_module, "silence_s", lambda: 0.0)
-    monkeypatch.setattr(pipeline_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting_module, "silence_s", lambda: 0.0)
+    monkeypatch.setattr(waiting_module, "LOOK_S", 0.01)
     monkeypatch.setattr(waiting_module, "LINES_S", 0.05)
     shown = ""
     with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)) as show:
@@ -176,7 +177,30 @@ def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
         while "reading" not in shown:
             shown += capsys.readouterr().err
     first, *_, last = shown.splitlines()
-    assert first == "palisade: history: start Spark"
-    assert last.startswith("palisade: history: reading, 3 of 8 tasks (for 0 s)")
+    assert first == "palisade: history: start Spark (0 s)"
+    assert last == "palisade: history: reading, 3 of 8 tasks (0 s)"
     with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=True)) as show:
         assert show is None
+
+
+def test_lines_of_a_pipeline_job_are_less_than_two_seconds_apart_until_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They came at growing intervals, unlike those of all other commands that show their progress (issue 16)."""
+    now, looks = 0.0, threading.Semaphore(0)
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.3
+        looks.release()
+        return now
+
+    monkeypatch.setattr(time, "monotonic", clock)
+    monkeypatch.setattr(waiting_module, "silence_s", lambda: 0.0)
+    monkeypatch.setattr(waiting_module, "LOOK_S", 0.001)
+    with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)):
+        for _ in range(100):
+            assert looks.acquire(timeout=10)
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("palisade: history: start Spark") for line in lines)
+    assert len(lines) > 30 / 2
