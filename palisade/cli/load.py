@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,12 @@ from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, CliSession, Failure
 
 if TYPE_CHECKING:
+    from palisade.catalog.demo.entries import CatalogEntry
     from palisade.client.bulk_load import LoadReport
 
 DEMO = "flights"
+LINES_COUNTED = 1_000
+"""The progress is updated after this number of lines."""
 
 
 @click.command()
@@ -42,16 +46,19 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     from palisade.catalog.demo.flights import DataSetError
     from palisade.client.bulk_load import load_catalog, load_entries, read_demo
 
+    title = f"load {what}"
+    reading = RequestProgress(title)
     try:
-        catalog = read_demo(data) if what == DEMO else None
-        entries = read_entries(lines_of(what)) if catalog is None else []
+        with shown_while_reading(session, what, reading):
+            catalog = read_demo(data) if what == DEMO else None
+            entries = entries_of(what, reading) if catalog is None else []
     except (DataSetError, LineError, OSError) as error:
         session.fail(Failure(REFUSED, "bad-input", f"{what}: {reason_of(error)}; nothing was written", False))
 
     async def run(client: Any) -> LoadReport:
         async with session.notice_of(client):
             await client.status()
-        progress = RequestProgress(f"load {what}", lambda: client.trouble)
+        progress = RequestProgress(title, lambda: client.trouble)
         progress.begin("publishing segments" if catalog is not None else "")
         async with session.shown_progress(progress):
             return await write(client, progress)
@@ -70,8 +77,22 @@ def load(session: CliSession, what: str, data: Path | None) -> None:
     session.answer(shape, f"{counted(report.entries, 'entry')}, {report.written} of them written{segments}")
 
 
-def lines_of(path: str) -> Sequence[bytes]:
-    """Raises OSError."""
-    if path == "-":
-        return sys.stdin.buffer.read().splitlines()
-    return Path(path).read_bytes().splitlines()
+def shown_while_reading(session: CliSession, what: str, progress: RequestProgress) -> AbstractContextManager[None]:
+    """Shows the progress, except while the input is typed at a terminal."""
+    progress.begin("reading the input")
+    return nullcontext() if what == "-" and sys.stdin.isatty() else session.shown_work(progress)
+
+
+def entries_of(path: str, progress: RequestProgress) -> list[CatalogEntry]:
+    """Raises OSError, LineError."""
+    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    lines = content.splitlines()
+    progress.begin("parsing lines", len(lines))
+    return read_entries(counted_lines(lines, progress))
+
+
+def counted_lines(lines: Sequence[bytes], progress: RequestProgress) -> Iterator[bytes]:
+    for number, line in enumerate(lines):
+        if number % LINES_COUNTED == 0:
+            progress.count(number, len(lines))
+        yield line

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from palisade.cli.printing import print_csv, print_json, print_rows
-from palisade.cli.waiting import progressing, waiting
+from palisade.cli.waiting import progressing, progressing_in_thread, waiting
 from palisade.wire.credentials import StoredToken
 
 if TYPE_CHECKING:
@@ -182,6 +182,10 @@ class CliSession:
     def shown_progress(self, progress: RequestProgress) -> contextlib.AbstractAsyncContextManager[None]:
         """`progressing`; with --json as in `notice`."""
         return progressing(progress.line, only_erased=self.as_json)
+
+    def shown_work(self, progress: RequestProgress) -> contextlib.AbstractContextManager[None]:
+        """As `shown_progress`, for work without an event loop."""
+        return progressing_in_thread(progress.line, only_erased=self.as_json)
 
     def notice_of_check(self, unreached: Mapping[str, str]) -> contextlib.AbstractAsyncContextManager[None]:
         """A `notice` while the cluster of each address is checked."""
