@@ -10,6 +10,7 @@ import click
 
 from palisade.cli.credentials import shown
 from palisade.cli.session import REFUSED, CliSession, Failure
+from palisade.node.config import LOG_FORMATS
 
 
 @click.command()
@@ -33,9 +34,18 @@ from palisade.cli.session import REFUSED, CliSession, Failure
 @click.option(
     "--config", type=click.Path(path_type=Path), help="TOML file with options of palisade node, for every node."
 )
+@click.option(
+    "--log-format", type=click.Choice(LOG_FORMATS), help="Format of the nodes' log lines.  [default: text]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event, in the shapes of docs/cli.md.")
 def up(
-    nodes: int | None, data_dir: Path, base_port: int | None, demo: bool, config: Path | None, as_json: bool
+    nodes: int | None,
+    data_dir: Path,
+    base_port: int | None,
+    demo: bool,
+    config: Path | None,
+    log_format: str | None,
+    as_json: bool,
 ) -> None:
     """Run a cluster on this machine, in the foreground.
 
@@ -52,7 +62,10 @@ def up(
     from palisade.cli.supervisor.up import UpRefused, UpRequest
     from palisade.cli.supervisor.up import up as run_up
 
-    options = ["--config", str(config.absolute())] if config else []
+    options = [
+        *(("--config", str(config.absolute())) if config else ()),
+        *(("--log-format", log_format) if log_format else ()),
+    ]
     request = UpRequest(data_dir, nodes, base_port, demo, options, shown())
     try:
         with screen_for(sys.stdout, as_json) as screen:

@@ -174,6 +174,17 @@ def test_single_node_is_a_cluster(up: Callable[..., Up], base_port: int) -> None
     assert run.stop() == 0
 
 
+def test_format_of_log_lines_is_passed_to_the_nodes(up: Callable[..., Up], base_port: int) -> None:
+    """Only the variable PALISADE_LOG_FORMAT worked."""
+    run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1", "--log-format", "json")
+    log = Path(run.wait("node-started", node="n1")["log"])
+    run.wait("ready")
+    assert run.stop() == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+
+
 def test_options_that_contradict_the_folder_are_refused(up: Callable[..., Up], base_port: int) -> None:
     run = up("--base-port", str(base_port), "--no-demo", "--nodes", "1")
     run.wait("ready")
