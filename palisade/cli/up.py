@@ -34,9 +34,7 @@ from palisade.node.config import LOG_FORMATS
 @click.option(
     "--config", type=click.Path(path_type=Path), help="TOML file with options of palisade node, for every node."
 )
-@click.option(
-    "--log-format", type=click.Choice(LOG_FORMATS), help="Format of the nodes' log lines.  [default: text]"
-)
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Format of the nodes' log lines.  [default: text]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event, in the shapes of docs/cli.md.")
 def up(
     nodes: int | None,
