@@ -82,7 +82,11 @@ class Client(StoreApi):
     def trouble(self) -> str | None:
         """Why no answer can arrive at the moment (no connection, no leader, a lookup that is refused and repeated);
         None otherwise."""
-        return self._session.trouble or self._refused_now
+        return self._connection_trouble or self._refused_now
+
+    @property
+    def _connection_trouble(self) -> str | None:
+        return self._session.trouble
 
     @property
     def connected_to(self) -> str:

@@ -7,10 +7,11 @@ the next address is tried beside it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from palisade.base.address import Address
+from palisade.base.network_reason import reason_of
 from palisade.client.connection import ClientConnection
 from palisade.client.endpoints import Endpoints
 from palisade.client.whereabouts import Whereabouts, whereabouts
@@ -48,6 +49,13 @@ class Connector:
         self._timeout_s = timeout_s
         self._greetings: dict[asyncio.Task[tuple[ClientConnection, Whereabouts]], str] = {}
         self._better = ""
+        self._unreached: dict[str, str] = {}
+
+    @property
+    def unreached(self) -> Mapping[str, str]:
+        """Why nodes did not answer when they were tried last, by address; empty once a node knows the leader."""
+        now = [self._better] if self._better else []
+        return {**dict.fromkeys(now, "no answer yet"), **self._unreached}
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -143,6 +151,22 @@ class Connector:
         return [] if leader is None else [leader]
 
     async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
+        began = self._now()
+        try:
+            link, found = await self._greeted(address)
+        except FAILURES as error:
+            self._unreached[address] = reason_of(error)
+            raise
+        except asyncio.CancelledError:
+            if self._now() - began >= STAGGER_S:
+                self._unreached.setdefault(address, "no answer yet")
+            raise
+        self._unreached.pop(address, None)
+        if found.leader is not None:
+            self._unreached.clear()
+        return link, found
+
+    async def _greeted(self, address: str) -> tuple[ClientConnection, Whereabouts]:
         loop = asyncio.get_running_loop()
         parsed = Address.parse(address)
         async with asyncio.timeout(CONNECT_S):

@@ -21,6 +21,7 @@ from palisade.client.segment_changes import mark_unused, reset_loaded, set_repli
 from palisade.metastore.command_codec import decode_result, encode_command
 from palisade.metastore.requests import Command, Compare, RequestId, Txn
 from palisade.metastore.results import RangeResult, TxnResult
+from palisade.raftgroup.errors import Unavailable
 from palisade.vault.errors import VaultError
 from palisade.wire.credentials import Credentials
 from palisade.wire.segment_errors import BrokerNotSynced, SegmentsUnavailable
@@ -39,6 +40,11 @@ class SegmentsApi(ABC):
     """What a realtime writer of this client waits for at a data node, for messages."""
     _refused_now: str | None = None
     """Why the last lookup was refused, while it is repeated."""
+
+    @property
+    def _connection_trouble(self) -> str | None:
+        """Why no answer can arrive at the moment, such as no leader; None if one can."""
+        return None
 
     @abstractmethod
     async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
@@ -71,7 +77,8 @@ class SegmentsApi(ABC):
         return found
 
     async def _asked(self, name: str, *arguments: Any) -> Any:
-        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again."""
+        """A lookup. While the node is fenced, starts, or has not applied a release, it is asked again. Raises
+        Unavailable with the cause if the node is fenced because there is no leader."""
         now = asyncio.get_running_loop().time
         until = now() + min(WAIT_S, self._deadline_s)
         try:
@@ -80,6 +87,8 @@ class SegmentsApi(ABC):
                     return await self._call(name, *arguments, timeout_s=max(until - now(), PAUSE_S))
                 except (VaultError, BrokerNotSynced) as error:
                     if now() >= until:
+                        if (trouble := self._connection_trouble) is not None:
+                            raise Unavailable(f"the deadline passed; nothing was done: {trouble}") from None
                         raise
                     self._refused_now = str(error)
                     await asyncio.sleep(PAUSE_S)

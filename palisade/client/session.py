@@ -406,7 +406,8 @@ class StreamSession:
         """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
             return f"no connection to a node ({self._why_unanswered})"
-        return self._found.trouble(None if self._link is None else self._link.silence(self._loop.time()))
+        silence = None if self._link is None else self._link.silence(self._loop.time())
+        return self._found.trouble(silence, self._connector.unreached)
 
     @property
     def _why_unanswered(self) -> str:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+
+from palisade.client.connection_failures import text_of
+
+NO_LEADER = "knows no leader, and no other node that knows one has been found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +20,13 @@ class Whereabouts:
     leader: str | None
     streams: Mapping[str, str]
 
-    def trouble(self, silence: str | None) -> str | None:
-        """Why no answer can arrive over this connection; None if it can. `silence`: of its node."""
+    def trouble(self, silence: str | None, unreached: Mapping[str, str] = MappingProxyType({})) -> str | None:
+        """Why no answer can arrive over this connection; None if it can. `silence`: of its node. `unreached`: why other
+        nodes do not answer, by address."""
         if self.leader is None:
-            return f"{self.member} knows no leader, and no other node that knows one has been found"
+            names = {stream: f"{name} at {stream}" for name, stream in self.streams.items()}
+            others = text_of({names.get(address, address): why for address, why in unreached.items()})
+            return "; ".join(filter(None, [f"{self.member} {NO_LEADER}", others]))
         return silence and f"{self.member} at {self.address} {silence}"
 
 

@@ -22,6 +22,7 @@ from palisade.cli.main import main
 from palisade.cli.session import CliSession
 from palisade.node.backup_file import BackupFile
 from palisade.raftgroup.errors import OutcomeUnknown
+from palisade.vault.errors import Fenced
 from palisade.wire.credentials import StoredToken
 from palisade.wire.segment_errors import BrokerNotSynced
 from palisade.wire.stream_frames import FrameKind
@@ -385,6 +386,27 @@ def test_lookup_that_is_refused_is_not_repeated_after_the_deadline(
         began = time.monotonic()
         done = CliRunner().invoke(main, [*command.split(), "--timeout", "0.5", "--endpoints", node.endpoint])
     assert (done.exit_code, time.monotonic() - began < 3) == (3, True), done.stderr
+
+
+def test_lookup_without_a_leader_names_the_nodes_that_do_not_answer(
+    frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason was "the node is RECOVERING" (issue 16)."""
+
+    async def refused(*_: Any, **__: Any) -> Any:
+        raise Fenced("the range from palisade/segments/ can't be read from the vault now: the node is RECOVERING")
+
+    monkeypatch.setattr("palisade.client.client.Client._call", refused)
+    with cli_node() as node:
+        node.do(lambda: setattr(node.group, "leading", False))
+        where = ["--timeout", "1.5", "--endpoints", f"{node.endpoint},{frozen}"]
+        lookup = ["segments", "lookup", "flights", "--from", "2013-03-01", "--to", "2013-03-02"]
+        done = CliRunner().invoke(main, [*lookup, *where])
+    assert done.exit_code == 3
+    assert done.stderr.splitlines()[-1].startswith(
+        "palisade: the deadline passed; nothing was done: n1 knows no leader, and no other node that knows one has "
+        f"been found; {frozen}: no answer yet"
+    )
 
 
 async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: str) -> None:

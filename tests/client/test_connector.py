@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +52,7 @@ class Nodes(Connector):
         self.failures: dict[str, str] = {}
         self.wheres: dict[str, Whereabouts] = {}
 
-    async def _greet(self, address: str) -> tuple[ClientConnection, Whereabouts]:
+    async def _greeted(self, address: str) -> tuple[ClientConnection, Whereabouts]:
         now = asyncio.get_running_loop().time
         self.tried.append((address, round(now() - self.began, 3)))
         response = self.responses[address]
@@ -77,6 +78,28 @@ def simulation() -> Iterator[Simulation]:
     simulation = Simulation(1)
     yield simulation
     simulation.close()
+
+
+def test_nodes_that_do_not_answer_are_known_until_a_node_knows_the_leader(simulation: Simulation) -> None:
+    """A lookup without a leader did not name them (issue 16)."""
+    nodes = Nodes([NEVER, NEVER, 0.0])
+    nodes.wheres["n3:1"] = Whereabouts("n3:1", "n3", None, {"n1": "n1:1", "n3": "n3:1"})
+
+    async def run() -> None:
+        _, found = await nodes.connect(lambda *_: None)
+        assert nodes.unreached == {"n1:1": "no answer yet", "n2:1": "no answer yet"}
+        assert found.trouble(None, nodes.unreached) == (
+            "n3 knows no leader, and no other node that knows one has been found; n1 at n1:1, n2:1: no answer yet"
+        )
+        nodes.responses["n2:1"] = ConnectionRefusedError(errno.ECONNREFUSED, "")
+        assert await nodes.better(found) is None
+        assert nodes.unreached == {"n1:1": "no answer in time", "n2:1": "connection refused"}
+        nodes.responses["n1:1"] = 0.0
+        assert await nodes.better(found) is not None
+        assert nodes.unreached == {}
+
+    nodes.began = 0.0
+    simulation.run(simulation.process("client"), run())
 
 
 def reached(simulation: Simulation, nodes: Nodes) -> tuple[str, float]:
