@@ -33,6 +33,7 @@ from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.lifecycle import Lifecycle, Part
 from palisade.service.authorization.rows import UnavailablePermissionRows
 from palisade.topology.initialization import (
+    CancelOutcome,
     CommitInit,
     InitCancelled,
     InitPlan,
@@ -43,6 +44,7 @@ from palisade.topology.initialization import (
     WaitInit,
     holding,
     next_step,
+    outcome_of_cancel,
 )
 from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRole
@@ -132,7 +134,9 @@ class UninitializedNode:
         elif step == "commit":
             self._become(self._participant.commit(plan.id))
         elif step == "cancel":
-            self._become(self._participant.cancel(plan.id))
+            before = self._participant
+            self._become(before.cancel(plan.id))
+            return answer({**self._participant.to_json(), "outcome": outcome_of_cancel(before, self._participant)})
         else:
             raise web.HTTPNotFound
         return answer(self._participant.to_json())
@@ -149,8 +153,9 @@ class UninitializedNode:
             held = self._held_in(str(body.get("attempt") or "")[:64], plan)
             coordinator = _Coordinator(plan, self._config.id, requests, held)
             if body.get("cancel"):
-                await coordinator.cancel()
-                return answer({"cancelled": True, "members": list(plan.names)})
+                outcomes = await coordinator.cancel()
+                cancelled = CancelOutcome.NO_ANSWER not in outcomes.values()
+                return answer({"cancelled": cancelled, "members": list(plan.names), "nodes": outcomes})
             try:
                 async with asyncio.timeout(COORDINATE_S):
                     await coordinator.run()
@@ -231,18 +236,22 @@ class _Coordinator:
             else:
                 return
 
-    async def cancel(self) -> None:
-        await self._cancel_at(self._http)
+    async def cancel(self) -> dict[str, CancelOutcome]:
+        """What happened at each participant. Raises InitRefused if one has committed."""
+        return await self._cancel_at(self._http)
 
-    async def _cancel_at(self, names: Iterable[str]) -> None:
+    async def _cancel_at(self, names: Iterable[str]) -> dict[str, CancelOutcome]:
+        outcomes = {}
         for name in names:
-            await self._post(name, "cancel")
+            found = await self._post(name, "cancel")
+            outcomes[name] = CancelOutcome.NO_ANSWER if found is None else CancelOutcome(found["outcome"])
+        return dict(sorted(outcomes.items()))
 
     async def _post_to(self, names: Collection[str], verb: str) -> list[str]:
         """Returns the participants that have answered; they hold the plan."""
         answered = []
         for name in self._http:
-            if name in names and await self._post(name, verb):
+            if name in names and await self._post(name, verb) is not None:
                 answered.append(name)
                 self._held.add(name)
         return answered
@@ -256,16 +265,16 @@ class _Coordinator:
         except (NoAnswer, ValueError, KeyError, TypeError):
             return None
 
-    async def _post(self, name: str, verb: str) -> bool:
-        """Whether the participant answered. Raises InitRefused if it rejects the request."""
+    async def _post(self, name: str, verb: str) -> dict[str, Any] | None:
+        """The response; None without one. Raises InitRefused if the participant rejects the request."""
         try:
             answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:
             log.warning("initialization request failed: node=%s request=%s reason=%s", name, verb, error.reason)
-            return False
+            return None
         if answer.status == 409:
             raise InitRefused(f"{name}: {answer.detail}")
-        return answer.status == 200
+        return answer.content if answer.status == 200 else None
 
 
 class _Site:

@@ -14,7 +14,6 @@ import click
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import node_credentials, shown
 from palisade.cli.options import read_address
-from palisade.cli.printing import print_json
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.cli.target import VARIABLE, find_target
 from palisade.wire.credentials import StoredToken, header_of
@@ -31,7 +30,9 @@ NO_ANSWER = 0
     metavar="HOST:PORT",
     help="HTTP address of one of the nodes.  [default: node 1 of .palisade, else 127.0.0.1:7401]",
 )
-@click.option("--cancel", is_flag=True, help="Abort an initialization that has not committed yet.")
+@click.option(
+    "--cancel", is_flag=True, help="Abort an initialization that has not committed yet; shows the result at each node."
+)
 @click.option(
     "--timeout",
     "deadline_s",
@@ -50,6 +51,9 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     They find each other by --seeds. The command is idempotent, resumes an interrupted initialization, and waits for the
     nodes until --timeout. If the nodes require users to sign in, set PALISADE_JOIN_TOKEN to the token of the nodes.
 
+    --cancel prints the result at each node. If one did not answer, the exit code is 3: repeat the command when that
+    node is back.
+
     \b
     palisade init n1 n2 n3 --at 127.0.0.1:7401
     """
@@ -57,14 +61,32 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     body = {"members": list(members), "cancel": cancel, "attempt": secrets.token_hex(8)}
     address = at or default_address()
     status, found = asyncio.run(run(session, address, body))
+    if status == 200 and cancel:
+        show_cancelled(session, found)
+        return
     if status == 200:
-        if as_json:
-            print_json(found)
-        else:
-            print(f"{'cancelled' if cancel else 'initialized'}: {', '.join(found['members'])}")
+        session.answer(found, f"initialized: {', '.join(found['members'])}")
         return
     refused = 400 <= status < 500
     session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], found["detail"], not refused))
+
+
+def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
+    """The outcome at each node. Fails if one did not answer."""
+    from palisade.topology.initialization import CancelOutcome
+
+    nodes = {name: CancelOutcome(outcome) for name, outcome in found["nodes"].items()}
+    texts = {
+        CancelOutcome.CANCELLED: "cancelled",
+        CancelOutcome.NOT_PREPARED: "was not prepared",
+        CancelOutcome.OTHER_PLAN: "has prepared the initialization of other members, which stays",
+        CancelOutcome.NO_ANSWER: "did not answer",
+    }
+    session.answer(found, "\n".join(f"{name}: {texts[outcome]}" for name, outcome in nodes.items()))
+    silent = ", ".join(name for name, outcome in nodes.items() if outcome is CancelOutcome.NO_ANSWER)
+    if silent:
+        text = f"no answer from {silent}: a node that has prepared the initialization stays prepared and refuses others"
+        session.fail(Failure(UNAVAILABLE, "not-cancelled", f"{text}. Repeat the command when it is back", True))
 
 
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -105,4 +127,6 @@ async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[in
         answer = await requests.json(at, "/v1/cluster/init", "POST", body)
     except NoAnswer as error:
         return NO_ANSWER, {"code": "unavailable", "detail": f"{error}; start the node, or give another --at"}
+    if answer.status == 200:
+        return answer.status, answer.content
     return answer.status, {"code": "unavailable", "detail": str(answer.content), **answer.content}

@@ -121,6 +121,23 @@ class Participant:
         return Participant()
 
 
+class CancelOutcome(enum.StrEnum):
+    """What the cancel of a plan did at one participant."""
+
+    CANCELLED = "cancelled"
+    NOT_PREPARED = "not-prepared"
+    OTHER_PLAN = "other-plan"
+    """It has prepared another plan, which stays."""
+    NO_ANSWER = "no-answer"
+    """Unknown: if it has prepared the plan, it stays prepared."""
+
+
+def outcome_of_cancel(before: Participant, after: Participant) -> CancelOutcome:
+    if after.plan is not None:
+        return CancelOutcome.OTHER_PLAN
+    return CancelOutcome.NOT_PREPARED if before == after else CancelOutcome.CANCELLED
+
+
 @dataclass(frozen=True, slots=True)
 class Prepare:
     names: tuple[str, ...]

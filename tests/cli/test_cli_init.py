@@ -70,6 +70,24 @@ def test_init_that_is_refused_is_not_repeated() -> None:
     assert sent == [409]
 
 
+@pytest.mark.parametrize(("third", "text"), [("other-plan", ""), ("no-answer", "n3: did not answer\n")])
+def test_cancel_prints_the_result_at_each_node(third: str, text: str) -> None:
+    """It printed "cancelled: n1, n2, n3" (issue 16)."""
+    outcomes = {"n1": "cancelled", "n2": "not-prepared", "n3": third}
+    shape = {"cancelled": not text, "members": ["n1", "n2", "n3"], "nodes": outcomes}
+    with node_with((200, shape)) as (at, _):
+        result, with_json = (init("n2", "n3", "--cancel", "--at", at, *options) for options in ((), ("--json",)))
+    assert result.exit_code == with_json.exit_code == (3 if text else 0)
+    assert result.stdout.startswith("n1: cancelled\nn2: was not prepared\nn3: ")
+    assert result.stdout.endswith(text)
+    assert json.loads(with_json.stdout) == shape
+    if text:
+        assert "no answer from n3" in result.stderr
+        assert "Repeat the command when it is back" in result.stderr
+        error = json.loads(with_json.stderr)["error"]
+        assert (error["code"], error["retry"]) == ("not-cancelled", True)
+
+
 def test_init_without_a_node_fails_at_once() -> None:
     result = init("--at", "127.0.0.1:9")
     assert result.exit_code == 3

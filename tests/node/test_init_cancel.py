@@ -17,7 +17,14 @@ from palisade.node import uninitialized
 from palisade.node.config_sources import load_node_config
 from palisade.node.data_dir import claim_data_dir, keep_participant
 from palisade.node.uninitialized import UninitializedNode, _Coordinator
-from palisade.topology.initialization import InitPlan, InitRefused, InitState, Participant
+from palisade.topology.initialization import (
+    CancelOutcome,
+    InitPlan,
+    InitRefused,
+    InitState,
+    Participant,
+    outcome_of_cancel,
+)
 from tests.support.processes import free_port
 
 init_module: Any = importlib.import_module("palisade.cli.init")
@@ -47,6 +54,8 @@ class Nodes:
             self.states[name] = state.commit(PLAN.id)
         elif verb == "cancel":
             self.states[name] = state.cancel(PLAN.id)
+            outcome = outcome_of_cancel(state, self.states[name])
+            return Answer(200, {**self.states[name].to_json(), "outcome": outcome}, {})
         return Answer(200, self.states[name].to_json(), {})
 
     def cancel(self) -> None:
@@ -77,6 +86,26 @@ async def test_cancel_between_two_requests_to_prepare_leaves_no_node_prepared(no
     with pytest.raises(InitRefused, match="cancelled at n2"):
         await _Coordinator(PLAN, "n1", nodes, set()).run()  # type: ignore[arg-type]
     assert nodes.states == dict.fromkeys(NAMES, IDLE)
+
+
+async def test_cancel_returns_the_outcome_at_each_node(nodes: Nodes) -> None:
+    """A node that did not answer stayed prepared, and the command printed "cancelled" (issue 16)."""
+    nodes.states["n1"] = nodes.states["n3"] = PREPARED
+    nodes.silent.add("n3")
+    coordinator = _Coordinator(PLAN, "n1", nodes, set())  # type: ignore[arg-type]
+    outcomes = await coordinator.cancel()
+    assert outcomes == {
+        "n1": CancelOutcome.CANCELLED,
+        "n2": CancelOutcome.NOT_PREPARED,
+        "n3": CancelOutcome.NO_ANSWER,
+    }
+    nodes.silent.clear()
+    nodes.states["n2"] = Participant(InitState.PREPARED, InitPlan("c1", PLAN.members[:2]))
+    assert await coordinator.cancel() == {
+        "n1": CancelOutcome.NOT_PREPARED,
+        "n2": CancelOutcome.OTHER_PLAN,
+        "n3": CancelOutcome.CANCELLED,
+    }
 
 
 async def test_repeated_request_of_a_command_does_not_undo_a_cancel(
