@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from typing import Any
 
 import pytest
 
-from palisade.cli.realtime import one_of, reports_in
+from palisade.base.http_request import Answer, NoAnswer
+from palisade.cli.realtime import known, one_of, reports_in
 from tests.support.segment_names import name
 
 RECORD = {"segment": name(1), "ingester": "n1", "digest": "", "replicas": 1, "nodes": ["n1"]}
 REPORT = {"segment": name(1), "node": "n1", "state": "realtime", "rows": 5, "error": None}
+realtime_module: Any = importlib.import_module("palisade.cli.realtime")
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,48 @@ def test_directory_that_its_node_cannot_read_is_listed_with_the_reason() -> None
     found = one_of({**RECORD, "nodes": []}, report)
     assert (found["segment"], found["state"], found["rows"]) == (name(1), "damaged", None)
     assert found["note"] == "a file is damaged at byte 9"
+
+
+class Cluster:
+    """Three nodes, of which n1 is silent: its request ends when the others have answered, or in vain after 0.5 s."""
+
+    def __init__(self) -> None:
+        self.answered = list[str]()
+        self.was_late = False
+        self._all_answered = asyncio.Event()
+
+    async def topology(self) -> dict[str, Any]:
+        return {"logical": [{"id": name, "addresses": {"http": name}} for name in ("n1", "n2", "n3")]}
+
+    async def segments_list(self, _: str) -> dict[str, Any]:
+        return {"segments": [{**RECORD, "ingester": "n3", "nodes": ["n3"]}]}
+
+    async def json(self, address: str, _: str) -> Answer:
+        if address == "n1":
+            await self._be_silent()
+        self.answered.append(address)
+        if len(self.answered) == 2:
+            self._all_answered.set()
+        segments = [{**REPORT, "node": "n3"}] if address == "n3" else []
+        return Answer(200, {"node": address, "segments": segments, "damaged": {}}, {})
+
+    async def _be_silent(self) -> None:
+        try:
+            async with asyncio.timeout(0.5):
+                await self._all_answered.wait()
+        except TimeoutError:
+            self.was_late = True
+        raise NoAnswer("n1", "no answer in time")
+
+    async def __aenter__(self) -> Cluster:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+async def test_silent_node_does_not_delay_the_answers_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    monkeypatch.setattr(realtime_module, "HttpRequests", lambda *_, **__: cluster)
+    (found,) = await known(cluster, "demo", 5.0)
+    assert (found["node"], found["state"], found["rows"]) == ("n3", "realtime", 5)
+    assert not cluster.was_late, "n2 and n3 were asked only after n1 had been silent"
