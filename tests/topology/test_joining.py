@@ -274,3 +274,12 @@ async def test_topology_records_are_invisible_in_ranges_and_revisions(world: Wor
     await world.registrar.join(REQUEST)
     assert world.group.store.revision == before
     assert world.group.store.range(Range(b"\0", FROM_KEY)).count == 0
+
+
+async def test_log_line_of_a_phase_has_its_reason_in_a_field(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """With --log-format json, "phase=seeking: the cluster ..." became the field phase="seeking:" (issue 16)."""
+    member = world.member()
+    before, member.life = member.life, replace(member.life, phase=JoinPhase.JOINING, waiting="no leader")
+    with caplog.at_level("INFO"):
+        member._log_change(before)
+    assert caplog.messages == ["topology phase changed: node=n7 phase=joining reason=no leader"]
