@@ -83,3 +83,19 @@ async def test_silent_node_does_not_delay_the_answers_of_the_others(monkeypatch:
     (found,) = await known(cluster, "demo", 5.0)
     assert (found["node"], found["state"], found["rows"]) == ("n3", "realtime", 5)
     assert not cluster.was_late, "n2 and n3 were asked only after n1 had been silent"
+
+
+@pytest.mark.parametrize(("deadline_s", "timeout_s"), [(0.7, 0.7), (60.0, realtime_module.TIMEOUT_S)])
+async def test_nodes_are_asked_within_the_deadline(
+    deadline_s: float, timeout_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--timeout 1` waited 5 s for a frozen node (issue 16)."""
+    given, cluster = list[float](), Cluster()
+
+    def requests(_: Any, *, timeout_s: float) -> Cluster:
+        given.append(timeout_s)
+        return cluster
+
+    monkeypatch.setattr(realtime_module, "HttpRequests", requests)
+    await known(cluster, "demo", deadline_s)
+    assert given == [timeout_s]

@@ -6,8 +6,11 @@ import importlib
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from palisade.cli.main import main
 from palisade.wire.segment_errors import NotFetched
+from tests.support.cli_node import cli_node
 
 segments_module: Any = importlib.import_module("palisade.cli.segments")
 
@@ -40,3 +43,22 @@ async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, 
     text = "no answer from n1, n3, so it is not known which of the nodes keep segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
         await segments_module.keepers(Topology(), 5.0)
+
+
+@pytest.mark.parametrize("command", ["nodes", "assign"])
+def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--timeout 1` waited 3 s for a frozen node (issue 16)."""
+    given = list[float]()
+
+    async def ask_all(addresses: Any, deadline_s: float) -> dict[str, Any]:
+        given.append(deadline_s)
+        return {name: {"keeps": True, "expired": 0, "trashed": 0, "local": 0} for name in addresses}
+
+    async def topology(_: Any) -> dict[str, Any]:
+        return {"logical": []}
+
+    monkeypatch.setattr(segments_module, "ask_all", ask_all)
+    monkeypatch.setattr("palisade.client.client.Client.topology", topology)
+    with cli_node() as node:
+        CliRunner().invoke(main, ["segments", command, "--timeout", "2.5", "--endpoints", node.endpoint])
+    assert given == [2.5]
