@@ -41,8 +41,11 @@ def print_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def readable(value: bytes) -> str:
-    """The value on one line: control characters and bytes that are not UTF-8 are escaped."""
-    text = value.decode("utf-8", "backslashreplace")
+    """A key or value on one line: text, in which control characters are escaped, else hexadecimal with 0x."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

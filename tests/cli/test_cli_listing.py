@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -69,6 +70,15 @@ def test_get_prints_a_range_like_range(run: Run) -> None:
         assert run("get", *options, "--json").stdout == run("range", *options, "--json").stdout
     assert run("get", "/a/", "--prefix", "--count-only").stdout == "4\n"
     assert run("get", "/none/", "--prefix").stdout == "key\tvalue\tversion\trevision\n"
+
+
+def test_keys_and_values_that_are_not_text_are_hexadecimal(run: Run) -> None:
+    r"""They were `\xff\x01`, which is also the text of another key (issue 16, 13)."""
+    run("put", os.fsdecode(b"\xff\x01"), os.fsdecode(b"\xfe\n"))
+    run("put", "/lines", "one\ntwo")
+    assert "0xff01" in run("ls").stdout
+    shown = run("get", "--prefix", "").stdout
+    assert ("0xff01" in shown, "0xfe0a" in shown, "one\\ntwo" in shown) == (True, True, True)
 
 
 def test_output_format_is_json_csv_or_table(run: Run) -> None:
