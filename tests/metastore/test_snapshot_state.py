@@ -25,6 +25,7 @@ from palisade.metastore.requests import (
     LeaseRevoke,
     Pin,
     Put,
+    Range,
     RequestId,
     SystemWrite,
     Unpin,
@@ -155,6 +156,22 @@ LATER: list[Entry] = [
 
 def test_replica_continues_from_a_complete_snapshot() -> None:
     check_snapshot(SENDERS, RECEIVERS, LATER)
+
+
+def test_reads_of_earlier_revisions_are_of_the_snapshot() -> None:
+    """History that was read before is not kept."""
+    sender, receiver = Replica("sender"), Replica("receiver")
+    for replica, value in ((sender, b"new"), (receiver, b"old")):
+        replica.apply([(0, Put(b"a", value), None), (0, Put(b"a", b""), None)])
+    assert value_at(receiver, b"a", 2) == b"old"
+    sender.apply([put(1)])
+    receiver.install(sender)
+    assert value_at(receiver, b"a", 2) == value_at(sender, b"a", 2) == b"new"
+
+
+def value_at(replica: Replica, key: bytes, revision: int) -> bytes:
+    (row,) = replica.driver.store.range(Range(key, revision=revision)).kvs
+    return row.value
 
 
 PARTS = (

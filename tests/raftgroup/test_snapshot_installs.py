@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import palisade.raftgroup.group as group_module
+from palisade.base.snapshots import SnapshotMeta
 from palisade.raftgroup import journal_identity, snapshots
 from palisade.raftgroup.errors import DataDirectoryError
 from palisade.raftgroup.group import Group
-from palisade.raftgroup.journal_identity import open_storage
+from palisade.raftgroup.journal_identity import keep_incoming, open_storage, realigned
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.membership_entries import membership_entry
@@ -92,6 +93,33 @@ def test_membership_of_an_installed_snapshot_survives_two_restarts(make_cluster:
     for _ in range(2):
         restart_alone(cluster, follower)
         assert follower.group.members.learners == {"n4"}
+
+
+def test_install_keeps_the_membership_of_its_index_and_not_a_newer_one(make_cluster: MakeCluster) -> None:
+    """A later change stands in the log: if another leader replaces that entry, no membership but the kept one is
+    left."""
+    cluster = make_cluster()
+    leader, follower = cluster.leader(), cluster.followers()[0]
+    cluster.run_until(cluster.converged)
+    before = leader.group.members
+    learner = cluster.add_node("n4")
+    cluster.run_for(0.1)
+    leader.process.start(leader.group.add(cluster.member(learner)))
+    cluster.run_until(lambda: follower.group.members.learners == {"n4"})
+    index, term = follower.disk.machine.applied
+    assert index < follower.disk.journal.last.index, "the change is not committed there"
+    follower.group.installed(SnapshotMeta("s", index, term, None), before)
+    assert known_to(follower) == before
+    assert follower.group.members.learners == {"n4"}
+
+
+def test_mark_of_another_install_does_not_explain_a_store_ahead_of_its_log() -> None:
+    journal = MemoryJournal()
+    keep_incoming(journal, 9, 2, voters("n1", "n2"))
+    for applied in ((9, 3), (8, 2)):
+        with pytest.raises(DataDirectoryError, match="one of them was lost or replaced"):
+            realigned(journal, applied, voters("n1"))
+    assert realigned(journal, (9, 2), voters("n1")) == voters("n1", "n2")
 
 
 # The same at random moments: the membership changes while a follower is away, its disk is slow, and it dies again and
@@ -255,6 +283,16 @@ def test_install_over_another_log_takes_the_membership_of_the_snapshot() -> None
     follower.gets_append("n2", 3, [(10, 3)], prev=(9, 3), commit=10)
     follower.settle()
     assert follower.machine.applied == (10, 3)
+
+
+def test_leader_sends_its_entries_to_the_members_of_its_snapshot() -> None:
+    follower = with_entries(6, committed=2)
+    install(follower, 9, 1, voters("n1", "n3", "n4"))
+    follower.leads("n4")
+    follower.sent.clear()
+    follower.waits(follower.timing.election_timeout_max_s / 4)
+    follower.settle()
+    assert {member for member, kind, _ in follower.sent if kind == MessageKind.APPEND} == {"n3", "n4"}
 
 
 @pytest.mark.parametrize("kept", [0, 3])

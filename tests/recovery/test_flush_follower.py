@@ -184,6 +184,23 @@ async def test_flush_that_a_snapshot_of_the_group_interrupts_gives_no_leap(membe
     assert not await member.leap()
 
 
+async def test_leap_after_an_interrupted_flush_does_not_begin_before_the_snapshot_of_the_group(member: Member) -> None:
+    """The interrupted flush began at LV; the changes of the snapshot are in no later flush."""
+    member.beside._known_from = 0
+    leader = Driver(MemoryStore("leader"))
+    for driver in (member.driver, leader):
+        driver.do(Put(b"k1", b"before"))
+    await member.disk.flush()
+    assert await member.leap()
+    leader.do(Put(b"k2", b"in the snapshot"))
+    member.beside.saving()
+    await install(leader.tables, member.disk)
+    member.beside.flushed([], {})
+    member.driver.do(Put(b"k1", b"after"))
+    await member.disk.flush()
+    assert not await member.leap()
+
+
 @pytest.mark.parametrize("leaps_before", [False, True])
 async def test_planted_a_leap_from_before_a_snapshot_of_the_group_makes_the_vault_wrong(
     member: Member, monkeypatch: pytest.MonkeyPatch, leaps_before: bool

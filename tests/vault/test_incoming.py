@@ -123,6 +123,26 @@ def test_difference_reports_exactly_the_changes() -> None:
     assert Vault(backend).difference() == ([], None)
 
 
+def test_difference_reports_the_value_before_the_first_of_two_snapshots() -> None:
+    """A crash in a snapshot, and another one to a later target: listeners never saw what was between the two."""
+    driver, backend = full([(b"changed", b"1"), (b"gone", b"2")]), MemoryBackend()
+    follow(Vault(backend), driver)
+    for value in (b"passing", b"last"):
+        for key in (b"changed", b"gone", b"passing"):
+            driver.do(Put(key, value))
+        if value == b"last":
+            driver.do(DeleteRange(b"gone"))
+            driver.do(DeleteRange(b"passing"))
+        vault = Vault(backend)
+        incoming = Incoming(vault, driver.store.revision, notify=True)
+        fetch_all(incoming, driver)
+    finish(incoming, driver)
+    changed, before = Item(b"changed", b"last", 2, 7, 3, 0), Item(b"changed", b"1", 2, 2, 1, 0)
+    gone = Item(b"gone", b"2", 3, 3, 1, 0)
+    events = [VaultEvent(b"changed", 7, changed, before), VaultEvent(b"gone", 11, None, gone)]
+    assert vault.difference() == (events, None)
+
+
 def test_difference_of_large_values_is_reported_in_small_parts() -> None:
     """A thousand values of a MiB with their previous values are 2 GB."""
     driver, vault = full([(b"k%02d" % number, bytes(1 << 20)) for number in range(40)]), Vault(MemoryBackend())
