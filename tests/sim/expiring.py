@@ -26,8 +26,6 @@ from tests.support.segment_writer import SOURCE
 
 TTL_MS = 1
 """All intervals are of 1970."""
-PAUSE_S, EXPIRED_S = 6.0, 4.0
-"""The longest times without the rule, and with it: a copy is in the trash for a second."""
 RETRY_S = 0.3
 LOOK_S = 0.5
 WAIT_S = 4.0
@@ -37,12 +35,13 @@ class Expirer(SegmentClient):
     _number = 0
 
     async def run(self) -> None:
+        settings = self.world.settings
         await self._do("create-database", {"database": DATABASE})
         while self.going():
-            await asyncio.sleep(PAUSE_S * self.chance.random())
+            await asyncio.sleep(settings.rule_pause_s * self.chance.random())
             await self._do("set-ttl", {"path": DATABASE, "ttl_ms": TTL_MS})
             self.world.count("expiry: rule set")
-            await asyncio.sleep(EXPIRED_S * self.chance.random())
+            await asyncio.sleep(settings.rule_s * self.chance.random())
             await self._do("unset-ttl", {"path": DATABASE})
             self.world.count("expiry: rule unset")
 

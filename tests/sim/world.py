@@ -66,6 +66,9 @@ class Settings:
     """Of each stream; if it is small its writers are paused, and clients read slowly sometimes."""
     peer_bytes_max: int = QUEUED_BYTES_MAX
     """Bytes in flight from one member to another, before the connection is closed."""
+    rule_pause_s: float = 6.0
+    rule_s: float = 4.0
+    """The longest times without the TTL rule, and with it: a copy is in the trash for a second."""
 
     @staticmethod
     def of(seed: int) -> Settings:
