@@ -49,8 +49,8 @@ def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
 
 @caught_by("segment copies", on=RULES_BEHIND_A_CUT, says="which no ")
 def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
-    """Those of the vault, whether or not it may be trusted (seed 000). A copy leaves the trash, or the last one is moved
-    there, although its rule was taken back."""
+    """Those of the vault, whether or not it may be trusted (seed 000). A copy leaves the trash, or the last one is
+    moved there, although its rule was taken back."""
 
     class Cached:
         def __init__(self, vault: Vault) -> None:
