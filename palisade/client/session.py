@@ -1,9 +1,8 @@
 """Carries requests and watches across connections.
 
 Every request ends exactly once, at its deadline at the latest. A repeatable request is sent again over the next
-connection; a request that is not repeatable ends as OutcomeUnknown if its connection breaks while it is in flight. The
-newest request is at most `NUMBERS_MAX` ahead of the oldest, so the node still remembers the result of every repeatable
-write (`Limits.client_results_max`).
+connection; another one ends as OutcomeUnknown if its connection breaks while it is in flight. The newest request is at
+most `NUMBERS_MAX` ahead of the oldest, so the node has the results of repeatable writes (`Limits.client_results_max`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from palisade.cli.main import main
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import CliSession
+from tests.support.waiting import until_in_thread
 
 load_module: Any = importlib.import_module("palisade.cli.load")
 waiting_module: Any = importlib.import_module("palisade.cli.waiting")
@@ -50,10 +50,11 @@ class Load:
         return self._parse(slow())
 
     def _pause(self) -> None:
-        ends = time.monotonic() + self._within_s
-        while self._until not in self.shown and time.monotonic() < ends:
-            time.sleep(0.01)
-            self.shown += self._capsys.readouterr().err
+        until_in_thread(self._has_shown, self._within_s)
+
+    def _has_shown(self) -> bool:
+        self.shown += self._capsys.readouterr().err
+        return self._until in self.shown
 
 
 @pytest.fixture
