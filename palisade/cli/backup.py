@@ -164,6 +164,7 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
+    from palisade.client.connection_failures import text_of
 
     timeout_s = ASK_PART * session.deadline_s
     wrong: list[WrongPort] = []
@@ -182,8 +183,10 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
     answers = [each for each in found if each is not None]
     if wrong and not answers:
         raise wrong[0]
-    if not answers and (failure := no_answer(reasons)) is not None:
-        raise BrokenOff(f"{failure.message}. Nothing was written")
+    if not answers:
+        failure = no_answer(reasons)
+        text = f"no node answers at {text_of(reasons)}" if failure is None else failure.message
+        raise BrokenOff(f"{text}. Nothing was written")
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))

@@ -100,13 +100,19 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
 
 
-def unreachable(endpoints: Sequence[str], source: str, error: BaseException | None = None) -> Failure:
-    """No endpoint answers."""
+def unreachable(
+    endpoints: Sequence[str],
+    source: str,
+    error: BaseException | None = None,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> Failure:
+    """No endpoint answers. `reasons`: why, by address."""
     from palisade.base.network_reason import reason_of
+    from palisade.client.connection_failures import text_of
 
     reason = f": {reason_of(error)}" if error is not None else ""
     origin = f" ({source})" if source else ""
-    text = f"no node answers at {', '.join(endpoints)}{origin}{reason}"
+    text = f"no node answers at {text_of(reasons) or ', '.join(endpoints)}{origin}{reason}"
     return Failure(
         UNAVAILABLE, "unreachable", f"{text}; start one with 'palisade up', or give --endpoints. {NO_STREAM}", True
     )
@@ -237,7 +243,7 @@ class CliSession:
 
     def unreachable(self, reasons: Mapping[str, str] = MappingProxyType({})) -> NoReturn:
         """Fails because no node answers. `reasons`: why, by address."""
-        self.fail(no_answer(reasons) or unreachable(self.endpoints, self.source))
+        self.fail(no_answer(reasons) or unreachable(self.endpoints, self.source, reasons=reasons))
 
     def answer(self, shape: Any, text: str) -> None:
         """Prints the result as JSON, as CSV of the fields that are single values, or as text."""

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -161,6 +162,7 @@ def test_query_without_all_segments_names_every_missing_one(capsys: pytest.Captu
 
 INTERRUPTED_WHILE_LOADING = """
 import sys
+from pathlib import Path
 
 class Interrupt:
     def find_spec(self, name, path, target=None):
@@ -176,3 +178,15 @@ main()
 def test_ctrl_c_while_the_command_loads_prints_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED_WHILE_LOADING], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("command", [("status",), ("backup", "b")])
+def test_command_without_a_node_names_the_reason(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status` and `backup` named the addresses only (issue 16, 9)."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*command, "--endpoints", "127.0.0.1:9,127.0.0.1:19"])
+    assert result.exit_code == 3
+    assert "127.0.0.1:9, 127.0.0.1:19: connection refused" in result.stderr
+    assert list(tmp_path.iterdir()) == []
