@@ -6,7 +6,8 @@
 A *run* is the fencing token of the lock under which an ingest runs, so a later run has a higher number. Only the tasks
 of a run write its files, named by their content and renamed when they are complete: a repeated task replaces a file by
 an equal one. An abandoned run can publish nothing once a later one holds the lock, so files of earlier runs that no
-record names are deleted, without regard to their age.
+record names are deleted, without regard to their age. An attempt of a task that Spark has given up may write its file
+after its run was swept: the next ingest deletes it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def test_missing_values_are_omitted() -> None:
 
 
 def test_printed_line_stays_one_line() -> None:
-    assert readable(b"a\nb\x1b[31m\xff") == "a\\nb\\x1b[31m\\xff"
+    assert readable(b"a\nb\x1b[31m") == "a\\nb\\x1b[31m"
+    assert readable(b"a\n\xff") == "0x610aff"
     assert len(shorten("x" * 100)) == 60
 
 
