@@ -165,7 +165,7 @@ OPTIONS = (
         "root-password-file",
         "root_password_file",
         Path,
-        "File with the password of the user root, who is created if there are no users.",
+        "File with the password of the user root. If there are no users, root is created.",
     ),
     Option("log-level", "log_level", read_level, f"One of {', '.join(LOG_LEVELS)}."),
     Option("log-format", "log_format", read_level, f"Format of log lines: {', '.join(LOG_FORMATS)}."),

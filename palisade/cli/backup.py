@@ -18,7 +18,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, no_answer
+from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, no_answer, unreachable
 from palisade.cli.waiting import progressing, waiting
 from palisade.wire.credentials import header_of
 
@@ -164,7 +164,6 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
-    from palisade.client.connection_failures import text_of
 
     timeout_s = ASK_PART * session.deadline_s
     wrong: list[WrongPort] = []
@@ -184,9 +183,8 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
     if wrong and not answers:
         raise wrong[0]
     if not answers:
-        failure = no_answer(reasons)
-        text = f"no node answers at {text_of(reasons)}" if failure is None else failure.message
-        raise BrokenOff(f"{text}. Nothing was written")
+        failure = no_answer(reasons) or unreachable(session.endpoints, session.source, reasons=reasons)
+        raise BrokenOff(f"{failure.message}. Nothing was written")
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))

@@ -189,4 +189,5 @@ def test_command_without_a_node_names_the_reason(
     result = CliRunner().invoke(main, [*command, "--endpoints", "127.0.0.1:9,127.0.0.1:19"])
     assert result.exit_code == 3
     assert "127.0.0.1:9, 127.0.0.1:19: connection refused" in result.stderr
+    assert "start one with 'palisade up', or give --endpoints" in result.stderr
     assert list(tmp_path.iterdir()) == []
