@@ -12,7 +12,7 @@ from pathlib import Path
 from palisade.node.data_dir_marker import FolderError, Marker
 from palisade.topology.initialization import Participant
 
-MARKER, LOCK, VAULT = "node.json", "LOCK", "vault"
+MARKER = "node.json"
 
 
 def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
@@ -36,11 +36,18 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
 
 
 def release_data_dir(path: Path) -> None:
-    """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before."""
+    """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before.
+
+    Called while the folder is locked. All its content is of this start, as a claim requires an empty folder. The marker
+    is removed last: a folder with content but without it would be refused.
+    """
     with contextlib.suppress(OSError):
-        shutil.rmtree(path / VAULT, ignore_errors=True)
-        for name in (MARKER, LOCK):
-            (path / name).unlink(missing_ok=True)
+        for each in path.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.name != MARKER:
+                each.unlink()
+        (path / MARKER).unlink()
         path.rmdir()
 
 

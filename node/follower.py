@@ -25,6 +25,7 @@ from palisade.node.follower_server import FollowerServer, FollowerServices
 from palisade.node.host import Host
 from palisade.node.local_configuration import local_configuration
 from palisade.node.segments_wiring import with_broker, with_segments
+from palisade.node.tracing import trace_of
 from palisade.recovery.catchup import Difference
 from palisade.recovery.lifecycle import ComponentFailed, Lifecycle, Part
 from palisade.recovery.vault_component import OnVault, RecoveryClock, VaultComponent
@@ -121,6 +122,7 @@ class FollowerNode:
             authorizer=self.authorizer,
             cluster_id=lambda: self.keeper.cluster_id,
             broker=self.broker,
+            trace=trace_of(self.config, self._clock.now),
         )
 
     def _fencing_view(self) -> dict[str, Any]:
@@ -170,6 +172,6 @@ class FollowerNode:
         await self._registrar.close()
         await self._source.close()
         await self.segments.close()
-        self._unlock()
         if self._is_new and self._rejected:
             self._machine.release()
+        self._unlock()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client.core import Metric
 
 from palisade.api.fencing_status_line import short_view
@@ -28,7 +29,6 @@ from palisade.api.http.vault_metrics import VaultExposition
 from palisade.api.http.vault_server import VaultServer
 from palisade.api.segment_service import SegmentLookups
 from palisade.node.config import NodeConfig
-from palisade.node.tracing import trace_of
 from palisade.recovery.report_json import progress_view
 from palisade.recovery.status import RecoveryStatus
 from palisade.segments.broker import SegmentBroker
@@ -48,6 +48,7 @@ class FollowerServices:
     `segments`: empty if the node stores none. `fencing_view`, `fencing_families`: the fencing state of the node as
     JSON and as metrics. `fenced`: reads of the node's own vault. `authorizer`: None if every client may do everything.
     `cluster_id`: of the vault, empty while it has none. `broker`: answers lookups of segments.
+    `trace`: traces requests.
     """
 
     topology: Topology
@@ -61,6 +62,7 @@ class FollowerServices:
     authorizer: Authorizer | None = None
     cluster_id: Callable[[], str] = str
     broker: SegmentBroker | None = None
+    trace: Middleware | None = None
 
 
 class FollowerServer:
@@ -98,7 +100,7 @@ class FollowerServer:
             lambda what: no_member(what, services.members()),
             [fenced_routes.hot],
             services.authorizer,
-            trace=trace_of(config),
+            trace=services.trace,
         )
         self.app = self._server.app
 

@@ -70,7 +70,7 @@ class Host:
         return claim_data_dir(self.config.data_dir, cluster=self.config.cluster, node=self.config.id)
 
     def release(self) -> None:
-        """Undo the claim of a node that no cluster has admitted; its files are closed."""
+        """Undo the claim of a node that no cluster has admitted, before its folder is unlocked."""
         release_data_dir(self.config.data_dir)
 
     def participant(self) -> Participant:

@@ -63,6 +63,7 @@ from palisade.topology.registrar import ClusterState, Registrar
 from palisade.topology.topology import Topology
 from palisade.topology.view import logical_view, nodes_of
 from palisade.vault.vault import Vault
+from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,8 @@ class Node:
         self.metrics = Metrics()
         self._machine = machine or Host(config)
         self._clock = self._machine.clock
-        self._machine.claim()
+        self._is_new = self._machine.claim()
+        self._rejected = False
         with contextlib.ExitStack() as undo:
             self._journal = self._machine.journal()
             undo.callback(self._journal.close)
@@ -200,7 +202,7 @@ class Node:
             authorizer=authorizer_of(self.config, rows),
             first_user=self._first_user if self.config.authorizes else None,
             broker=self.broker,
-            trace=trace_of(self.config),
+            trace=trace_of(self.config, self._clock.now),
         )
 
     def _coordinator(self) -> SegmentCoordinator:
@@ -293,8 +295,12 @@ class Node:
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""
-        with self._first_cause(), cause_of_failure():
-            await self._life.wait()
+        try:
+            with self._first_cause(), cause_of_failure():
+                await self._life.wait()
+        except NodeRefused:
+            self._rejected = self.config.join is not None and self.topology.member.life.incarnation == 0
+            raise
 
     @contextlib.contextmanager
     def _first_cause(self) -> Iterator[None]:
@@ -308,7 +314,10 @@ class Node:
             raise
 
     async def stop(self) -> None:
-        """Refuse new requests, hand leadership over, flush, close. Safe to call in any state."""
+        """Refuse new requests, hand leadership over, flush, close. Safe to call in any state.
+
+        A new folder of a joining node that no cluster has admitted is free again afterwards: it was added to no group.
+        """
         with contextlib.suppress(ComponentFailed):
             await self._life.stop()
         try:
@@ -320,6 +329,8 @@ class Node:
             self.services.authorizer.close()
         await self.segments.close()
         self._disk.close()
+        if self._is_new and self._rejected:
+            self._machine.release()
         self._journal.close()
 
 

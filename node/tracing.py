@@ -7,6 +7,7 @@ batches from a thread of its own, and the last ones when the process ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from palisade.base.errors import ConfigError
@@ -22,8 +23,11 @@ SEND_S_MAX = 2.0
 PATH = "/v1/traces"
 
 
-def trace_of(config: NodeConfig) -> Middleware | None:
-    """None if tracing is off. Raises ConfigError if OpenTelemetry is not installed."""
+def trace_of(config: NodeConfig, now: Callable[[], float]) -> Middleware | None:
+    """None if tracing is off. `now`: seconds of a clock that does not go back, for any thread.
+
+    Raises ConfigError if OpenTelemetry is not installed.
+    """
     if config.otel_endpoint is None:
         return None
     try:
@@ -37,6 +41,7 @@ def trace_of(config: NodeConfig) -> Middleware | None:
             "omit --otel-endpoint"
         ) from None
     from palisade.api.http.tracing import tracing
+    from palisade.node.trace_exporter import TraceExporter
 
     resource = Resource.create(
         {
@@ -48,5 +53,5 @@ def trace_of(config: NodeConfig) -> Middleware | None:
     )
     provider = TracerProvider(resource=resource)
     exporter = OTLPSpanExporter(config.otel_endpoint.rstrip("/") + PATH, timeout=SEND_S_MAX)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(BatchSpanProcessor(TraceExporter(exporter, config.otel_endpoint, now)))
     return tracing(provider.get_tracer("palisade", VERSION))

@@ -76,10 +76,10 @@ async def test_span_continues_the_trace_of_the_client(http: ClientSession, spans
 def test_tracing_is_off_without_an_endpoint_and_a_clear_error_without_the_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert trace_of(load()) is None
-    assert trace_of(load(otel_endpoint="http://127.0.0.1:4318")) is not None
+    assert trace_of(load(), lambda: 0.0) is None
+    assert trace_of(load(otel_endpoint="http://127.0.0.1:4318"), lambda: 0.0) is not None
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[otel\]'"):
-        trace_of(load(otel_endpoint="http://127.0.0.1:4318"))
+        trace_of(load(otel_endpoint="http://127.0.0.1:4318"), lambda: 0.0)
     with pytest.raises(ConfigError, match="such as http://host:4318"):
         load(otel_endpoint="127.0.0.1:4318")

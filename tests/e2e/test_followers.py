@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +151,16 @@ async def test_vault_of_another_cluster_is_refused(cluster: Cluster, follower: F
         other.kill()
 
 
-async def test_follower_with_a_wrong_cluster_name_is_refused_and_binds_no_folder(
-    cluster: Cluster, tmp_path: Path
+@pytest.mark.parametrize("kind", [FollowerProcess, NodeProcess])
+async def test_joining_node_with_a_wrong_cluster_name_is_refused_and_binds_no_folder(
+    new_cluster: Callable[..., Cluster], tmp_path: Path, kind: type[NodeProcess]
 ) -> None:
-    """Issue 16: it ran on with INFO lines, and its folder belonged to the wrong cluster from then on."""
-    wrong = FollowerProcess(tmp_path, "f9", join=cluster["n1"].http)
+    """Issue 16: a follower ran on with INFO lines, and its folder belonged to the wrong cluster from then on; so did
+    that of a node that is to become a voter."""
+    cluster = new_cluster(1)
+    cluster.start()
+    await cluster.ready()
+    wrong = kind(tmp_path, "x9", join=cluster["n1"].http)
     right = wrong.cluster
     wrong.cluster = "wrong"
     wrong.start()
@@ -164,5 +169,5 @@ async def test_follower_with_a_wrong_cluster_name_is_refused_and_binds_no_folder
     assert not wrong.data_dir.exists()
     wrong.cluster = right
     wrong.start()
-    await until(wrong.ready, "f9 following the right cluster")
+    await until(wrong.ready, "x9 in the right cluster")
     wrong.kill()
