@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +16,7 @@ import click
 from palisade.cli.bench_statistics import Figures, figures
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
-from palisade.cli.session import UNAVAILABLE, CliSession
+from palisade.cli.session import INTERRUPTED, UNAVAILABLE, CliSession, Failure, failure_of
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -102,7 +102,24 @@ def stream(session: CliSession, clients: int, total: int, value_bytes: int, keys
     measure(session, BenchPlan("stream", clients, 1, total, keys, value_bytes))
 
 
+@dataclass(frozen=True, slots=True)
+class KeysLeft:
+    """Keys of the benchmark that it could not delete: those with `prefix`."""
+
+    prefix: str
+    reason: str
+
+    def text(self) -> str:
+        remedy = f"palisade del {self.prefix} --prefix"
+        return f"palisade bench: its keys could not be deleted ({self.reason}); do it with: {remedy}"
+
+    def shape(self) -> dict[str, str]:
+        return {"prefix": self.prefix, "reason": self.reason}
+
+
 def measure(session: CliSession, plan: BenchPlan) -> None:
+    left: list[KeysLeft] = []
+
     async def run(client: Client) -> Figures:
         async with session.notice_of(client):
             await client.status()
@@ -110,25 +127,39 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
         progress = RequestProgress(
             f"bench {plan.what}", lambda: next((each.trouble for each in clients if each.trouble), None)
         )
-        remains: list[str] = []
         try:
             async with session.shown_progress(progress):
-                return await run_plan(session, plan, clients, progress, remains)
+                return await run_plan(session, plan, clients, progress, left)
+        except (Exception, asyncio.CancelledError) as error:
+            if session.as_json and left:
+                fail_with(session, error, left[0])
+            raise
         finally:
-            for text in remains:
-                click.echo(text, err=True)
+            for each in () if session.as_json else left:
+                click.echo(each.text(), err=True)
 
     found = session.call(run, notice=False)
     rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
     rows += [(f"failed: {code}", f"{count:,}") for code, count in found.failures.items()]
     rows += [("requests per second", f"{found.per_s:,.0f}")]
     rows += [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
-    session.rows(shape_of(plan, found), [f"bench {plan.what}", "value"], rows)
+    session.rows(shape_of(plan, found, left), [f"bench {plan.what}", "value"], rows)
     if not found.done:
         sys.exit(UNAVAILABLE)
 
 
-def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
+def fail_with(session: CliSession, error: BaseException, left: KeysLeft) -> None:
+    """Fails with --json after a refusal or Ctrl-C: the one object on stderr also names the keys that remain.
+
+    Returns if the error is a bug."""
+    failure = failure_of(error, session.endpoints, session.source)
+    if isinstance(error, asyncio.CancelledError):
+        failure = Failure(INTERRUPTED, "interrupted", "interrupted; its keys could not be deleted", True)
+    if failure is not None:
+        session.fail(replace(failure, keys_left=left.shape()))
+
+
+def shape_of(plan: BenchPlan, found: Figures, left: list[KeysLeft]) -> dict[str, Any]:
     return {
         "bench": plan.what,
         "clients": plan.clients,
@@ -140,13 +171,14 @@ def shape_of(plan: BenchPlan, found: Figures) -> dict[str, Any]:
         "seconds": round(found.seconds, 4),
         "per_s": round(found.per_s, 1),
         "latency_ms": found.latencies_ms(),
+        "keys_left": left[0].shape() if left else None,
     }
 
 
 async def run_plan(
-    session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress, remains: list[str]
+    session: CliSession, plan: BenchPlan, clients: list[Client], progress: RequestProgress, left: list[KeysLeft]
 ) -> Figures:
-    """Measures with the open connections in `clients`. `remains` gets a message if the keys could not be deleted.
+    """Measures with the open connections in `clients`. `left` gets an entry if the keys could not be deleted.
 
     Raises the error of the first refused request."""
     client = clients[0]
@@ -159,7 +191,7 @@ async def run_plan(
         return await drive(session, plan, lambda each, key: each.put(key, value), prefix, clients, progress)
     finally:
         progress.begin("deleting its keys")
-        await clean_up(client, prefix, remains)
+        await clean_up(client, prefix, left)
 
 
 async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress: RequestProgress) -> None:
@@ -169,15 +201,14 @@ async def fill(client: Client, prefix: bytes, count: int, value: bytes, progress
     await client.put_many(items, outstanding=FILLING, progress=lambda done: progress.count(done, count))
 
 
-async def clean_up(client: Client, prefix: bytes, remains: list[str]) -> None:
+async def clean_up(client: Client, prefix: bytes, left: list[KeysLeft]) -> None:
     """Called also after Ctrl-C and after a refusal."""
-    from palisade.raftgroup.errors import RaftError
-
     try:
         await client.delete(prefix, prefix=True)
-    except RaftError as error:
-        remedy = f"palisade del {prefix.decode()} --prefix"
-        remains.append(f"palisade bench: its keys could not be deleted ({error}); do it with: {remedy}")
+    except Exception as error:
+        if failure_of(error, ()) is None:
+            raise
+        left.append(KeysLeft(prefix.decode(), " ".join(str(error).split())))
 
 
 def reading(plan: BenchPlan) -> Request:

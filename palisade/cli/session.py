@@ -39,13 +39,14 @@ NO_STREAM = "A node that is not a member has no stream: palisade status, topolog
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A failed command. `code` is stable; `retry`: the same command may succeed later. `missing`: the segments that a
-    query lacks, all of them."""
+    query lacks, all of them. `keys_left`: the prefix of keys that the command could not delete, and why."""
 
     exit_code: int
     code: str
     message: str
     retry: bool
     missing: tuple[str, ...] = ()
+    keys_left: Mapping[str, str] | None = None
 
 
 def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "") -> Failure | None:
@@ -236,6 +237,8 @@ class CliSession:
             body: dict[str, Any] = {"code": failure.code, "message": failure.message, "retry": failure.retry}
             if failure.missing:
                 body["missing"] = failure.missing
+            if failure.keys_left is not None:
+                body["keys_left"] = dict(failure.keys_left)
             print(json.dumps({"error": body}), file=sys.stderr)
         else:
             print(f"palisade: {' '.join(failure.message.split())}", *failure.missing, sep="\n", file=sys.stderr)

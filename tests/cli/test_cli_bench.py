@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,10 @@ from click.testing import CliRunner, Result
 from palisade.cli.bench_statistics import figures, quantile
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
+from palisade.client import Client, Unavailable
+from palisade.metastore.errors import QuotaExceeded
 from palisade.metastore.limits import Limits
+from palisade.wire.auth_errors import Unauthenticated
 from tests.support.cli_node import CliNode, cli_node
 
 Run = Callable[..., Result]
@@ -48,14 +53,59 @@ def test_bench_prints_a_table(run: Run) -> None:
 
 
 def test_bench_counts_failures_and_names_keys_that_remain(run: Run, node: CliNode) -> None:
-    """The deadline is that of connecting, too, which is to succeed."""
+    """With --json in one object on stdout: a plain line stood beside it on stderr. The deadline is that of connecting,
+    too, which is to succeed."""
     node.do(lambda: vars(node.group).update(majority=False))
     result = run("bench", "put", "--total", "4", "--clients", "4", "--deadline", "1.5", "--json")
     node.do(lambda: vars(node.group).update(majority=True))
-    found = json.loads(result.stdout)
+    found = json.loads(result.output)
     assert result.exit_code == 3  # it was 0
     assert (found["done"], found["failures"], found["latency_ms"]) == (0, {"outcome-unknown": 4}, {})
-    assert "do it with: palisade del /palisade-bench/" in result.stderr
+    assert found["keys_left"]["prefix"].startswith("/palisade-bench/")
+    assert "deadline passed" in found["keys_left"]["reason"]
+
+
+def test_bench_without_keys_that_remain_has_none_in_its_object(run: Run) -> None:
+    assert json.loads(run("bench", "put", "--total", "4", "--json").output)["keys_left"] is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "exit_code"),
+    [(QuotaExceeded("full"), "quota-exceeded", 1), (KeyboardInterrupt(), "interrupted", 130)],
+)
+def test_bench_with_json_names_keys_that_remain_in_the_object_of_its_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, ends: BaseException, code: str, exit_code: int
+) -> None:
+    """An error has one object, which a plain line preceded; Ctrl-C had the line alone."""
+
+    async def put(*_: Any) -> None:
+        if isinstance(ends, KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(10)
+        raise ends
+
+    async def delete(*_: Any, **__: Any) -> None:
+        raise Unavailable("no leader\nyet")
+
+    monkeypatch.setattr(Client, "put", put)
+    monkeypatch.setattr(Client, "delete", delete)
+    result = run("bench", "put", "--total", "1", "--clients", "1", "--json")
+    error = json.loads(result.output)["error"]
+    assert (result.exit_code, result.stdout, error["code"]) == (exit_code, "", code)
+    assert error["keys_left"]["prefix"].startswith("/palisade-bench/")
+    assert error["keys_left"]["reason"] == "no leader yet"
+
+
+def test_bench_names_keys_whose_deletion_was_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that expired meanwhile: the figures were lost, and no keys were named."""
+
+    async def delete(*_: Any, **__: Any) -> None:
+        raise Unauthenticated("the token has expired")
+
+    monkeypatch.setattr(Client, "delete", delete)
+    result = run("bench", "put", "--total", "5", "--clients", "1")
+    assert (result.exit_code, "requests\t5" in result.stdout) == (0, True)
+    assert "its keys could not be deleted (the token has expired); do it with: palisade del" in result.stderr
 
 
 def test_bench_shows_its_progress_while_no_request_succeeds(
