@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from palisade.base.errors import ConfigError
 from palisade.node.authorization import proof_of
 from palisade.node.host import Host, SegmentOrigin
+from palisade.node.requirements import need_pyarrow
 from palisade.recovery.lifecycle import Part
 from palisade.recovery.vault_component import OnVault
 from palisade.segments.announcement_client import AnnouncementClient
@@ -58,11 +57,7 @@ def with_segments(
     config, clock = machine.config, machine.clock
     if not config.segments:
         return on_vault, Segments()
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError(
-            "segments: pyarrow is not installed, which reads Parquet files; run pip install '.[segments]' in a clone "
-            "of Palisade, or omit --segments"
-        )
+    need_pyarrow()
     peers, origin = machine.segment_peers(), machine.segment_origin()
     listeners = on_vault.components.listeners
     store = AnnouncementClient(lambda: streams_in(records()), proof_of(config))

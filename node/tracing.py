@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from palisade.base.errors import ConfigError
 from palisade.base.version import VERSION
+from palisade.node.requirements import need_opentelemetry
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
@@ -30,16 +30,12 @@ def trace_of(config: NodeConfig, now: Callable[[], float]) -> Middleware | None:
     """
     if config.otel_endpoint is None:
         return None
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        raise ConfigError(
-            "otel-endpoint: OpenTelemetry is not installed; run pip install '.[otel]' in a clone of Palisade, or "
-            "omit --otel-endpoint"
-        ) from None
+    need_opentelemetry()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     from palisade.api.http.tracing import tracing
     from palisade.node.trace_exporter import TraceExporter
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from palisade.node.options import OPTIONS, Option
+
+if TYPE_CHECKING:
+    from palisade.node.config import NodeConfig
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
@@ -61,7 +65,6 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
     from palisade.base.port_probe import PortUnavailable, check_free
     from palisade.metastore.errors import StoreCorrupt
     from palisade.metastore.store_errors import StoreFailed
-    from palisade.node.config_sources import load_node_config
     from palisade.node.data_dir_marker import FolderError
     from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, MemberRemoved, MustJoin, NodeFailed
     from palisade.recovery.errors import RecoveryError, RecoveryRefused
@@ -83,8 +86,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         StoreCorrupt,
     )
     try:
-        config_values = {name.replace("_", "-"): text for name, text in typed.items() if text is not None}
-        settings = load_node_config(config_values, config)
+        settings = checked_settings(typed, config)
         for name, address in settings.listening().items():
             check_free(address, f"--{name}", f"give another --{name}")
         if not settings.standalone:
@@ -100,6 +102,26 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         end(EXIT_FAILED, error, f" ({room_on_disk(settings.data_dir)})")
     except VaultError as error:
         end(EXIT_REFUSED, error)
+
+
+def checked_settings(typed: Mapping[str, str | None], config: Path | None) -> NodeConfig:
+    """`typed`: the options of the command line, with names of Python. Raises ConfigError."""
+    from palisade.node.config_sources import load_node_config
+    from palisade.node.requirements import check_requirements
+
+    settings = load_node_config(
+        {name.replace("_", "-"): text for name, text in typed.items() if text is not None}, config
+    )
+    check_requirements(settings)
+    return settings
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raises ConfigError if `palisade node` with these arguments, in this environment, refuses its configuration."""
+    params = dict(node.make_context("palisade node", list(arguments)).params)
+    config = params.pop("config")
+    params.pop("parent_pipe")
+    checked_settings(params, config)
 
 
 def end(exit_code: int, error: Exception, more: str = "") -> None:

@@ -39,6 +39,11 @@ class Child:
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
 
+    @property
+    def options(self) -> list[str]:
+        """Those of the node, without its pipe."""
+        return [*self._arguments, "--data-dir", str(self.data_dir)]
+
     def has_data(self) -> bool:
         try:
             return any(self.data_dir.iterdir())
@@ -58,8 +63,8 @@ class Child:
             with self.log_path.open("ab") as log:
                 self._log_start = log.seek(0, os.SEEK_END)
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, *self.program, *self._arguments),
-                    *("--data-dir", str(self.data_dir), "--parent-pipe", str(read_end)),
+                    *(sys.executable, *self.program, *self.options),
+                    *("--parent-pipe", str(read_end)),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

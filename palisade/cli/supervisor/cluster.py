@@ -37,10 +37,7 @@ class LocalCluster:
         self._stopping = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
         self._node_options = node_options
-        self.children = [
-            Child(member, folder / member.id, [*arguments(layout, member.id), *node_options])
-            for member in layout.members()
-        ]
+        self.children = children_of(layout, folder, node_options)
 
     def start(self) -> None:
         """Starts every process in the background; events report its state."""
@@ -134,6 +131,12 @@ class LocalCluster:
         text = "\n    ".join([f"{child.member.id} ended: {reason}; {then}", *lines])
         fields = {"node": child.member.id, "reason": reason, "log_lines": lines, "restart_in_s": pause_s}
         self._emit(SupervisorEvent("node-exited", text, fields))
+
+
+def children_of(layout: Layout, folder: Path, node_options: list[str]) -> list[Child]:
+    return [
+        Child(member, folder / member.id, [*arguments(layout, member.id), *node_options]) for member in layout.members()
+    ]
 
 
 def arguments(layout: Layout, node: str, join: str | None = None) -> list[str]:

@@ -18,7 +18,9 @@ from palisade.base.errors import ConfigError, PalisadeError
 from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.catalog.demo.flights import DataSetError
 from palisade.cli.cluster_check import OtherCluster
-from palisade.cli.supervisor.cluster import LocalCluster
+from palisade.cli.node_command import check_arguments
+from palisade.cli.supervisor.child import Child
+from palisade.cli.supervisor.cluster import LocalCluster, children_of
 from palisade.cli.supervisor.demo import ensure_demo
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.first_user import check_first_user
@@ -82,12 +84,18 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
 
 @contextlib.contextmanager
 def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, Layout]]:
-    """The locked folder and its layout, formatted if it is new; all its ports are free. Raises UpRefused."""
+    """The locked folder and its layout, formatted if it is new; all its ports are free. Raises UpRefused.
+
+    A refused start leaves a new folder as it was. The configuration of the nodes is checked here, by the check of
+    `palisade node`, before anything is written. A node can still refuse for a reason that appears later, such as a port
+    that another process has taken meanwhile: then the folder is removed if no node has created its storage
+    (`remove_unfounded`)."""
     folder = request.data_dir.absolute()
     lock, made = None, [each for each in (folder / LOCK, folder, *folder.parents) if not each.exists()]
     try:
         marker = Marker(folder, LAYOUT_FILE)
         lock = DirectoryLock(folder, DataDirectoryError)
+        is_new = marker.read() is None
         layout = settle_layout(marker, folder, request, screen)
     except (ConfigError, DataDirectoryError, FolderError, PortUnavailable) as error:
         if lock is not None:
@@ -96,15 +104,33 @@ def opened(request: UpRequest, screen: ClusterScreen) -> Iterator[tuple[Path, La
         raise UpRefused(str(error)) from None
     try:
         yield folder, layout
+    except UpRefused:
+        if is_new:
+            remove_unfounded(children_of(layout, folder, request.node_options), [folder / LAYOUT_FILE, *made])
+        raise
     finally:
         lock.release()
 
 
 def remove_made(made: list[Path]) -> None:
-    """Called if nothing was started: removes the lock file and new folders, while the lock is held."""
+    """Removes the files `made` and those folders in it that are empty, while the lock is held."""
     with contextlib.suppress(OSError):
         for each in made:
-            each.unlink() if each.name == LOCK else each.rmdir()
+            each.rmdir() if each.is_dir() else each.unlink(missing_ok=True)
+
+
+def remove_unfounded(ended: list[Child], made: list[Path]) -> None:
+    """Removes the folder of a new cluster if none of its nodes, which have ended, has created its storage: then there
+    are only logs, whose last lines have been shown.
+
+    Only files that this run has created are removed, and only empty folders: a new cluster begins in an empty folder.
+    """
+    if any(child.data_dir.exists() for child in ended):
+        return
+    for child in ended:
+        remove_made([child.log_path, child.log_path.parent])
+    if not any(child.log_path.parent.exists() for child in ended):
+        remove_made(made)
 
 
 def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: ClusterScreen) -> Layout:
@@ -115,6 +141,8 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
     else:
         layout = layout_from_json(content)
         check_same(layout, request.nodes, request.base_port)
+    for child in children_of(layout, folder, request.node_options):
+        check_arguments(child.options)
     check_ports(layout, formatted=content is not None)
     if content is None:
         marker.write(layout.to_json())
