@@ -14,8 +14,8 @@ import click
 
 from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
-from palisade.cli.options import client_options, read_address, read_bytes, read_time
-from palisade.cli.printing import print_json, print_rows, readable
+from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
+from palisade.cli.printing import print_json, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
 
 if TYPE_CHECKING:
@@ -241,15 +241,12 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @role_option
 @copies_option
 @timeout_option
-@json_option
-def status(role: str, copies: list[str], deadline_s: float, as_json: bool) -> None:
+@output_options
+def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
     """Show the state and sequences of each copy."""
-    rows = ask(role, copies, deadline_s, as_json, lambda client: client.status())
-    if as_json:
-        print_json({"copies": rows})
-        return
-    cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in rows]
-    print_rows(COLUMNS, cells, flexible="reason")
+    found = ask(role, copies, deadline_s, session.as_json, lambda client: client.status())
+    cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
+    session.rows({"copies": found}, COLUMNS, cells, flexible="reason")
 
 
 def ask(

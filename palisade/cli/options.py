@@ -60,6 +60,33 @@ at_option = click.option(
 )
 
 
+def output_form(output: str | None, *, as_json: bool) -> str | None:
+    if as_json and output not in (None, "json"):
+        raise click.UsageError(f"give either --json or -o {output}")
+    return "json" if as_json else output
+
+
+def with_output(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="The same as -o json, in the shapes of docs/cli.md."),
+        click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Format of the output.  [default: table]"),
+    ):
+        command = option(command)
+    return command
+
+
+def output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds -o and --json to a command that needs no cluster, or finds it in another way; it gets a `CliSession` without
+    endpoints as its first argument."""
+
+    @functools.wraps(command)
+    def with_session(output: str | None, as_json: bool, **rest: Any) -> None:
+        form = output_form(output, as_json=as_json)
+        command(CliSession((), 0.0, form == "json", as_csv=form == "csv"), **rest)
+
+    return with_output(with_session)
+
+
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --endpoints, --timeout, -o and --json; the command gets one `CliSession` as its first argument."""
 
@@ -67,23 +94,20 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_session(
         endpoints: tuple[str, ...] | None, deadline_s: float, output: str | None, as_json: bool, **rest: Any
     ) -> None:
-        if as_json and output not in (None, "json"):
-            raise click.UsageError(f"give either --json or -o {output}")
+        form = output_form(output, as_json=as_json)
         target = find_target(endpoints, os.environ, Path())
-        form = "json" if as_json else output
         command(CliSession(target.endpoints, deadline_s, form == "json", None, target.source, form == "csv"), **rest)
 
+    found = with_output(with_session)
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="The same as -o json, in the shapes of docs/cli.md."),
-        click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Format of the output.  [default: table]"),
         click.option("--timeout", "deadline_s", type=click.FloatRange(0.01, 3600), default=5.0, show_default=True,
                      metavar="SECONDS", help="Longest time for one request."),
         click.option("--endpoints", type=read_endpoints, metavar="HOST:PORT,...",
                      help="Stream addresses of the nodes.  [default: PALISADE_ENDPOINTS, else the cluster in .palisade,"
                      " else the default ports of `palisade up`]"),
     ):  # fmt: skip
-        with_session = option(with_session)
-    return with_session
+        found = option(found)
+    return found
 
 
 def client_options(command: Callable[..., None]) -> Callable[..., None]:

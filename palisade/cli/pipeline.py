@@ -12,7 +12,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.cli.help_formatter import format_help_of
-from palisade.cli.options import cluster_options
+from palisade.cli.options import cluster_options, output_options
 from palisade.cli.session import INTERRUPTED, REFUSED, USAGE, CliSession, Failure, failure_of
 from palisade.cli.waiting import progressing_in_thread
 
@@ -33,14 +33,14 @@ def pipeline() -> None:
 
 
 @pipeline.command("list")
-@click.option("--json", "as_json", is_flag=True, help="JSON, in the shape of docs/cli.md.")
-def list_(as_json: bool) -> None:
+@output_options
+def list_(session: CliSession) -> None:
     """List the jobs."""
     from palisade.pipeline.jobs import job_named, names
 
     found = [(name, job_named(name).help) for name in names()]
     shape = {"jobs": [{"name": name, "help": text.split("\n")[0]} for name, text in found]}
-    CliSession((), 0.0, as_json).rows(shape, ("job", "does"), [(name, text.split("\n")[0]) for name, text in found])
+    session.rows(shape, ("job", "does"), [(name, text.split("\n")[0]) for name, text in found])
 
 
 class JobGroup(click.Group):

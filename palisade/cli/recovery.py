@@ -10,10 +10,25 @@ import click
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
 from palisade.cli.http_request import ask, run_or_fail
-from palisade.cli.options import read_address
+from palisade.cli.options import output_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
 
 PATH = "/v1/recovery"
+COLUMNS = (
+    "node",
+    "outcome",
+    "case",
+    "reason",
+    "lv_before",
+    "lv",
+    "lm",
+    "mm",
+    "revisions_replayed",
+    "bytes_fetched",
+    "seconds",
+    "error",
+)
+"""Of the rows with -o csv: the fields of a report that have one value."""
 
 
 @click.command()
@@ -29,14 +44,15 @@ PATH = "/v1/recovery"
     metavar="REVISIONS",
     help="Set until the next start: the node has caught up when LM - LV is at most REVISIONS.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
-def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int | None, as_json: bool) -> None:
+@output_options
+def recovery(session: CliSession, at: str | None, data_dir: Path | None, watch: bool, difference: int | None) -> None:
     """Show how a node recovered to the cluster's state.
 
     The report has the case, LV, LM, MM, the fetched bytes, and the time of each phase.
 
     A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json its current
-    state is printed once; with --json --watch a line of JSON on every change.
+    state is printed once, with -o csv the recoveries that have ended; with --json --watch a line of JSON on every
+    change.
     """
     if (at is None) == (data_dir is None):
         raise click.UsageError("give either --at HOST:PORT or --data-dir")
@@ -44,7 +60,8 @@ def recovery(at: str | None, data_dir: Path | None, watch: bool, difference: int
         raise click.UsageError("--watch and --catch-up-difference need a running node: give --at HOST:PORT")
     if watch and difference is not None:
         raise click.UsageError("give either --watch or --catch-up-difference")
-    session = CliSession([], 0.0, as_json)
+    if watch and session.as_csv:
+        raise click.UsageError("--watch has no rows: give --json, or omit -o csv")
     if at is None:
         report(session, {"recoveries": read_folder(session, data_dir or Path())})
     elif difference is not None:
@@ -63,7 +80,7 @@ def change(session: CliSession, at: str, difference: int) -> None:
 def show(session: CliSession, at: str, watch: bool) -> None:
     from palisade.cli.recovery_watch import follow, screen_for
 
-    if session.as_json and not watch:
+    if (session.as_json or session.as_csv) and not watch:
         report(session, run_or_fail(session, recoveries(session, at)))
         return
 
@@ -102,4 +119,7 @@ def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
 def report(session: CliSession, shape: dict[str, Any]) -> None:
     from palisade.recovery.report_json import reports_text
 
-    session.answer(shape, reports_text(shape["recoveries"]) or "no recovery has ended yet")
+    if session.as_csv:
+        session.rows(shape, COLUMNS, [[each.get(name) for name in COLUMNS] for each in shape["recoveries"]])
+    else:
+        session.answer(shape, reports_text(shape["recoveries"]) or "no recovery has ended yet")

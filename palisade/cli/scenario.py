@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palisade.cli.printing import print_json, print_rows
+from palisade.cli.options import output_options
+from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, CliSession, Failure
 from palisade.cli.waiting import CLEAR_BELOW, NOTICE_S
 
@@ -33,16 +34,17 @@ def scenario() -> None:
 
 
 @scenario.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, including the checks.")
-def list_scenarios(as_json: bool) -> None:
-    """List the scenarios with their recovery cases."""
+@output_options
+def list_scenarios(session: CliSession) -> None:
+    """List the scenarios with their recovery cases.
+
+    With --json including the checks.
+    """
     from palisade.cli.scenarios.all import SCENARIOS
 
-    if as_json:
-        print_json({"scenarios": [one.as_dict() for one in SCENARIOS]})
-    else:
-        rows = [(one.name, one.case or "-", one.title) for one in SCENARIOS]
-        print_rows(("scenario", "case", "what it shows"), rows, flexible="what it shows", wraps=True)
+    shape = {"scenarios": [one.as_dict() for one in SCENARIOS]}
+    rows = [(one.name, one.case or "-", one.title) for one in SCENARIOS]
+    session.rows(shape, ("scenario", "case", "what it shows"), rows, flexible="what it shows", wraps=True)
 
 
 @scenario.command("run")

@@ -259,15 +259,22 @@ class CliSession:
             print(text)
 
     def rows(
-        self, shape: Any, header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None
+        self,
+        shape: Any,
+        header: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        flexible: str | None = None,
+        wraps: bool = False,
     ) -> None:
-        """Prints a result of several rows. `flexible`: the column that may be shortened on a narrow terminal."""
+        """Prints a result of several rows. `flexible`: the column that may be shortened on a narrow terminal, or
+        wrapped if `wraps`."""
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
             print_csv(header, rows)
         else:
-            print_rows(header, rows, flexible=flexible)
+            print_rows(header, rows, flexible=flexible, wraps=wraps)
 
     def note(self, text: str) -> None:
         """Prints a remark on stderr; not with --json, where stderr is for one object."""
