@@ -44,6 +44,7 @@ from palisade.topology.initialization import (
     WaitInit,
     holding,
     next_step,
+    outcome_in,
     outcome_of_cancel,
 )
 from palisade.topology.physical import PhysicalTopology
@@ -82,6 +83,8 @@ class UninitializedNode:
         self._committed = asyncio.Event()
         self._held: dict[tuple[str, str], set[str]] = {}
         """The participants that the coordinators of one attempt have seen holding its plan."""
+        self._cancelled: InitPlan | None = None
+        """The last plan that was cancelled here: a repeated cancel reaches its nodes also while they are silent."""
         gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
@@ -118,6 +121,8 @@ class UninitializedNode:
     def _become(self, participant: Participant) -> None:
         if participant != self._participant:
             keep_participant(self._config.data_dir, participant)
+            if participant.plan is None:
+                self._cancelled = self._participant.plan
             self._participant = participant
             log.info("initialization changed: node=%s state=%s", self._config.id, participant.state.value)
         if participant.state is InitState.COMMITTED:
@@ -148,7 +153,7 @@ class UninitializedNode:
         names = body.get("members") if isinstance(body, dict) else None
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InitRefused('the body must name the members, such as {"members": ["n1", "n2", "n3"]}')
-        plan = self._plan_for(names)
+        plan = self._plan_for(names, cancel=bool(body.get("cancel")))
         async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
             held = self._held_in(str(body.get("attempt") or "")[:64], plan)
             coordinator = _Coordinator(plan, self._config.id, requests, held)
@@ -174,19 +179,35 @@ class UninitializedNode:
             self._held.clear()
         return self._held.setdefault((attempt, plan.id), set())
 
-    def _plan_for(self, names: list[str]) -> InitPlan:
-        """From the states that the named nodes announce in the physical topology."""
+    def _plan_for(self, names: list[str], *, cancel: bool) -> InitPlan:
+        """From the states that the named nodes announce in the physical topology. A plan to `cancel` may name nodes
+        that are silent, by what they announced before."""
         held = self._participant.plan
         if held is not None and sorted(held.names) == sorted(set(names)):
             return held
-        known = {each.name: each.tag("member") for each in self._physical.records() if each.is_live}
+        known = self._members(cancel=cancel)
         missing = sorted(name for name in set(names) if not known.get(name))
+        if missing and cancel:
+            raise InitRefused(
+                f"the addresses of {', '.join(missing)} are not known here, so nothing was cancelled: repeat the "
+                "command when all of the nodes run, or at a node that has prepared the initialization"
+            )
         if missing:
             raise InitRefused(
-                f"{', '.join(missing)} are not visible as uninitialized nodes: start them with --seeds that "
-                "lead to this node, and see GET /v1/topology"
+                f"not visible as uninitialized nodes: {', '.join(missing)}. Start them with --seeds that lead to this "
+                "node, and see GET /v1/topology"
             )
         return InitPlan(self._config.cluster, tuple(sorted(str(known[name]) for name in set(names))))
+
+    def _members(self, *, cancel: bool) -> dict[str, str | None]:
+        """Name -> member as in a plan. To `cancel`: also of silent nodes."""
+        records = self._physical.records()
+        live = {each.name: each.tag("member") for each in records if each.is_live}
+        if not cancel:
+            return live
+        silent = {each.name: each.tag("member") for each in records}
+        earlier = self._cancelled
+        return silent | (dict(zip(earlier.names, earlier.members, strict=True)) if earlier else {}) | live
 
     async def _live(self, request: web.Request) -> web.Response:
         return answer({"live": True})
@@ -244,7 +265,7 @@ class _Coordinator:
         outcomes = {}
         for name in names:
             found = await self._post(name, "cancel")
-            outcomes[name] = CancelOutcome.NO_ANSWER if found is None else CancelOutcome(found["outcome"])
+            outcomes[name] = CancelOutcome.NO_ANSWER if found is None else outcome_in(found)
         return dict(sorted(outcomes.items()))
 
     async def _post_to(self, names: Collection[str], verb: str) -> list[str]:
@@ -274,7 +295,7 @@ class _Coordinator:
             return None
         if answer.status == 409:
             raise InitRefused(f"{name}: {answer.detail}")
-        return answer.content if answer.status == 200 else None
+        return answer.content if answer.status == 200 and isinstance(answer.content, dict) else None
 
 
 class _Site:

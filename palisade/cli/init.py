@@ -75,7 +75,8 @@ def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
     """The outcome at each node. Fails if one did not answer."""
     from palisade.topology.initialization import CancelOutcome
 
-    nodes = {name: CancelOutcome(outcome) for name, outcome in found["nodes"].items()}
+    earlier_version = dict.fromkeys(found["members"], CancelOutcome.CANCELLED)
+    nodes = {name: CancelOutcome(outcome) for name, outcome in found.get("nodes", earlier_version).items()}
     texts = {
         CancelOutcome.CANCELLED: "cancelled",
         CancelOutcome.NOT_PREPARED: "was not prepared",
@@ -91,8 +92,9 @@ def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
 
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """`initialize`, with a line on stderr while the command waits."""
-    async with session.notice(lambda: f"the nodes {', '.join(body['members'])} are not a cluster yet, asking {at}"):
-        return await initialize(at, body, session.deadline_s)
+    waits_for = [f"the nodes {', '.join(body['members'])} are not a cluster yet, asking {at}"]
+    async with session.notice(lambda: waits_for[-1]):
+        return await initialize(at, body, session.deadline_s, waits_for)
 
 
 def default_address() -> str:
@@ -103,22 +105,35 @@ def default_address() -> str:
     return target.http
 
 
-async def initialize(at: str, body: dict[str, Any], deadline_s: float) -> tuple[int, dict[str, Any]]:
-    """(status, response) of the last request. Requests that may succeed later are repeated until the deadline.
+async def initialize(
+    at: str, body: dict[str, Any], deadline_s: float, waits_for: list[str]
+) -> tuple[int, dict[str, Any]]:
+    """(status, response) of the last request. Requests that may succeed later are repeated until the deadline;
+    `waits_for` gets the reason of each.
 
     A connection that is refused ends the command at once, unless the node has responded before: its HTTP port is closed
     for a moment when it becomes a member."""
     until = time.monotonic() + deadline_s
     credentials = shown()
     headers = header_of(node_credentials(os.environ) if isinstance(credentials, StoredToken) else credentials)
+    last = no_answer(f"no node answers at {at}: no answer in time")
     responded = False
     async with HttpRequests(headers, timeout_s=deadline_s) as requests:
         while True:
-            status, found = await ask(requests, at, body)
+            try:
+                async with asyncio.timeout(until - time.monotonic()):
+                    status, found = last = await ask(requests, at, body)
+            except TimeoutError:
+                return last
             responded = responded or status != NO_ANSWER
             if 200 <= status < 500 or not responded or time.monotonic() + AGAIN_S >= until:
-                return status, found
+                return last
+            waits_for.append(str(found["detail"]))
             await asyncio.sleep(AGAIN_S)
+
+
+def no_answer(reason: str) -> tuple[int, dict[str, Any]]:
+    return NO_ANSWER, {"code": "unavailable", "detail": f"{reason}; start the node, or give another --at"}
 
 
 async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -126,7 +141,7 @@ async def ask(requests: HttpRequests, at: str, body: dict[str, Any]) -> tuple[in
     try:
         answer = await requests.json(at, "/v1/cluster/init", "POST", body)
     except NoAnswer as error:
-        return NO_ANSWER, {"code": "unavailable", "detail": f"{error}; start the node, or give another --at"}
+        return no_answer(str(error))
     if answer.status == 200:
         return answer.status, answer.content
     return answer.status, {"code": "unavailable", "detail": str(answer.content), **answer.content}

@@ -138,6 +138,12 @@ def outcome_of_cancel(before: Participant, after: Participant) -> CancelOutcome:
     return CancelOutcome.NOT_PREPARED if before == after else CancelOutcome.CANCELLED
 
 
+def outcome_in(response: Mapping[str, Any]) -> CancelOutcome:
+    """That of a participant's response; a participant of an earlier version sends its state only."""
+    unnamed = CancelOutcome.CANCELLED if response.get("plan") is None else CancelOutcome.OTHER_PLAN
+    return CancelOutcome(response.get("outcome", unnamed))
+
+
 @dataclass(frozen=True, slots=True)
 class Prepare:
     names: tuple[str, ...]

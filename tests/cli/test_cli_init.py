@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +15,8 @@ from click.testing import CliRunner, Result
 from palisade.cli.main import main
 
 LATER = {"code": "unavailable", "detail": "the cluster is being founded: try again"}
+HANGS: dict[str, object] = {}
+"""The response of a node that takes longer than any deadline here."""
 DONE = {"initialized": True, "members": ["n1"]}
 
 
@@ -21,12 +24,15 @@ DONE = {"initialized": True, "members": ["n1"]}
 def node_with(*responses: tuple[int, dict[str, object]]) -> Iterator[tuple[str, list[int]]]:
     """(address, the statuses sent) of a server with these responses; the last one is repeated."""
     sent: list[int] = []
+    ends = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             status, shape = responses[min(len(sent), len(responses) - 1)]
             sent.append(status)
             self.rfile.read(int(self.headers["Content-Length"]))
+            if shape is HANGS:
+                ends.wait()
             self.send_response(status)
             self.end_headers()
             self.wfile.write(json.dumps(shape).encode())
@@ -40,6 +46,7 @@ def node_with(*responses: tuple[int, dict[str, object]]) -> Iterator[tuple[str, 
     try:
         yield f"127.0.0.1:{server.server_port}", sent
     finally:
+        ends.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -86,6 +93,26 @@ def test_cancel_prints_the_result_at_each_node(third: str, text: str) -> None:
         assert "Repeat the command when it is back" in result.stderr
         error = json.loads(with_json.stderr)["error"]
         assert (error["code"], error["retry"]) == ("not-cancelled", True)
+
+
+def test_cancel_at_a_coordinator_of_an_earlier_version_has_one_result() -> None:
+    """Its response has no `nodes`, which was a KeyError."""
+    with node_with((200, {"cancelled": True, "members": ["n1", "n2"]})) as (at, _):
+        result = init("n2", "--cancel", "--at", at)
+    assert (result.exit_code, result.stdout) == (0, "n1: cancelled\nn2: cancelled\n")
+
+
+def test_init_shows_what_it_waits_for_and_keeps_the_reason_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last request without an answer hid the reason of those before, and could take as long as all of them."""
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.3)
+    with node_with((503, LATER), (503, LATER), (503, HANGS)) as (at, sent):
+        began = time.monotonic()
+        result = init("--at", at, "--timeout", "1")
+        assert time.monotonic() - began < 1.5
+    assert (result.exit_code, sent) == (3, [503, 503, 503])
+    first, last = result.stderr.splitlines()
+    assert first.startswith(f"palisade: waiting: {LATER['detail']}")
+    assert last == f"palisade: {LATER['detail']}"
 
 
 def test_init_without_a_node_fails_at_once() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from palisade.topology.initialization import (
     Participant,
     outcome_of_cancel,
 )
+from palisade.topology.swim.record import Record, SwimState
 from tests.support.processes import free_port
 
 init_module: Any = importlib.import_module("palisade.cli.init")
@@ -74,6 +76,23 @@ def nodes() -> Nodes:
     return Nodes()
 
 
+@pytest.fixture
+async def waiting(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UninitializedNode]:
+    """n1, which has prepared the plan, as a coordinator that reaches `nodes`."""
+    monkeypatch.setattr(uninitialized, "HttpRequests", lambda *_, **__: nodes)
+    monkeypatch.setattr(uninitialized, "COORDINATE_S", 0.4)
+    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
+    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
+    claim_data_dir(tmp_path, cluster="c1", node="n1")
+    keep_participant(tmp_path, PREPARED)
+    node = UninitializedNode(config)
+    try:
+        await node.start()
+        yield node
+    finally:
+        await node.stop()
+
+
 async def test_cancel_between_two_requests_to_prepare_leaves_no_node_prepared(nodes: Nodes) -> None:
     """n3 did not answer for 3 s, in which n2 was cancelled; then n1 was prepared, and refused any other plan."""
 
@@ -108,36 +127,77 @@ async def test_cancel_returns_the_outcome_at_each_node(nodes: Nodes) -> None:
     }
 
 
-async def test_repeated_request_of_a_command_does_not_undo_a_cancel(
-    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_participant_of_an_earlier_version_has_cancelled(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its response has no `outcome`, which was a KeyError."""
+    nodes.states["n2"] = Participant(InitState.PREPARED, InitPlan("c1", PLAN.members[:2]))
+    json = nodes.json
+
+    async def earlier(address: str, path: str, method: str = "GET", body: Any = None) -> Answer:
+        answer = await json(address, path, method, body)
+        return Answer(answer.status, {name: answer.content[name] for name in ("state", "plan")}, {})
+
+    monkeypatch.setattr(nodes, "json", earlier)
+    outcomes = await _Coordinator(PLAN, "n1", nodes, set()).cancel()  # type: ignore[arg-type]
+    assert outcomes == {
+        "n1": CancelOutcome.CANCELLED,
+        "n2": CancelOutcome.OTHER_PLAN,
+        "n3": CancelOutcome.CANCELLED,
+    }
+
+
+async def test_repeated_cancel_has_the_result_at_each_node_while_one_is_silent(
+    nodes: Nodes, waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It was refused (`init-refused`, n3 is not visible), although the message of the first one said to repeat it."""
+    monkeypatch.setattr(waiting._physical, "records", list)
+    nodes.before = lambda name, verb: (
+        waiting._become(waiting._participant.cancel(PLAN.id)) if (name, verb) == ("n1", "cancel") else None
+    )
+    nodes.states["n1"], nodes.silent = PREPARED, {"n3"}
+    async with HttpRequests() as requests:
+        at, body = str(waiting._config.http), {"members": NAMES, "cancel": True}
+        first, second = [(await requests.json(at, "/v1/cluster/init", "POST", body)).content for _ in range(2)]
+    assert first["nodes"] == {"n1": "cancelled", "n2": "not-prepared", "n3": "no-answer"}
+    assert second["nodes"] == {"n1": "not-prepared", "n2": "not-prepared", "n3": "no-answer"}
+    assert first["cancelled"] is second["cancelled"] is False
+
+
+async def test_cancel_reaches_nodes_that_are_silent_by_what_they_announced(
+    waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting._become(IDLE)
+    waiting._cancelled = None
+    n1, n2, n3 = (
+        Record(name, "127.0.0.1:1", "i", tags=(("member", member),))
+        for name, member in zip(NAMES, PLAN.members, strict=True)
+    )
+    seen = [n1, replace(n2, state=SwimState.DEAD), replace(n3, state=SwimState.LEFT)]
+    monkeypatch.setattr(waiting._physical, "records", lambda: seen)
+    assert waiting._plan_for(list(NAMES), cancel=True) == PLAN
+    with pytest.raises(InitRefused, match=r"not visible as uninitialized nodes: n2, n3\. Start them"):
+        waiting._plan_for(list(NAMES), cancel=False)
+    seen.pop()
+    with pytest.raises(InitRefused, match="n3 are not known here, so nothing was cancelled: repeat the command when"):
+        waiting._plan_for(list(NAMES), cancel=True)
+
+
+async def test_repeated_request_of_a_command_does_not_undo_a_cancel(nodes: Nodes, waiting: UninitializedNode) -> None:
     """The coordinator ended after 15 s, the command repeated its request, and the next coordinator began anew."""
-    monkeypatch.setattr(uninitialized, "HttpRequests", lambda *_, **__: nodes)
-    monkeypatch.setattr(uninitialized, "COORDINATE_S", 0.4)
-    ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
-    config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
-    claim_data_dir(tmp_path, cluster="c1", node="n1")
-    keep_participant(tmp_path, PREPARED)
-    node = UninitializedNode(config)
 
     async def init(attempt: str) -> int:
         body = {"members": NAMES, "attempt": attempt}
-        return (await requests.json(str(config.http), "/v1/cluster/init", "POST", body)).status
+        return (await requests.json(str(waiting._config.http), "/v1/cluster/init", "POST", body)).status
 
     async with HttpRequests() as requests:
-        try:
-            await node.start()
-            nodes.silent = {"n3"}
-            assert await init("first") == 503
-            assert nodes.states == {"n1": PREPARED, "n2": PREPARED, "n3": IDLE}
-            nodes.cancel()
-            nodes.silent = set()
-            assert await init("first") == 409
-            assert nodes.states == dict.fromkeys(NAMES, IDLE)
-            assert await init("second") == 200
-            assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
-        finally:
-            await node.stop()
+        nodes.silent = {"n3"}
+        assert await init("first") == 503
+        assert nodes.states == {"n1": PREPARED, "n2": PREPARED, "n3": IDLE}
+        nodes.cancel()
+        nodes.silent = set()
+        assert await init("first") == 409
+        assert nodes.states == dict.fromkeys(NAMES, IDLE)
+        assert await init("second") == 200
+        assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
 
 
 async def test_command_names_its_attempt_in_each_of_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,3 +218,24 @@ async def test_remote_door_rejects_responses_of_another_shape(nonsense: Any, sta
     finally:
         await remote.close()
         await runner.cleanup()
+
+
+@pytest.mark.parametrize("knows_leader", [False, True])
+async def test_init_at_a_member_without_a_leader_names_the_cluster_that_exists(
+    world: World, *, knows_leader: bool
+) -> None:
+    """It waited for a leader, and then for the deadline of the command, which reported that no node answers."""
+    world.group.led_by("n2" if knows_leader else None)
+    world.group.majority = False
+    at = f"http://127.0.0.1:{world.server.port}/v1/cluster/init"
+    async with ClientSession() as session:
+        for body, status, text in (
+            ({"members": ["n1"]}, 503, "this node belongs to cluster demo, which is initialized, with n1, but"),
+            ({"members": ["n1"], "cancel": True}, 409, "cluster demo is initialized, with n1: other nodes join it"),
+            ({"members": ["n1", "n2"]}, 409, "cluster demo is initialized, with n1: other nodes join it"),
+        ):
+            async with session.post(at, json=body) as response:
+                found = await response.json()
+            assert (response.status, text in found["detail"]) == (status, True)
+            assert ("knows no leader" in found["detail"]) == (status == 503 and not knows_leader)
+    world.group.majority = True

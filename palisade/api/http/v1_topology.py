@@ -12,7 +12,7 @@ from palisade.api.services import NodeServices
 from palisade.metastore.errors import InvalidRequest
 from palisade.raftgroup.errors import Unavailable
 from palisade.topology.admission_rules import JoinRequest
-from palisade.topology.records import NodeRecord, NodeRole
+from palisade.topology.records import ClusterRules, NodeRecord, NodeRole
 from palisade.topology.registrar import Registrar
 from palisade.topology.topology import Topology, cluster_view
 from palisade.topology.view import logical_row, rules_of
@@ -75,18 +75,43 @@ class TopologyRoutes:
         return answer(self._services.participant().to_json())
 
     async def initialize(self, request: web.Request) -> web.Response:
-        """Repeats the response of a completed initialization, or rejects a different one. Linearizable."""
+        """Repeats the response of a completed initialization, or rejects a different one. Linearizable.
+
+        What this node knows of the initialization is final, so a different one is rejected without a leader, too."""
         found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag, "attempt": a_text})
-        await self._services.key_values.barrier()
-        rules = rules_of(self._services.key_values.store.system)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
-        if rules is None:
+        self._check_same(members, cancel=found.get("cancel", False))
+        await self._barrier()
+        self._check_same(members, cancel=found.get("cancel", False))
+        if self._rules() is None:
             raise Unavailable("the cluster is being initialized: its members wait for each other; retry")
-        if list(rules.members) != members or found.get("cancel"):
-            raise AlreadyInitialized(
-                f"this cluster is initialized, with {', '.join(rules.members)}: other nodes join it with --join"
-            )
         return answer({"initialized": True, "members": members})
+
+    def _rules(self) -> ClusterRules | None:
+        return rules_of(self._services.key_values.store.system)
+
+    def _check_same(self, members: list[str], *, cancel: bool) -> None:
+        """Raises AlreadyInitialized."""
+        rules = self._rules()
+        if rules is not None and (list(rules.members) != members or cancel):
+            raise AlreadyInitialized(
+                f"cluster {rules.cluster} is initialized, with {', '.join(rules.members)}: other nodes join it with "
+                "--join"
+            )
+
+    async def _barrier(self) -> None:
+        """Raises Unavailable, which names the cluster if this node belongs to one; at once if no leader is known."""
+        rules = self._rules()
+        if rules is None:
+            await self._services.key_values.barrier()
+            return
+        text = f"this node belongs to cluster {rules.cluster}, which is initialized, with {', '.join(rules.members)}"
+        if self._services.key_values.group.leader is None:
+            raise Unavailable(f"{text}, but knows no leader: start its other members; retry")
+        try:
+            await self._services.key_values.barrier()
+        except Unavailable as error:
+            raise Unavailable(f"{text}, but: {error}") from None
 
     async def topology(self, request: web.Request) -> web.Response:
         return answer(self._topology.view())
