@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from palisade.base.durable_files import replace_file
+from palisade.base.durable_files import make_directory, replace_file
 from palisade.base.errors import PalisadeError
 
 FORMAT = 1
@@ -30,7 +30,7 @@ class Marker:
         """Raises FolderError if the folder cannot be used, or has content but no such marker."""
         self._file = path / name
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             found = sorted(entry.name for entry in path.iterdir() if entry.name not in OURS | {self._beside.name})
         except OSError as error:
             raise FolderError(

@@ -95,7 +95,9 @@ class VaultDirectory:
         sync_directory(self.path)
 
     def put_aside(self) -> Path:
-        """Rename the folder to a free name, so that the next start creates a new vault. Returns the new path."""
+        """Rename the folder to a free name, so that the next start creates a new vault. Returns the new path.
+
+        Durable on return."""
         self.require_file()
         self.claim()
         try:
@@ -103,6 +105,7 @@ class VaultDirectory:
             while (aside := self.path.with_name(f"{self.path.name}.aside-{number}")).exists():
                 number += 1
             self.path.rename(aside)
+            sync_directory(self.path.absolute().parent)
         except OSError as error:
             raise VaultUnusable(f"the vault in {self.path} can't be put aside: {error}") from error
         finally:

@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from palisade.base.durable_files import make_directory
+
 
 class DirectoryLock:
-    """Creates the directory and holds a lock on `<directory>/<file>`.
+    """Creates the directory, durably, and holds a lock on `<directory>/<file>`.
 
     Raises the error that `refuse` creates from a text if another process holds the lock or the directory is not
     writable. `what` names the directory in that text, `remedy` what to do about the other process.
@@ -25,7 +27,7 @@ class DirectoryLock:
         file: str = "LOCK",
     ) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
             self._file = os.open(directory / file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise refuse(

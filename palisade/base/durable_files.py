@@ -25,6 +25,15 @@ def sync_directory(directory: Path) -> None:
         os.close(file)
 
 
+def make_directory(directory: Path) -> None:
+    """Create the directory and its parents where they are missing; durable on return."""
+    directory = directory.absolute()
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
 def sync_file(file: BinaryIO) -> None:
     """Everything written to the file is on disk when this returns."""
     file.flush()

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from palisade.base.durable_files import publish, sync_file
 from palisade.base.http_request import NoAnswer
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
@@ -84,9 +85,10 @@ async def sign_in(addresses: list[str], body: dict[str, Any], deadline_s: float)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only the owner can read, also while it is written."""
+    """Writes a file that only the owner can read, also while it is written; durable on return."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    temporary.replace(path)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode())
+        sync_file(file)
+    publish(temporary, path)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from palisade.base.durable_files import sync_directory, sync_tree, write_synced
+from palisade.base.durable_files import make_directory, sync_directory, sync_tree, write_synced
 from palisade.pipeline.archive_manifest import ArchiveManifest, ArchiveRefused, decode, encode
 from palisade.pipeline.errors import BadOption
 
@@ -45,7 +45,7 @@ class ArchiveFolder:
     def prepare(self) -> None:
         """Raises ArchiveRefused for a folder that has other content."""
         for name in (*KINDS, MANIFESTS):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
+            make_directory(self.path / name)
         others = {each.name for each in self.path.iterdir()} - {*KINDS, MANIFESTS}
         if others:
             raise ArchiveRefused(f"{self.path} has other content ({sorted(others)[0]}): give an empty folder")

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palisade.base.durable_files import sync_directory
 from palisade.base.file_url import path_of_url, url_of_path
 from palisade.catalog.demo.flights import copy_csv, find_data
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
@@ -42,7 +41,7 @@ from palisade.pipeline.ingest_rows import (
     within,
 )
 from palisade.pipeline.job import Progress
-from palisade.pipeline.segment_folder import SegmentFolder, folder_of
+from palisade.pipeline.segment_folder import SegmentFolder, folder_of, sync_run
 from palisade.pipeline.segment_writing import RESULT, SegmentWriter, WrittenFile
 
 DEMO = {table.name: table for table in (FLIGHTS, WEATHER)}
@@ -236,7 +235,7 @@ def check_reached(folder: SegmentFolder, segments: Sequence[WrittenFile]) -> Non
             "give a folder that the driver, all workers and the data nodes share"
         )
     for path in {Path(path_of_url(each.url)).parent for each in segments}:
-        sync_directory(path)
+        sync_run(path)
 
 
 def publish(

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from palisade.base.durable_files import sync_file
+from palisade.base.durable_files import sync_directory, sync_file
 from palisade.base.file_url import BadFileUrl, path_of_url, url_of_path
 from palisade.pipeline.errors import BadOption
 
@@ -71,8 +71,16 @@ def folder_of(to: str, cluster_id: str, data_source: str) -> SegmentFolder:
     return SegmentFolder(os.path.join(os.path.normpath(path), cluster_id, data_source))
 
 
+def sync_run(run: Path) -> None:
+    """Make the files of a run durable, and the directories above it: the first file of a cluster, of a data source or
+    of a run creates them."""
+    data_source, cluster, folder, *_ = run.parents
+    for each in (run, data_source, cluster, folder):
+        sync_directory(each)
+
+
 def write_file(folder: Path, name: str, content: bytes) -> str:
-    """Atomic, and durable once the folder is synced. Returns the URL. Attempts of one task may run at the same time."""
+    """Atomic, and durable once its run is synced. Returns the URL. Attempts of one task may run at the same time."""
     folder.mkdir(parents=True, exist_ok=True)
     incoming = folder / f".{name}.{secrets.token_hex(6)}"
     try:

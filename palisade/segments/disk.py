@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from palisade.base.durable_files import sync_directory
+from palisade.base.durable_files import make_directory, sync_directory
 from palisade.segments.names import TRASH
 
 
@@ -38,7 +38,7 @@ class FolderDisk:
         await asyncio.to_thread(self._write, file, content)
 
     def _write(self, file: str, content: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_directory(self._folder)
         (self._folder / file).write_bytes(content)
 
     async def sync(self, file: str) -> None:

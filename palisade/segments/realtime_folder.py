@@ -23,16 +23,7 @@ class DiskFolder:
         return await asyncio.to_thread(run)
 
     def files(self, name: str) -> JournalFiles:
-        is_new = not (self._folder / name).exists()
-        found = DiskFiles(self._folder / name)
-        try:
-            if is_new:
-                for folder in (self._folder, self._folder.parent):
-                    sync_directory(folder)
-        except OSError:
-            found.close()
-            raise
-        return found
+        return DiskFiles(self._folder / name)
 
     async def remove(self, name: str) -> None:
         def run() -> None:
