@@ -16,6 +16,7 @@ from typing import Any
 
 import msgpack
 
+from palisade.base.counted import counted
 from palisade.base.errors import by_code
 from palisade.metastore.errors import Compacted, InvalidRequest, MetastoreError
 from palisade.metastore.requests import (
@@ -314,7 +315,7 @@ def an_array(value: Any) -> Fields:
 
 def fixed(fields: Fields, length: int) -> Fields:
     if len(fields) != length:
-        raise malformed(f"{length} fields are expected, not {len(fields)}")
+        raise malformed(f"expected {counted(length, 'field')}, got {len(fields)}")
     return fields
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgpack
 
+from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.metastore.errors import InvalidRequest
 from palisade.metastore.history import is_tombstone, mod_of
@@ -99,7 +100,7 @@ class StagedRows:
         """Raises InvalidRequest for rows that could not be written together."""
         limits, end, seen = self._limits, end_of(request.range_end), set[bytes]()
         if len(rows) > limits.txn_operations_max:
-            raise InvalidRequest(f"the chunk has {len(rows)} rows; the limit is {limits.txn_operations_max}")
+            raise InvalidRequest(f"the chunk has {counted(len(rows), 'row')}; the limit is {limits.txn_operations_max}")
         for key, value in rows:
             if type(key) is not bytes or not 0 < len(key) <= limits.key_bytes_max or key in seen:
                 raise InvalidRequest("the chunk has a key that is not bytes, empty, too large, or given twice")

@@ -29,6 +29,7 @@ import lmdb
 import msgpack
 
 from palisade.base.commit_thread import PATIENCE_S, LoopCommits
+from palisade.base.counted import counted
 from palisade.base.directory_lock import DirectoryLock
 from palisade.base.durable_files import sync_directory
 from palisade.base.lmdb_env import DAMAGE, DATA, closed_on_error, double_room, open_env, problem_of, room_for
@@ -293,8 +294,8 @@ class JournalFile:
         base = self.stored.base_index
         if count != last - first + 1 or first > base + 1 or last < base:
             raise JournalCorrupt(
-                f"the log in {self._directory} holds {count} entries from {first} to {last} on the base {base}: "
-                f"some are missing. {REMEDY}"
+                f"the log in {self._directory} holds {counted(count, 'entry')} from {first} to {last} on the base "
+                f"{base}: some are missing. {REMEDY}"
             )
         return first
 

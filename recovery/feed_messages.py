@@ -21,6 +21,7 @@ from typing import Any
 
 import msgpack
 
+from palisade.base.counted import counted
 from palisade.base.digest import BITMAP_BYTES, BUCKETS, DIGEST_BYTES, pack_sums, unpack_sums
 from palisade.recovery.ports import Chunk, ClusterSums, SourceState
 from palisade.vault.change import Revision
@@ -62,7 +63,7 @@ def arguments(content: bytes, *reads: Read) -> list[Any]:
 def fields(value: Any, *reads: Read) -> list[Any]:
     """A list with one value per reader, each as its reader returns it. Raises BadFeed."""
     if type(value) is not list or len(value) != len(reads):
-        raise BadFeed(f"a list of {len(reads)} values is expected, not {_shown(value)}")
+        raise BadFeed(f"a list of {counted(len(reads), 'value')} is expected, not {_shown(value)}")
     return [read(each) for read, each in zip(reads, value, strict=True)]
 
 

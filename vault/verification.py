@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from palisade.base.counted import counted
 from palisade.base.digest import BUCKETS, Sums, content_of, leaf_of, replace_leaf
 from palisade.base.lmdb_env import problem_of
 from palisade.base.long_keys import stored_key
@@ -53,7 +54,7 @@ def verify(vault: Vault) -> Iterator[int]:
             f"moment; {RESET}"
         )
     if keys != said:
-        raise VaultDamaged(f"the vault has {keys} keys, its record states {said}: {RESET}")
+        raise VaultDamaged(f"the vault has {counted(keys, 'key')}, its record states {said}: {RESET}")
     for stored, packed in vault.backend.scan(VaultTable.PENDING, b"", None):
         check_pending(stored, packed)
     yield keys

@@ -8,3 +8,8 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{number} {noun}s"
+
+
+def agreeing(number: int, singular: str, plural: str) -> str:
+    """The form of a verb for this number of things: `agreeing(1, "needs", "need")`."""
+    return singular if number == 1 else plural

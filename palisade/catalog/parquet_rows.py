@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import BadField, BadRows
 from palisade.catalog.rows_digest import DAY_NS, HASH_BYTES, NO_VALUE, ColumnType, RowsDigest, Value
 from palisade.catalog.segment import time_text
@@ -188,7 +189,7 @@ def _batches(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
     except UNREADABLE as error:
         raise _unreadable(error) from error
     if found != rows:
-        raise BadRows(f"the file has {found} rows, but its footer has {rows}: it is damaged; fetch it again")
+        raise BadRows(f"the file has {counted(found, 'row')}, but its footer has {rows}: it is damaged; fetch it again")
 
 
 def _unreadable(error: BaseException) -> BadRows:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import BadField, BadRows
 from palisade.catalog.row_format import shown, text_up_to
 from palisade.catalog.rows_digest import ColumnType, Value
@@ -85,7 +86,7 @@ def _values(columns: Columns, row: Any, number: int) -> list[Value]:
             raise BadRows(f"row {number}: there is no column {shown(min(map(str, unknown)))}; nothing was stored")
         row = [row.get(name) for name, _ in columns]
     if type(row) is not list or len(row) != len(columns):
-        raise BadRows(f"row {number}: {shown(row)} has not {len(columns)} values; nothing was stored")
+        raise BadRows(f"row {number}: {shown(row)} has not {counted(len(columns), 'value')}; nothing was stored")
     found: list[Value] = []
     for (name, kind), value in zip(columns, row, strict=True):
         try:

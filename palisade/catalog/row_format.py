@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import BadField, DamagedRow, NewerRow
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ def text_up_to(characters: int, least: int = 0) -> Read:
         if type(value) is not str:
             raise BadField(f"{field}: {shown(value)} is not a text")
         if not least <= len(value) <= characters:
-            raise BadField(f"{field}: has {len(value)} characters, allowed are {least} to {characters}")
+            raise BadField(f"{field}: has {counted(len(value), 'character')}, allowed are {least} to {characters}")
         try:
             value.encode()
         except UnicodeEncodeError:

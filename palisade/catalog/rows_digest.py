@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from operator import itemgetter
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import BadRows
 
 METHOD = "rows-sha256"
@@ -115,7 +116,7 @@ class RowsDigest:
     def add(self, row: Sequence[Value]) -> None:
         """One row, its values in the order of `columns`."""
         if len(row) != len(self._types):
-            raise BadRows(f"a row has {len(row)} values instead of {len(self._types)}")
+            raise BadRows(f"a row has {counted(len(row), 'value')} instead of {len(self._types)}")
         self.add_row_of_forms([kind.form(value) for kind, value in zip(self._types, row, strict=True)])
 
     def add_row_of_forms(self, forms: Sequence[bytes]) -> None:

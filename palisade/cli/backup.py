@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.cluster_check import NO_ANSWER_YET
 from palisade.cli.credentials import shown
@@ -81,8 +82,8 @@ def backup(session: CliSession, file: str, verify: bool, serializable: bool, ove
 def report(session: CliSession, file: str, header: BackupHeader, end: BackupEnd) -> None:
     shape = {"file": file, **asdict(header), "size_bytes": end.size_bytes, "blake2b": end.digest.hex()}
     text = (
-        f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), {header.keys} keys, "
-        f"{end.size_bytes} bytes, complete and verified"
+        f"{file}: revision {header.revision} of {header.cluster} (generation {header.generation}), "
+        f"{counted(header.keys, 'key')}, {end.size_bytes} bytes, complete and verified"
     )
     if file == STDOUT:
         print(text, file=sys.stderr)

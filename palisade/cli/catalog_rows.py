@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+from palisade.base.counted import counted
+
 HEADER = ("name", "what", "revision")
 PROCEDURES_HEADER = ("procedure", "operation", "state", "since", "waits for")
 Shape = dict[str, Any]
@@ -46,7 +48,7 @@ SUMMARIES: dict[str, Callable[[Shape], str]] = {
     "templates": of_series,
     "template-paths": lambda shape: f"template {shape['template']}",
     "views": lambda shape: f"view of {shape['source']}",
-    "resources": lambda shape: f"{len(shape['definition'])} characters",
+    "resources": lambda shape: counted(len(shape["definition"]), "character"),
     "ttl": lambda shape: f"kept for {shape['ttl_ms']} ms",
     "users": of_subject,
     "roles": of_subject,

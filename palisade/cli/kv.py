@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease
@@ -143,7 +144,7 @@ def show_range(
         found = range_at(session, at, key, range_end, prefix=prefix, limit=limit, keys_only=keys_only)
         session.rows(found, HEADER, [row(key_value(kv)) for kv in found["kvs"]], flexible="value")
         if found["more"]:
-            click.echo(f"the first {len(found['kvs'])} keys; --limit omitted the others", err=True)
+            click.echo(f"the first {counted(len(found['kvs']), 'key')}; --limit omitted the others", err=True)
         return
     target, order = options.pop("sort"), options.pop("order")
     if order is not None or target != "key":
@@ -154,7 +155,7 @@ def show_range(
         return
     session.rows(shapes.range_shape(result), HEADER, [row(kv) for kv in result.kvs], flexible="value")
     if result.more and not session.as_json:
-        click.echo(f"{len(result.kvs)} of {result.count} keys; --limit omitted the others", err=True)
+        click.echo(f"{len(result.kvs)} of {counted(result.count, 'key')}; --limit omitted the others", err=True)
 
 
 @click.command("del")

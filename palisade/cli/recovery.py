@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from palisade.base.counted import counted
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
 from palisade.cli.http_request import ask, run_or_fail
@@ -74,7 +75,9 @@ def change(session: CliSession, at: str, difference: int) -> None:
     body = {"revisions": difference}
     found = run_or_fail(session, ask(at, f"{PATH}/catch-up-difference", "PUT", body), at)
     now, before = found["catch_up_difference"], found["before"]
-    session.answer(found, f"the catch-up difference is {now} revisions until the next start; it was {before}")
+    session.answer(
+        found, f"the catch-up difference is {counted(now, 'revision')} until the next start; it was {before}"
+    )
 
 
 def show(session: CliSession, at: str, watch: bool) -> None:

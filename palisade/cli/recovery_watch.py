@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from palisade.base.counted import counted
 from palisade.cli.printing import print_json
 from palisade.cli.session import CliSession
 from palisade.recovery.report_json import progress_cell, progress_text, report_lines
@@ -144,6 +145,6 @@ def screen_for(session: CliSession) -> Iterator[RecoveryScreen]:
 
 def line_of(found: Shape) -> str:
     report = found["recoveries"][-1]
-    waited = f"; waited {report['waits']} times for the cluster" if report["waits"] else ""
+    waited = f"; waited {counted(report['waits'], 'time')} for the cluster" if report["waits"] else ""
     lv = f"LV {report['lv']}, LM {report['lm']}"
     return f"{report['node']}: recovering, {progress_text(found['under_way'])}; {lv}{waited}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from palisade.base.counted import counted
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
 
@@ -81,7 +82,7 @@ def restore(
     begins = f"palisade up --data-dir {data_dir} --no-demo" if node is None else f"palisade node --id {node} ..."
     text = (
         f"{data_dir}: cluster {report.cluster}, generation {report.generation}, revision {header.revision}, "
-        f"{header.keys} keys; start it with '{begins}'"
+        f"{counted(header.keys, 'key')}; start it with '{begins}'"
     )
     session.answer(shape, text)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from palisade.base.counted import agreeing, counted
 from palisade.cli.options import output_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, CliSession, Failure
@@ -146,4 +147,5 @@ class EventPrinter:
             missed = [outcome.scenario.name for outcome in outcomes if not outcome.held]
             seconds = sum(outcome.seconds for outcome in outcomes)
             said = f"these do not: {', '.join(missed)}" if missed else "all of them"
-            print(f"{len(outcomes) - len(missed)} of {len(outcomes)} scenarios hold ({seconds:.0f} s): {said}")
+            hold = f"{counted(len(outcomes), 'scenario')} {agreeing(len(outcomes), 'holds', 'hold')}"
+            print(f"{len(outcomes) - len(missed)} of {hold} ({seconds:.0f} s): {said}")

@@ -84,7 +84,7 @@ def verify(session: CliSession, path: Path) -> None:
                 keys = verify_at_rest(path, show)
         finally:
             directory.release()
-    session.answer({"path": str(path), "keys": keys, "sound": True}, f"{path}: sound, {keys} keys")
+    session.answer({"path": str(path), "keys": keys, "sound": True}, f"{path}: sound, {counted(keys, 'key')}")
 
 
 @vault.command("export")
@@ -108,7 +108,7 @@ def export(session: CliSession, path: Path, file: str) -> None:
             found.close()
     if file != STDOUT:
         shape = {"file": file, "keys": keys, "revision": revision}
-        session.answer(shape, f"{file}: {keys} keys of revision {revision}")
+        session.answer(shape, f"{file}: {counted(keys, 'key')} of revision {revision}")
 
 
 @vault.command("reset")

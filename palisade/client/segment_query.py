@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 from palisade.catalog.segment import parse_segment, time_ms
 from palisade.catalog.segment_json import interval_of
@@ -149,7 +150,9 @@ def checking(ask: AskNode, recorded: Mapping[str, int]) -> AskNode:
     async def checked(node: str, segment: str) -> int:
         rows = await ask(node, segment)
         if rows != recorded.get(segment, rows):
-            raise CountFailed(f"{node} counted {rows} rows of segment {segment}, its record has {recorded[segment]}")
+            raise CountFailed(
+                f"{node} counted {counted(rows, 'row')} of segment {segment}, its record has {recorded[segment]}"
+            )
         return rows
 
     return checked
@@ -164,8 +167,9 @@ async def lookup_all(client: Any, data_source: str, start: str, end: str) -> dic
     listed = await client.segments_list(data_source)
     if listed["count"] > len(listed["segments"]):
         raise ListCut(
-            f"data source {data_source} has {listed['count']} segments, of which only {len(listed['segments'])} are "
-            "listed, so a count could lack a segment that is not loaded yet: publish to several data sources"
+            f"data source {data_source} has {counted(listed['count'], 'segment')}, of which only "
+            f"{len(listed['segments'])} are listed, so a count could lack a segment that is not loaded yet: publish to "
+            "several data sources"
         )
     found: dict[str, Any] = await client.segments_lookup(data_source, start, end, on_missing="allow")
     rows = {each["segment"]: each["rows"] for each in listed["segments"] if not each.get("ingester") or each["digest"]}

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from palisade.base.counted import agreeing, counted
 from palisade.catalog.errors import NotAllowed
 from palisade.catalog.publication import Manifest
 from palisade.catalog.replacement import Same, same_rows_and_place
@@ -109,7 +110,9 @@ class SegmentsApi(ABC):
         if found["missing"] and on_missing == "fail":
             raise SegmentsUnavailable(found["missing"])
         if found["missing"] and on_missing == "warn":
-            found["warning"] = f"{len(found['missing'])} segments have no server: the answer is not complete"
+            number = len(found["missing"])
+            has = agreeing(number, "has", "have")
+            found["warning"] = f"{counted(number, 'segment')} {has} no server: the answer is not complete"
         return found
 
     async def segments_list(self, data_source: str = "") -> dict[str, Any]:

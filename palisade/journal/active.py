@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 from palisade.catalog.activation import LocalSequence, ReplicaEvent, ReplicaState
 from palisade.client.claims import Leadership
@@ -91,7 +92,8 @@ class Active:
             check_entry(content)
         size = sum(map(len, contents)) + 4 * len(contents)
         if not contents or size > BLOCK_BYTES_MAX:
-            raise EntryRefused(f"{len(contents)} entries of {size} bytes: append 1 byte to {BLOCK_BYTES_MAX} at a time")
+            given = f"{counted(len(contents), 'entry')} of {counted(size, 'byte')}"
+            raise EntryRefused(f"{given}: append 1 byte to {BLOCK_BYTES_MAX} at a time")
         if self._closing or not self.in_time:
             raise NotActive("this copy is giving up its role, or may have lost it; nothing was appended")
         if self._held_bytes + size + REQUEST_BYTES > HELD_BYTES_MAX:

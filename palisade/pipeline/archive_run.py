@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, Put
 from palisade.metastore.watermarks import PREFIX, watermark_of, watermark_value
@@ -85,7 +86,7 @@ class ArchiveRun:
                 self._folder.finish(valid)
                 return counts
             case Merge(folders, folder):
-                self._progress(f"merge {len(folders)} folders")
+                self._progress(f"merge {counted(len(folders), 'folder')}")
                 frames.merge(folders, folder, ROWS_PER_FILE)
                 self._folder.finish(folder)
                 return None

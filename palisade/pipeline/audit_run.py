@@ -180,8 +180,8 @@ def _notes_of_cluster(evidence: Evidence) -> Iterator[str]:
     readable = sum(not each.problem for each in evidence.digests)
     if compared(evidence.digests) < len(evidence.digests) or readable < 2:
         yield (
-            f"Digests of {compared(evidence.digests)} of {len(evidence.digests)} members were compared: the others did "
-            "not answer, or not at the same revision. Run the audit again while less is written."
+            f"Digests of {compared(evidence.digests)} of {counted(len(evidence.digests), 'member')} were compared: the "
+            "others did not answer, or not at the same revision. Run the audit again while less is written."
         )
     for copy in evidence.copies:
         if copy.problem:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from palisade.base.counted import agreeing, counted
 from palisade.base.file_url import path_of_url, url_of_path
 from palisade.catalog.demo.flights import copy_csv, find_data
 from palisade.catalog.demo.tables import FLIGHTS, WEATHER
@@ -105,8 +106,9 @@ def ingest_source(spark: Any, client: SyncClient, source: Source, to: str, progr
         rejected = sum(each.rows for each in rejects)
         if rejected > source.rejects_max:
             raise JobFailed(
-                f"{rejected} rows of {source.name} were rejected, the limit is {source.rejects_max}; nothing was "
-                f"published. The rows and reasons are in {rejects[0].url}: correct the input, or raise rejects_max"
+                f"{counted(rejected, 'row')} of {source.name} {agreeing(rejected, 'was', 'were')} rejected, the limit "
+                f"is {source.rejects_max}; nothing was published. The rows and reasons are in {rejects[0].url}: "
+                "correct the input, or raise rejects_max"
             )
         check_reached(folder, segments)
         progress(f"publish {source.name}")
@@ -231,8 +233,8 @@ def check_reached(folder: SegmentFolder, segments: Sequence[WrittenFile]) -> Non
     """Raises JobFailed if the folder of the workers is not that of the driver."""
     if missing := [each.url for each in segments if not folder.has(each.url)]:
         raise JobFailed(
-            f"{len(missing)} files that workers wrote are not here, the first is {missing[0]}; nothing was published: "
-            "give a folder that the driver, all workers and the data nodes share"
+            f"{counted(len(missing), 'file')} of the workers not found here, the first is {missing[0]}; nothing was "
+            "published: give a folder that the driver, all workers and the data nodes share"
         )
     for path in {Path(path_of_url(each.url)).parent for each in segments}:
         sync_run(path)

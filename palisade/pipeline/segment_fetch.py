@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.errors import BadRows
 from palisade.catalog.parquet_rows import inspect_table, read_table
@@ -68,7 +69,9 @@ def verified(part: ReadableSegment, content: bytes) -> pa.Table:
     except BadRows as error:
         raise RowsNotThere(str(error)) from error
     if (found.digest, found.rows) != (part.digest, part.rows):
-        raise RowsNotThere(f"{found.rows} rows with {found.digest}, the record has {part.rows} with {part.digest}")
+        raise RowsNotThere(
+            f"{counted(found.rows, 'row')} with {found.digest}, the record has {part.rows} with {part.digest}"
+        )
     return table
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from palisade.base.counted import agreeing, counted
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.realtime import unsettles
 from palisade.catalog.segment import RECORDS, SegmentRecord
@@ -74,8 +75,9 @@ async def assign_segments(
     most = max((record.replicas for record in present_records), default=0) if replicas is None else replicas
     if most > len(nodes):
         raise SegmentError(
-            f"{most} replicas need {most} nodes, but only {len(nodes)} store segments "
-            f"({', '.join(nodes) or 'none'}): start more nodes with --segments, or reduce --replicas"
+            f"{counted(most, 'replica')} {agreeing(most, 'needs', 'need')} {counted(most, 'node')}, but only "
+            f"{len(nodes)} {agreeing(len(nodes), 'stores', 'store')} segments ({', '.join(nodes) or 'none'}): start "
+            "more nodes with --segments, or reduce --replicas"
         )
     records, writes = with_factor(present_records, replicas)
     if replicas is not None:

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from palisade.base.counted import counted
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.publication import Manifest
 from palisade.catalog.realtime import grows, opening
@@ -262,11 +263,15 @@ class RealtimeIngester(Component):
         """The rows of a batch that are not stored yet. Raises RealtimeRefused, RealtimeDamaged."""
         rows = held.log.rows
         if not 0 <= position <= rows:
-            raise RealtimeRefused(f"segment {held.name} has {rows} rows, not {position}: continue after them")
+            raise RealtimeRefused(
+                f"segment {held.name} has {counted(rows, 'row')}, not {position}: continue after them"
+            )
         with self._readable(held):
             stored = await held.log.entries_from(position, min(len(batch), rows - position))
         if stored != batch[: len(stored)] or position + len(batch) < rows:
-            raise RealtimeRefused(f"segment {held.name} has other rows after position {position}: it has {rows} rows")
+            raise RealtimeRefused(
+                f"segment {held.name} has other rows after position {position}: it has {counted(rows, 'row')}"
+            )
         return batch[len(stored) :]
 
     def _require_room(self, held: Held, rows: int, size_bytes: int) -> None:
@@ -274,7 +279,7 @@ class RealtimeIngester(Component):
             raise RealtimeRefused(f"segment {held.name} is closed: open another one for its interval")
         if held.log.rows + rows > ROWS_MAX or held.log.size_bytes + size_bytes > BYTES_MAX:
             raise RealtimeFull(
-                f"segment {held.name} has {held.log.rows} rows and is full: close it and open another one"
+                f"segment {held.name} has {counted(held.log.rows, 'row')} and is full: close it and open another one"
             )
 
     def _require_announced(self, held: Held) -> None:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 from palisade.catalog.errors import DamagedRow
 from palisade.catalog.realtime import published
@@ -146,7 +147,9 @@ class RealtimeHandOff(Component):
         content = await self._run(partial(parquet, log_.header.columns, values))
         wanted = await segment_store.verifier.of(content)
         if segment_store.verifier.rows(wanted.digest) != log_.rows:
-            raise BadSegment(f"the file of segment {name} differs from its {log_.rows} rows; it was not stored")
+            raise BadSegment(
+                f"the file of segment {name} differs from its {counted(log_.rows, 'row')}; it was not stored"
+            )
         record = self._ingester.record(name)
         if record is not None and not record.is_growing and record.digest != wanted.digest:
             raise NotFetched(f"the log of segment {name} has other rows than its record; the record is kept")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 from palisade.base.errors import PalisadeError
 
 MISSING_SHOWN = 5
@@ -64,7 +64,7 @@ class SegmentsUnavailable(SegmentError):
             missing = (missing,)
         shown = ", ".join(missing[:MISSING_SHOWN])
         more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
-        has = "has" if len(missing) == 1 else "have"
+        has = agreeing(len(missing), "has", "have")
         super().__init__(
             f"{counted(len(missing), 'segment')} {has} no server: {shown}{more}. Start the nodes that hold them, or "
             "query with on_missing=warn for what is left"

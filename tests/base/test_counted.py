@@ -2,7 +2,7 @@
 
 import pytest
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,7 @@ from palisade.base.counted import counted
 )
 def test_counted_noun_is_singular_for_one(number: int, noun: str, text: str) -> None:
     assert counted(number, noun) == text
+
+
+def test_verb_agrees_with_the_number() -> None:
+    assert [agreeing(number, "needs", "need") for number in (0, 1, 2)] == ["need", "needs", "need"]

@@ -86,6 +86,14 @@ async def test_unused_segment_loses_its_assignments(catalog: Client) -> None:
     assert await assigned(catalog) == {}
 
 
+async def test_one_replica_without_a_node_is_named_in_the_singular(catalog: Client) -> None:
+    """The message was "1 replicas need 1 nodes"."""
+    with pytest.raises(SegmentError, match="1 replica needs 1 node, but only 0 store segments"):
+        await assign(catalog, [], 1)
+    with pytest.raises(SegmentError, match="2 replicas need 2 nodes, but only 1 stores segments"):
+        await assign(catalog, ["n1"], 2)
+
+
 async def test_more_replicas_than_nodes_are_rejected_without_a_write(catalog: Client) -> None:
     with pytest.raises(SegmentError, match="3 replicas need 3 nodes, but only 2 store segments"):
         await assign(catalog, ["n1", "n2"], 3)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from palisade.base.counted import counted
 from palisade.catalog.demo.tables import DemoColumn, DemoTable, DemoType
 from palisade.catalog.errors import BadField
 from palisade.catalog.rows_digest import ColumnType, RowsDigest, Value
@@ -111,7 +112,7 @@ def rows_with_interval(table: DemoTable, rows: Iterable[Sequence[str]]) -> Itera
     known: dict[tuple[str, ...], Interval] = {}
     for row in rows:
         if len(row) != len(header):
-            raise ValueError(f"{table.name}: a row has {len(row)} fields instead of {len(header)}: {row}")
+            raise ValueError(f"{table.name}: a row has {counted(len(row), 'field')} instead of {len(header)}: {row}")
         if day_of is None:
             yield YEAR, row
             continue

@@ -9,6 +9,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from palisade.base.counted import counted
+
 NO_VALUE = "NA"
 
 
@@ -61,7 +63,9 @@ class DemoTable:
     def record(self, row: Sequence[str]) -> dict[str, str | int | float | None]:
         """Column -> value. Raises ValueError that names the column."""
         if len(row) != len(self.columns):
-            raise ValueError(f"{self.name}: a row has {len(row)} fields instead of {len(self.columns)}: {row}")
+            raise ValueError(
+                f"{self.name}: a row has {counted(len(row), 'field')} instead of {len(self.columns)}: {row}"
+            )
         record = {}
         for column, text in zip(self.columns, row, strict=True):
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from palisade.base.counted import counted
 from palisade.cli.cluster_check import check_streams
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.client import Client
@@ -22,8 +23,8 @@ async def ensure_demo(endpoints: list[str], emit: Emit, shown: Credentials | Non
         report = await load_demo(client, read_demo, lambda done, total: emit(progress(done, total)))
     if report is not None:
         text = (
-            f"demo catalog: {report.entries} entries, {report.written} of them written (prefix /catalog/), "
-            f"{report.published} segments published"
+            f"demo catalog: {counted(report.entries, 'entry')}, {report.written} of them written (prefix /catalog/), "
+            f"{counted(report.published, 'segment')} published"
         )
         counts = {"entries": report.entries, "written": report.written, "published": report.published}
         emit(SupervisorEvent("demo-loaded", text, counts))

@@ -11,6 +11,7 @@ from html import escape
 from io import StringIO
 from typing import Any, NamedTuple
 
+from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.pipeline.audit.cluster_findings import CopyRow, MemberDigest, SegmentRow
 from palisade.pipeline.audit.findings import Finding
@@ -43,7 +44,7 @@ class Content(NamedTuple):
 
 def page(content: Content, svgs: Iterable[str]) -> str:
     total = sum(content.counts.values())
-    verdict = f'<p class="found">{total} findings</p>' if total else '<p class="good">No findings</p>'
+    verdict = f'<p class="found">{counted(total, "finding")}</p>' if total else '<p class="good">No findings</p>'
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Palisade audit</title>',
         f"<style>{STYLE}</style></head><body><h1>Palisade audit</h1>{verdict}",

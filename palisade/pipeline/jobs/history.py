@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from palisade.base.counted import counted
 from palisade.pipeline.archive_folder import ArchiveFolder, local_path
 from palisade.pipeline.archive_frames import Frames
 from palisade.pipeline.archive_run import ArchiveRun
@@ -66,8 +67,8 @@ def report_of(archived: Archived, folder: str) -> Report:
         "removed": archived.removed,
     }
     text = (
-        f"archived revisions {manifest.base} to {manifest.last} in {folder}: {archived.changes} changes are new, "
-        f"{archived.ended} versions ended"
+        f"archived revisions {manifest.base} to {manifest.last} in {folder}: "
+        f"{counted(archived.changes, 'new change')}, {counted(archived.ended, 'version')} ended"
     )
     return Report(fields, text)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 from palisade.catalog.publication import MANIFESTS, Manifest
 from palisade.catalog.segment import SegmentRecord
 from palisade.client.node_addresses import addresses_in
@@ -84,7 +84,9 @@ def report_of(plan: ExpiryPlan, removals: Sequence[TargetRemoval]) -> Report:
     fields: dict[str, Any] = {outcome.name.lower(): counts[outcome] for outcome in RemovalOutcome}
     fields |= {"expired": len(plan.targets) + plan.left, "left": plan.left}
     fields["segments"] = shown or [{"segment": each.name, "outcome": "", "reason": ""} for each in plan.targets]
-    head = f"{fields['expired']} segments have expired: {fields['removed']} removed with their files, "
+    expired = fields["expired"]
+    head = f"{counted(expired, 'segment')} {agreeing(expired, 'has', 'have')} expired: "
+    head += f"{fields['removed']} removed with their files, "
     head += f"{fields['marked']} without a file (marked unused), {fields['kept']} kept, {fields['skipped']} skipped, "
     lines = [f"{head}{plan.left} left for later runs"]
     lines += [f"{each.name} {each.outcome.value}: {each.reason}" for each in removals if each.reason]
