@@ -7,7 +7,7 @@ import getpass
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
+from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
@@ -116,7 +117,7 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
-@click.option("--column", "columns", multiple=True, required=True, metavar="NAME=TYPE", help="Once for each column.")
+@click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")
 @click.option("--node", default="", help="The data node that receives the rows.  [default: the first that opens it]")
 @click.option("--writer", default="", help="Name of the writer, whose open segment at --node is continued.")
 @click.option(
@@ -140,7 +141,7 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     date, binary. With --writer, rows that the segment already has are skipped, so the command can be repeated after a
     failure. Without --writer no other command can continue the segment, so it is closed.
     """
-    columns = dict(pair_of(each) for each in how.pop("columns"))
+    columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
         raise click.UsageError("--writer needs --node: its segment is continued at the node that has it")
     given, start, end = how.pop("closes"), how.pop("start"), how.pop("end")
@@ -195,11 +196,27 @@ def rows_in(file: Path) -> Iterator[Any]:
                 raise click.UsageError(f"line {number} of {file} is not JSON: {error}") from None
 
 
-def pair_of(text: str) -> tuple[str, str]:
-    name, _, kind = text.partition("=")
+def columns_of(session: CliSession, texts: Sequence[str]) -> dict[str, str]:
+    """Name -> type. Raises click.UsageError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, kind, is_old = pair_of(text)
+        found[name] = kind
+        if is_old:
+            session.note(note(f"--column {text}", f"--column {name}:{kind}"))
+    return found
+
+
+def pair_of(text: str) -> tuple[str, str, bool]:
+    """(name, type, whether the text is NAME=TYPE, the spelling of earlier versions). A name may contain both
+    characters, a type neither of them. Raises click.UsageError."""
+    name, _, kind = text.rpartition(":")
+    is_old = not name or "=" in kind
+    if is_old:
+        name, _, kind = text.rpartition("=")
     if not name or not kind:
-        raise click.UsageError(f"--column {text}: give NAME=TYPE, such as id=int")
-    return name, kind
+        raise click.UsageError(f"--column {text}: give NAME:TYPE, such as id:int")
+    return name, kind, is_old
 
 
 @realtime.command("close")

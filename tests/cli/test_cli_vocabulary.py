@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from palisade.cli.main import main
 from palisade.cli.old_spellings import COMMANDS, OPTIONS, modern
+from palisade.cli.realtime import columns_of
+from palisade.cli.session import CliSession
 from tests.support.cli_node import CliNode, cli_node
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "vocabulary.md"
@@ -54,6 +56,36 @@ def test_old_spellings_work_and_the_note_is_not_in_the_way_of_json(node: CliNode
     assert invoke(node, "get", "/old", "--deadline", "3", "--json").stderr == ""
     lease = invoke(node, "lease", "grant", "60").stdout.strip()
     assert invoke(node, "lease", "ttl", lease).stdout.startswith(f"lease {lease}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "noted"),
+    [
+        ("id:int", ("id", "int"), False),
+        ("id=int", ("id", "int"), True),
+        ("a=b:int", ("a=b", "int"), False),
+        ("a:b:int", ("a:b", "int"), False),
+        ("a:b=int", ("a:b", "int"), True),
+    ],
+)
+def test_column_of_a_realtime_segment_is_spelled_as_that_of_a_table(
+    capsys: pytest.CaptureFixture[str], text: str, column: tuple[str, str], *, noted: bool
+) -> None:
+    """One was NAME=TYPE, the other NAME:TYPE."""
+    for as_json in (True, False):
+        assert columns_of(CliSession([], 1.0, as_json), [text]) == dict([column])
+        name, kind = column
+        line = (
+            f"palisade: '--column {text}' is now '--column {name}:{kind}'; the old spelling works until version 0.3\n"
+        )
+        assert capsys.readouterr().err == (line if noted and not as_json else "")
+
+
+@pytest.mark.parametrize("text", ["id", ":int", "=int", "id:", "id="])
+def test_column_without_name_or_type_is_wrong_usage(node: CliNode, text: str) -> None:
+    arguments = "segments", "realtime", "append", "s", "-", "--from", "2013-03-01", "--to", "2013-03-02"
+    result = invoke(node, *arguments, "--column", text, exit_code=2)
+    assert f"--column {text}: give NAME:TYPE, such as id:int" in result.stderr
 
 
 @pytest.mark.parametrize("form", ["then\nput /branch 1", '{"success": [{"txn": {"then": []}}]}'])

@@ -73,7 +73,7 @@ async def test_commands_open_count_close_and_list_a_realtime_segment(ground: Rea
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'[{number}, "2013-03-01T06:00:00Z"]\n' for number in range(30)), encoding="utf-8")
     times = "--from", DAY[0], "--to", DAY[1]
-    columns = "--column", "id=int", "--column", "at=timestamp"
+    columns = "--column", "id:int", "--column", "at:timestamp"
     where = "--node", INGESTER, "--writer", "cli"
 
     async def run(*arguments: str, code: int = 0) -> str:
