@@ -20,7 +20,7 @@ class RecoveryPhase(enum.Enum):
     SNAPSHOT = "snapshot"
     EVICTION = "eviction"
     START = "start"
-    NOTIFY = "tell"
+    NOTIFY = "notify"
     REPLAY = "replay"
 
 

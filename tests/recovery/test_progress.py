@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import palisade
 from palisade.metastore.requests import DeleteRange, Put
 from palisade.recovery.decision import Case
 from palisade.recovery.errors import SourceUnavailable
 from palisade.recovery.report import Counts, RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryRecorder
 from palisade.vault.change import Revision
 from tests.support.recovery_world import Bench, Node
+
+API = Path(palisade.__file__).parent / "api"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def missed(bench: Bench, revisions: int) -> None:
@@ -48,6 +54,19 @@ def test_progress_contains_speed_and_remaining_time() -> None:
         "phase": "replay", "done": 50, "total": 100, "unit": "revisions", "seconds": 2.0, "per_s": 25.0,
         "remaining_s": 2.0,
     }  # fmt: skip
+
+
+def test_names_of_phases_are_documented_as_they_are_shown() -> None:
+    """One was `tell`, which users met in metrics, status and logs."""
+    names = [phase.value for phase in RecoveryPhase]
+    assert names == ["ask", "snapshot", "eviction", "start", "notify", "replay"]
+    schemas = json.loads((API / "openapi.json").read_text())["components"]["schemas"]
+    assert schemas["RecoveryProgress"]["properties"]["phase"]["enum"] == names
+    assert f"`phase`: {', '.join(names)} |" in (DOCS / "metrics.md").read_text()
+    text = " ".join((DOCS / "http-api.md").read_text().split())
+    phases = re.search(r"Phases are (.*?)\. `total`", text)
+    assert phases is not None
+    assert re.findall(r"`(\w+)`", phases[1]) == names
 
 
 def test_report_in_progress_includes_the_present_phase() -> None:
