@@ -22,7 +22,7 @@ from palisade.catalog.plan import CatalogPlan, CatalogRows, NeedsRange, NeedsRow
 from palisade.metastore.requests import FROM_KEY, prefix_end
 from palisade.metastore.results import KeyValue
 from palisade.service.authorization.needs import EVERYTHING, Need, Needs
-from palisade.service.authorization.operations import PLACES, needs_of_operation
+from palisade.service.authorization.operations import PLACES, needs_of_objects, needs_of_operation
 from tests.support.catalog_world import CASES, CREDENTIAL, Operation
 
 NeedsOf = Callable[[object, object], Needs]
@@ -101,6 +101,58 @@ def test_rights_of_each_operation_cover_the_rows_that_it_writes(before: list[Ope
     catalog = Catalog()
     for kind, fields in (*before, operation):
         catalog.do(kind, fields)
+
+
+# Objects that a field names.
+
+NAMES_IN: dict[str, tuple[str, bytes]] = {
+    "database": ("a", keys.DATABASES),
+    "table": ("a.b", keys.TABLES),
+    "device": ("a.b", keys.DEVICES),
+    "template": ("a", keys.TEMPLATES),
+    "view": ("a.b", keys.VIEWS),
+    "resource": ("a.b", keys.RESOURCES),
+    "user": ("a", keys.USERS),
+    "role": ("a", keys.ROLES),
+}
+"""Field -> a name, and the collection that it is in."""
+PATHS_IN = {
+    "set-template": keys.TEMPLATE_PATHS,
+    "unset-template": keys.TEMPLATE_PATHS,
+    "deactivate-template": keys.DEVICES,
+    "set-ttl": keys.TTL,
+    "unset-ttl": keys.TTL,
+}
+"""The field `path`, by operation."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operation_needs_the_right_on_every_object_that_it_names(kind: str) -> None:
+    """Also on those that it only reads: nobody gives a role away, or uses a template, on which they have no right."""
+    fields = {each.name: NAMES_IN[each.name][0] for each in KINDS[kind].fields if each.name in NAMES_IN}
+    named = {keys.at(place, name) for name, place in map(NAMES_IN.__getitem__, fields)}
+    if kind in PATHS_IN:
+        fields["path"] = "a.b"
+        named.add(keys.at(PATHS_IN[kind], "a.b"))
+    needs = needs_of_operation(kind, {"to": "c", **fields})
+    assert [key for key in named if not any(covers(need, key) for need in needs)] == []
+
+
+def test_every_path_that_an_operation_names_is_in_a_collection() -> None:
+    assert {kind for kind, found in KINDS.items() if "path" in {each.name for each in found.fields}} == set(PATHS_IN)
+
+
+@pytest.mark.parametrize("below", ["plant", "plant.a"])
+def test_list_of_objects_needs_the_right_to_read_the_object_and_everything_below(below: str) -> None:
+    needs = needs_of_objects("tables", below)
+    assert {need.privilege for need in needs} == {Privilege.READ}
+    for name, listed in ((below, True), (f"{below}.b", True), (f"{below}b", False), ("other", False)):
+        assert any(covers(need, keys.at(keys.TABLES, name)) for need in needs) == listed, name
+
+
+def test_list_of_all_objects_needs_the_right_to_read_the_whole_collection() -> None:
+    (need,) = needs_of_objects("tables", "")
+    assert covers(need, keys.TABLES, prefix_end(keys.TABLES))
 
 
 # Any operations, on few names, so that they meet; a table may be called as a database is.
@@ -254,6 +306,15 @@ def test_rename_table_needs_the_right_on_the_new_name_in_the_same_database() -> 
     assert may("rename-table", rename, "palisade/catalog/tables/plant/")
     assert not may("rename-table", rename, "palisade/catalog/tables/plant/a", "palisade/catalog/tables/b")
     assert not may("rename-table", rename, "palisade/catalog/tables/plant/a")
+
+
+@pytest.mark.parametrize("kind", ["grant", "revoke"])
+def test_grant_needs_admin_on_the_permissions_and_on_everything_that_it_grants(kind: str) -> None:
+    """With ADMIN on the permissions alone, a user would give itself every key."""
+    permissions = Need(Privilege.ADMIN, keys.PERMISSIONS, prefix_end(keys.PERMISSIONS))
+    fields = {"subject": "user:a", "privilege": "read"}
+    for prefix, granted in (("/a/", Need(Privilege.ADMIN, b"/a/", b"/a0")), ("", EVERYTHING), (1, EVERYTHING)):
+        assert needs_of_operation(kind, {**fields, "prefix": prefix}) == (permissions, granted)
 
 
 @pytest.mark.parametrize("fields", [{"table": "a.a"}, {"table": 1, "to": "b"}, {"to": "b"}, {"table": "a.b", "to": 1}])

@@ -13,11 +13,16 @@ from aiohttp import ClientSession
 from palisade.api.http.route_permissions import RULES, rule_of
 from palisade.api.http.server import HttpServer
 from palisade.api.http.v1_segment_copies import SEGMENT
+from palisade.api.permission_lookups import NOTHING, Lookups
 from palisade.api.services import NodeServices
-from palisade.api.stream.call_permissions import CALL_RULES
+from palisade.api.stream.call_permissions import CALL_RULES, needs_of_call
 from palisade.api.stream.calls import Calls
 from palisade.catalog.operations.all import KINDS
+from palisade.catalog.segment import RECORDS
+from palisade.metastore.command_codec import encode_command
+from palisade.metastore.requests import LeaseRevoke
 from palisade.service.authorization.callers import Access
+from palisade.service.authorization.needs import EVERYTHING
 from palisade.service.authorization.operations import PLACES
 from palisade.service.callers import UNRESTRICTED
 from tests.support.permission_world import AS_NODE, Users, as_user
@@ -174,6 +179,48 @@ def test_every_call_of_the_stream_has_a_rule(services: NodeServices) -> None:
     assert set(Calls(services, "demo")._by_name) == set(CALL_RULES)
 
 
+OF_THE_CLUSTER = {"ping", "status", "members", "topology", "leases", "digest", "fencing"}
+"""Calls that need no right: they answer about the cluster, not about keys."""
+FOR_ADMINS = {
+    "procedures", "member_add", "member_promote", "member_remove", "transfer", "region_set", "region_change",
+    "region_delete", "segments_announce", "segments_lease",
+}  # fmt: skip
+"""The last two are also for nodes."""
+ARGUMENTS: dict[str, list[Any]] = {
+    "lease_info": [77],
+    "catalog_do": ["create-role", {"role": "r"}],
+    "catalog_objects": ["users", ""],
+    "catalog_object": ["users", "alice"],
+    "procedure": ["1"],
+    "procedure_cancel": ["1"],
+    "segments_txn": [encode_command(LeaseRevoke(77))],
+    "segments_lookup": ["flights"],
+    "segments_list": ["flights"],
+    "segment": [name(1)],
+}
+
+
+@pytest.mark.parametrize("call", CALL_RULES)
+async def test_call_needs_a_right_unless_it_answers_about_the_cluster_and_every_right_if_it_changes_it(
+    call: str,
+) -> None:
+    async def procedure(_: str) -> tuple[str, Any]:
+        return "create-role", {"role": "r"}
+
+    arguments = ARGUMENTS.get(call, [b"/a/", b"/b"])
+    needs = await needs_of_call(call, arguments, Lookups(lambda lease: (b"/a/leased",), procedure))
+    assert (needs == ()) == (call in OF_THE_CLUSTER)
+    assert (needs == (EVERYTHING,)) == (call in FOR_ADMINS)
+
+
+@pytest.mark.parametrize("call", ["segments_lookup", "segments_list", "segment"])
+async def test_call_about_a_data_source_needs_the_right_to_read_its_records_and_no_others(call: str) -> None:
+    for source, others in (("flights", RECORDS + b"flightsofbob/1"), ("", RECORDS[:-1])):
+        (need,) = await needs_of_call(call, [source], NOTHING)
+        assert need.key <= RECORDS + b"flights/1" < need.range_end
+        assert not need.key <= others < need.range_end
+
+
 @pytest.fixture
 async def lease(users: Users) -> None:
     """With a key of its own: a caller that ends the lease deletes that key."""
@@ -199,6 +246,40 @@ async def test_each_route_admits_the_callers_in_the_table(
     assert let_in == allowed - {"root"}
     async with http.request(method, url, headers=WHO["root"], **given) as answer:
         assert answer.status not in (401, 403) or not await is_refusal(answer)
+
+
+FLIGHTS = ("palisade/segments/records/flights/", "palisade/segments/manifests/flights")
+FOR_A_CHANGE = [("admin", FLIGHTS[0]), ("admin", FLIGHTS[1])]
+"""Every write below `palisade/` needs ADMIN."""
+SEGMENT_RIGHTS = {
+    ("POST", "/v1/segments/publish"): FOR_A_CHANGE,
+    ("POST", "/v1/segments/mark-unused"): FOR_A_CHANGE,
+    ("POST", "/v1/segments/set-replicas"): FOR_A_CHANGE,
+    ("POST", "/v1/segments/reset-loaded"): FOR_A_CHANGE,
+    ("POST", "/v1/segments/give-up"): FOR_A_CHANGE,
+    ("POST", "/v1/segments/realtime"): FOR_A_CHANGE,
+    ("POST", f"/v1/segments/{SEGMENT}/rows"): [("admin", FLIGHTS[0])],
+    ("POST", f"/v1/segments/{SEGMENT}/close"): [("admin", FLIGHTS[0])],
+    ("GET", "/v1/segments/lookup"): [("read", FLIGHTS[0])],
+}
+
+
+@pytest.mark.parametrize(("method", "path"), SEGMENT_RIGHTS)
+async def test_route_of_a_data_source_needs_each_right_on_it_and_no_others(
+    http: ClientSession, users: Users, method: str, path: str
+) -> None:
+    url, body, _ = TABLE[method, path]
+    rights = SEGMENT_RIGHTS[method, path]
+    narrow = [(privilege, f"{prefix}{name(1)[-8:]}") for privilege, prefix in rights]
+    for grants, is_enough in (
+        (rights, True),
+        *(([each for each in rights if each != missing], False) for missing in rights),
+        *(([*rights[:at], narrow[at], *rights[at + 1 :]], False) for at in range(len(rights))),
+    ):
+        await users.make("carol", *grants)
+        async with http.request(method, url, headers=as_user("carol"), json=body) as answer:
+            is_refused = answer.status in (401, 403) and await is_refusal(answer)
+        assert is_refused != is_enough, grants
 
 
 async def is_refusal(answer: Any) -> bool:
