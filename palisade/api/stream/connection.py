@@ -229,11 +229,8 @@ class StreamConnection(asyncio.Protocol):
         for number, fields in pairs_of(body):
             try:
                 request = read_range(fields, self._service.store.limits)
-                if self._writable.is_set():
-                    result = self._service.range_now(request, caller=caller)
-                else:
-                    self._service.authorize(request, caller)
-                    result = None
+                self._service.authorize(request, caller)
+                result = self._service.range_now(request, caller=UNRESTRICTED) if self._writable.is_set() else None
             except Exception as error:
                 self._send_failure(number, error)
                 continue
@@ -243,9 +240,12 @@ class StreamConnection(asyncio.Protocol):
                 self._run(number, partial(self._read, number, request))
 
     async def _read(self, number: int, request: Range) -> None:
-        """`_on_reads` has authorized it."""
+        """`_on_reads` has authorized it. After a wait for a client that reads no results, that was too long ago."""
+        waits = not self._writable.is_set()
         while not self._writable.is_set():
             await self._writable.wait()
+        if waits and self._session_auth is not None:
+            await self._session_auth.reauthorize(request)
         result = await self._service.range(
             request, caller=UNRESTRICTED, timeout_s=self._timeout.seconds, bytes_max=ANSWER_BYTES_MAX
         )

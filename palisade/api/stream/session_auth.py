@@ -1,7 +1,8 @@
 """Authentication of a stream connection by its HELLO, and authorization of each of its frames.
 
 A frame is checked against the rights at its arrival (`service.authorization`). Usually they are known in the same turn
-of the event loop; while they are fetched, later frames of the connection wait in order, and no more are read.
+of the event loop; while they are fetched, later frames of the connection wait in order, and no more are read. A read
+that had to wait for a client that reads no results is checked once more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from palisade.api.permission_lookups import Lookups
 from palisade.api.stream.call_permissions import is_for_nodes, needs_of_call
 from palisade.api.stream.frame_checks import error_fields
-from palisade.metastore.requests import WatchRequest
+from palisade.metastore.requests import Range, WatchRequest
 from palisade.service.authorization.authorizer import Authorizer, claimed_identity
 from palisade.service.authorization.callers import AuthenticatedCaller
 from palisade.service.authorization.needs import Needs, reading
@@ -133,12 +134,13 @@ class SessionAuth:
         needs = await needs_of_call(name, arguments, self._lookups)
         self._check(needs, f"the call {str(name)[:64]}", rights)
 
-    async def reauthorize(self, watched: WatchRequest) -> None:
-        """Raises AuthorizationError unless the watch may continue."""
+    async def reauthorize(self, request: WatchRequest | Range) -> None:
+        """Raises AuthorizationError unless the watch may continue, or the read that had to wait."""
         if self._identity is None:
             raise Unauthenticated(NOT_SIGNED_IN)
         rights = await self._authorizer.rights(self._identity)
-        self._check((reading(watched.key, watched.range_end),), "a watch", rights)
+        action = "a watch" if isinstance(request, WatchRequest) else "a read"
+        self._check((reading(request.key, request.range_end),), action, rights)
 
     def require_node(self) -> None:
         """Raises PermissionDenied unless the client is a node: leases are granted to nodes only."""
