@@ -27,7 +27,8 @@ from palisade.metastore.requests import FoundCluster, Put
 from palisade.node import backup_file
 from palisade.node.backup_file import BackupFile
 from palisade.node.data_dir import claim_data_dir, keep_participant
-from palisade.node.restore import RestoreRequest, restore
+from palisade.node.restore import RestoreRequest, StagingFolder, restore
+from palisade.pipeline import archive_folder
 from palisade.pipeline.archive_folder import ArchiveFolder
 from palisade.pipeline.archive_manifest import ArchiveManifest
 from palisade.pipeline.ingest import check_reached
@@ -149,6 +150,12 @@ def restored_data(root: Path) -> Moments:
         request = RestoreRequest(root / "new" / "d", nodes=2, base_port=8400)
         runner.run(restore([*parts, encoder.end()], "b", request, lambda done, total: None))
         yield ("removal of d.restoring",)
+
+
+def begun_restore(root: Path) -> Moments:
+    """The next restore removes only what has the mark."""
+    with StagingFolder(root / "new" / "d"):
+        yield
 
 
 LEFTOVERS = ("removal of complete", "removal of previous")
@@ -276,7 +283,7 @@ def ingested_files(root: Path) -> Moments:
 
 WRITERS: tuple[Writer, ...] = (
     new_directories, replaced_file, tree, backup, export, token, marker, journal, store, recovery_report,
-    restored_data, received_snapshot, vault_mark, vault_put_aside, role_files, forced_activation,
+    restored_data, begun_restore, received_snapshot, vault_mark, vault_put_aside, role_files, forced_activation,
     only_copy_of_a_segment, realtime_logs, archive, ingested_files,
 )  # fmt: skip
 
@@ -292,3 +299,17 @@ def test_writer_of_files_loses_nothing_with_the_power(
         moments += 1
     assert moments
     assert disk.faults == []
+
+
+def test_archive_removes_no_folder_before_the_manifests_that_name_it_are_gone(
+    disk: RecordedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a loss of power would bring back a manifest without its rows."""
+    folder = ArchiveFolder(disk.root / "archive")
+    folder.prepare()
+    folder.publish(ArchiveManifest("a", Lineage("c", 1), 1, 5))
+    (folder.path / "changes" / "1").mkdir()
+    at_removal: list[list[str]] = []
+    monkeypatch.setattr(archive_folder.shutil, "rmtree", lambda path, **_: at_removal.append(disk.lost()))
+    folder.remove(("changes/1",), (1,))
+    assert at_removal == [["name of 1"]]

@@ -1,8 +1,8 @@
 """Which files below a directory would survive a loss of power: as of their last syncs, not as the page cache has them.
 
-A file has the content of its last `fsync`, and a directory the names of its last `fsync`. Every rename has to move
-what is on the disk already: else a crash may leave a name without its content. Nothing else counts, although most file
-systems write more than that by themselves.
+A file has the content of its last `fsync`, or none, and a directory the names of its last `fsync`. Every rename has to
+move what is on the disk already: else a crash may leave a name without its content. Nothing else counts, although most
+file systems write more than that by themselves.
 
 Files of LMDB are synced by LMDB, which this does not see: of these, only the names count. Locks and fence pages do not
 count, because they mean nothing after a crash.
@@ -93,7 +93,7 @@ class RecordedDisk:
         if path.name in FOR_A_PROCESS:
             return
         if not path.is_dir():
-            if path.name not in OF_LMDB and self._contents.get(path.stat().st_ino) != path.read_bytes():
+            if path.name not in OF_LMDB and self._contents.get(path.stat().st_ino, b"") != path.read_bytes():
                 yield f"content of {path.name}"
             return
         stored = dict(self._names.get(path.stat().st_ino, {}))
