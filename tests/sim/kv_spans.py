@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palisade.metastore.requests import FROM_KEY, Put, Txn
+from palisade.metastore.requests import Put, Txn
 from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.sim.linearizability import Op
+from tests.support.store_rules import inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,6 @@ class Resolved:
     revision: int
 
 
-def inside(key: bytes, start: bytes, end: bytes) -> bool:
-    """Whether a key is in a range, in etcd's notation."""
-    return key == start if not end else key >= start and (end == FROM_KEY or key < end)
-
-
 def spans_of(request: Any) -> Iterator[tuple[bytes, bytes]]:
     """Every key and range that a request reads or writes."""
     if isinstance(request, Txn):
@@ -30,6 +26,16 @@ def spans_of(request: Any) -> Iterator[tuple[bytes, bytes]]:
             yield from spans_of(part)
     else:
         yield request.key, request.range_end if not isinstance(request, Put) else b""
+
+
+def steps_of(request: Any, result: Any) -> Iterator[tuple[Any, Any]]:
+    """The executed operations in order, each with its result. None of a transaction whose result is not known."""
+    if not isinstance(request, Txn):
+        yield request, result
+    elif isinstance(result, TxnResult):
+        branch = request.success if result.succeeded else request.failure
+        for part, answered in zip(branch, result.results, strict=True):
+            yield from steps_of(part, answered)
 
 
 def rows_of(result: Any) -> Iterator[KeyValue]:

@@ -16,8 +16,9 @@ from palisade.metastore.results import PutResult, TxnResult
 from tests.sim.checkers.durable import put_by
 from tests.sim.checkers.exactly_once import all_puts_of, puts_of
 from tests.sim.kv_order import written_by
-from tests.sim.kv_spans import Resolved, inside, rows_of, spans_of
+from tests.sim.kv_spans import Resolved, rows_of, spans_of
 from tests.sim.linearizability import Op
+from tests.support.store_rules import inside
 
 Value = tuple[bytes, bytes]
 Span = tuple[bytes, bytes]

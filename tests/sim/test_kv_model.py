@@ -16,11 +16,12 @@ from palisade.metastore.errors import MetastoreError
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, RangeResult, TxnResult
 from tests.sim.executed import executed
-from tests.sim.kv_model import KeyValues, Undecided
+from tests.sim.kv_model import KeyValues
 from tests.sim.kv_spans import Resolved, grouped, rows_of
 from tests.sim.linearizability import Op, Verdict, check
 from tests.sim.test_linearizability import keeps_time, tiny_histories
 from tests.support.meta_model import Model
+from tests.support.store_rules import Undecided
 
 GOOD, BAD = Verdict.LINEARIZABLE, Verdict.VIOLATION
 A, B = b"a", b"b"
@@ -217,23 +218,23 @@ def by_force(ops: list[Op]) -> Verdict:
     return BAD
 
 
-KEYS, VALUES = st.sampled_from((A, B)), st.sampled_from((b"0", b"1"))
+KEYS, VALUES, ENDS = st.sampled_from((A, B)), st.sampled_from((b"0", b"1")), st.sampled_from((b"", b"c"))
 COMPARES = st.one_of(
-    st.builds(
-        Compare, KEYS, st.just(CompareTarget.VALUE), st.sampled_from((CompareResult.EQUAL, CompareResult.LESS)), VALUES
-    ),
+    st.builds(Compare, KEYS, st.just(CompareTarget.VALUE), st.sampled_from(CompareResult), VALUES, ENDS),
     st.builds(
         Compare,
         KEYS,
-        st.sampled_from((CompareTarget.VERSION, CompareTarget.CREATE, CompareTarget.MOD)),
+        st.sampled_from((CompareTarget.VERSION, CompareTarget.CREATE, CompareTarget.MOD, CompareTarget.LEASE)),
         st.sampled_from(CompareResult),
         st.just(0),
+        ENDS,
     ),
 )
 SIMPLE: Any = st.one_of(
     st.builds(Put, KEYS, VALUES, prev_kv=st.booleans()),
-    st.builds(DeleteRange, KEYS, st.sampled_from((b"", b"c")), prev_kv=st.booleans()),
-    st.builds(Range, KEYS, st.sampled_from((b"", b"c"))),
+    st.builds(Put, KEYS, prev_kv=st.booleans(), ignore_value=st.just(True), ignore_lease=st.booleans()),
+    st.builds(DeleteRange, KEYS, ENDS, prev_kv=st.booleans()),
+    st.builds(Range, KEYS, ENDS, keys_only=st.booleans()),
     st.builds(Range, st.just(A), st.just(b"c"), limit=st.just(1)),
     st.builds(Range, st.just(A), st.just(b"c"), count_only=st.just(True)),
 )
@@ -261,6 +262,14 @@ def test_result_of_a_delete_is_about_its_key() -> None:
     gone = DeleteRangeResult(0, 1, (kv(A, b"0"),))
     ops = [Op(2, 4, DeleteRange(A, b"c", prev_kv=True), gone), Op(3, None, Put(B, b"0"))]
     assert check(KeyValues(), ops).verdict is by_force(ops) is BAD
+
+
+def test_result_of_a_put_is_about_its_key() -> None:
+    """As of a delete above. Without `prev_kv` it has no row."""
+    old, other = kv(A, b"1", 2), kv(B, b"1", 2)
+    for prev_kv, row, verdict in ((True, old, GOOD), (True, other, BAD), (False, None, GOOD), (False, old, BAD)):
+        again = Op(2, 3, Put(A, b"2", prev_kv=prev_kv), PutResult(3, row))
+        assert check(KeyValues(), [txn(0, 1, b"1", 2), again]).verdict is verdict
 
 
 def test_nested_compare_is_of_the_state_before_the_whole() -> None:

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from palisade.metastore.requests import Range
 from palisade.metastore.results import Event, KeyValue, RevisionEvents
 from tests.sim.history import History
-from tests.sim.kv_spans import inside
 from tests.sim.seen import Committed, Restored
+from tests.support.store_rules import inside
 
 
 class Truth:

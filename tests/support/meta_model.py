@@ -12,7 +12,6 @@ from palisade.metastore.errors import (
     DuplicateKey,
     FutureRevision,
     InvalidRequest,
-    KeyNotFound,
     LeaseExists,
     LeaseNotFound,
     LeaseTtlInvalid,
@@ -21,9 +20,6 @@ from palisade.metastore.errors import (
 )
 from palisade.metastore.requests import (
     Compact,
-    Compare,
-    CompareResult,
-    CompareTarget,
     DeleteRange,
     DisarmAlarm,
     EvictResults,
@@ -35,8 +31,6 @@ from palisade.metastore.requests import (
     Put,
     Range,
     RequestId,
-    SortOrder,
-    SortTarget,
     Tick,
     Txn,
     Unpin,
@@ -44,26 +38,16 @@ from palisade.metastore.requests import (
 )
 from palisade.metastore.results import (
     CompactResult,
-    DeleteRangeResult,
     DoneResult,
     Event,
-    KeyValue,
     LeaseResult,
     PinResult,
-    PutResult,
     RangeResult,
     RevisionEvents,
-    TxnResult,
 )
+from tests.support.store_rules import Execution, State, check_kept, inside, operations, taken
 
-State = dict[bytes, KeyValue]
 PIN_LIFE_MS = 3_600_000
-
-
-def inside(key: bytes, start: bytes, end: bytes) -> bool:
-    if not end:
-        return key == start
-    return key >= start and (end == b"\0" or key < end)
 
 
 class Model:
@@ -78,8 +62,6 @@ class Model:
         self.results: dict[str, dict[int, Any]] = {}
         self.floors: dict[str, int] = {}
         self.active: dict[str, int] = {}
-        self._now: State = {}
-        self._news: list[Event] = []
 
     @property
     def revision(self) -> int:
@@ -123,20 +105,14 @@ class Model:
         if isinstance(request, Put) and request.lease and request.lease not in self.leases:
             raise LeaseNotFound("")
         self.admit(request)
-        self.begin()
-        result = self.operate(request)
-        self.end()
-        return result
+        return self.execute(request)
 
     def txn(self, request: Txn) -> Any:
         self.writes(request)
-        path = self.path(request)
-        for operation in sorted(self.flat(path), key=lambda operation: isinstance(operation, Range)):
+        (path,) = taken(self.states[-1], request)
+        for operation in sorted(operations(path), key=lambda operation: isinstance(operation, Range)):
             self.admit(operation)
-        self.begin()
-        result = self.walk(path)
-        self.end()
-        return result
+        return self.execute(path)
 
     def writes(self, request: Txn) -> list[tuple[bytes, bytes, bool]]:
         """(key, end, is put) of both branches. Within a branch no put overlaps with a write of another operation."""
@@ -158,46 +134,11 @@ class Model:
                     raise DuplicateKey("")
         return [write for part in parts for write in part]
 
-    def path(self, request: Txn) -> Any:
-        succeeded = all(self.holds(compare) for compare in request.compare)
-        branch = request.success if succeeded else request.failure
-        return succeeded, [self.path(item) if isinstance(item, Txn) else item for item in branch]
-
-    def flat(self, path: Any) -> Any:
-        for item in path[1]:
-            if isinstance(item, tuple):
-                yield from self.flat(item)
-            else:
-                yield item
-
-    def holds(self, compare: Compare) -> bool:
-        found = [kv for key, kv in self.states[-1].items() if inside(key, compare.key, compare.range_end)]
-        if not found and compare.target is CompareTarget.VALUE:
-            return False
-        for kv in found or [KeyValue(compare.key, b"", 0, 0, 0, 0)]:
-            actual: Any = {
-                CompareTarget.VERSION: kv.version,
-                CompareTarget.CREATE: kv.create_revision,
-                CompareTarget.MOD: kv.mod_revision,
-                CompareTarget.VALUE: kv.value,
-                CompareTarget.LEASE: kv.lease,
-            }[compare.target]
-            operand: Any = compare.operand
-            if not {
-                CompareResult.EQUAL: actual == operand,
-                CompareResult.NOT_EQUAL: actual != operand,
-                CompareResult.GREATER: actual > operand,
-                CompareResult.LESS: actual < operand,
-            }[compare.result]:
-                return False
-        return True
-
     def admit(self, request: Any) -> None:
         if isinstance(request, Range):
             self.check_revision(request.revision)
         if isinstance(request, Put):
-            if (request.ignore_value or request.ignore_lease) and request.key not in self.states[-1]:
-                raise KeyNotFound("")
+            check_kept(self.states[-1], request)
             if request.lease and request.lease not in self.leases:
                 raise LeaseNotFound("")
 
@@ -207,74 +148,25 @@ class Model:
         if 0 < revision < self.compacted:
             raise Compacted("", self.compacted)
 
-    def begin(self) -> None:
-        self._now = dict(self.states[-1])
-        self._news = []
+    def execute(self, path: Any) -> Any:
+        execution = self.begin()
+        result = execution.run(path)
+        self.end(execution)
+        return result
 
-    def end(self) -> None:
-        if self._news:
-            self.states.append(self._now)
-            self.events.append(self._news)
+    def begin(self) -> Execution:
+        return Execution(self.states[-1], self.revision, self.revision + 1, self.states)
 
-    def header(self) -> int:
-        return self.revision + bool(self._news)
-
-    def walk(self, path: Any) -> TxnResult:
-        results = tuple(self.walk(item) if isinstance(item, tuple) else self.operate(item) for item in path[1])
-        return TxnResult(self.header(), path[0], results)
-
-    def operate(self, request: Any) -> Any:
-        if isinstance(request, Range):
-            return self.read(request, self._now, self.header())
-        if isinstance(request, DeleteRange):
-            gone = [kv for key, kv in sorted(self._now.items()) if inside(key, request.key, request.range_end)]
-            for kv in gone:
-                self.drop(kv.key)
-            return DeleteRangeResult(self.header(), len(gone), tuple(gone) if request.prev_kv else ())
-        old = self._now.get(request.key)
-        value = old.value if request.ignore_value and old else request.value
-        lease = old.lease if request.ignore_lease and old else request.lease
-        new = self.revision + 1
-        kv = KeyValue(
-            request.key, value, old.create_revision if old else new, new, old.version + 1 if old else 1, lease
-        )
-        self._now[request.key] = kv
-        self._news.append(Event(False, kv, old))
-        return PutResult(new, old if request.prev_kv else None)
-
-    def drop(self, key: bytes) -> None:
-        old = self._now.pop(key)
-        self._news.append(Event(True, KeyValue(key, b"", 0, self.revision + 1, 0, 0), old))
+    def end(self, execution: Execution) -> None:
+        if execution.events:
+            self.states.append(execution.now)
+            self.events.append(execution.events)
 
     # Reads
 
     def range(self, request: Range) -> RangeResult:
         self.check_revision(request.revision)
-        return self.read(request, self.states[-1], self.revision)
-
-    def read(self, request: Range, now: State, header: int) -> RangeResult:
-        state = self.states[request.revision] if request.revision > 0 else now
-        every = [kv for key, kv in sorted(state.items()) if inside(key, request.key, request.range_end)]
-        if request.count_only:
-            return RangeResult(header, (), False, len(every))
-        bounds = (
-            ("mod_revision", request.min_mod_revision, request.max_mod_revision),
-            ("create_revision", request.min_create_revision, request.max_create_revision),
-        )
-        filtered = any(low or high for _, low, high in bounds)
-        found = every
-        if request.limit > 0 and request.sort_order is SortOrder.NONE and not filtered:
-            found = every[: request.limit + 1]
-        for name, low, high in bounds:
-            found = [kv for kv in found if getattr(kv, name) >= low and (not high or getattr(kv, name) <= high)]
-        if request.sort_order is not SortOrder.NONE or request.sort_target is not SortTarget.KEY:
-            name = ["key", "version", "create_revision", "mod_revision", "value"][request.sort_target]
-            found = sorted(found, key=lambda kv: getattr(kv, name), reverse=request.sort_order is SortOrder.DESCEND)
-        more = 0 < request.limit < len(found)
-        chosen = found[: request.limit] if more else found
-        if request.keys_only:
-            chosen = [kv._replace(value=b"") for kv in chosen]
-        return RangeResult(header, tuple(chosen), more, len(every))
+        return self.begin().run(request)
 
     def watch(self, request: WatchRequest) -> list[RevisionEvents]:
         """Everything from its start to the present."""
@@ -323,10 +215,10 @@ class Model:
         return DoneResult(self.revision, len(gone))
 
     def remove(self, lease: int) -> None:
-        self.begin()
+        execution = self.begin()
         for key in self.keys_of(lease):
-            self.drop(key)
-        self.end()
+            execution.drop(key)
+        self.end(execution)
         del self.leases[lease]
 
     def keys_of(self, lease: int) -> tuple[bytes, ...]:

@@ -13,10 +13,11 @@ from palisade.metastore.requests import DeleteRange, Put, Txn
 from palisade.metastore.results import DeleteRangeResult, PutResult, TxnResult
 from tests.sim.checkers.exactly_once import all_puts_of
 from tests.sim.history import History
-from tests.sim.kv_spans import inside, spans_of
+from tests.sim.kv_spans import spans_of
 from tests.sim.seen import Operation
 from tests.sim.truth import Truth
-from tests.support.meta_model import Model, State
+from tests.support.meta_model import Model
+from tests.support.store_rules import State, inside
 
 
 def check(history: History) -> list[str]:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from palisade.metastore.requests import Range
 from tests.sim.checkers.durable import revisions_of
 from tests.sim.history import History
-from tests.sim.kv_spans import inside
 from tests.sim.seen import FENCED, Begun, Ended, Operation, Path
 from tests.sim.truth import Truth
+from tests.support.store_rules import inside
 
 
 def check(history: History, strict: tuple[bytes, ...] = (b"s/",)) -> list[str]:

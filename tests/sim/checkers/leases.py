@@ -23,10 +23,10 @@ from palisade.metastore.results import RangeResult
 from tests.sim.checkers.durable import deletes
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History
-from tests.sim.kv_spans import inside
 from tests.sim.seen import FENCED, Committed, Ended, Ok, Operation, Path, WatchDelivered
 from tests.sim.segment_states import ANNOUNCED
 from tests.sim.truth import Truth
+from tests.support.store_rules import inside
 
 ROUNDING = 0.002
 DRIFT = 0.011

@@ -14,17 +14,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from palisade.metastore.requests import DeleteRange, Put, Range, Txn
-from palisade.metastore.results import RangeResult, TxnResult
+from palisade.metastore.requests import DeleteRange, Put, Range, Txn, prefix_end
+from palisade.metastore.results import KeyValue, RangeResult, TxnResult
 from tests.sim.checkers.exactly_once import by_request
 from tests.sim.history import History
-from tests.sim.kv_model import Entry, KeyValues, Undecided
-from tests.sim.kv_spans import Resolved, inside, spans_of
+from tests.sim.kv_model import KeyValues, absent, present
+from tests.sim.kv_spans import Resolved, spans_of
 from tests.sim.linearizability import STEPS_MAX, Op, Verdict
 from tests.sim.linearizability import check as is_linearizable
 from tests.sim.lost_answers import without_unseen
 from tests.sim.seen import FENCED, Ok, Operation, Path, Unknown
 from tests.sim.truth import Truth
+from tests.support.store_rules import Undecided, inside
 
 STRICT = (b"s/",)
 OWN = b"palisade/"
@@ -47,14 +48,14 @@ def check(history: History, strict: tuple[bytes, ...] = STRICT, steps_max: int =
     return found
 
 
-def restored(history: History) -> dict[bytes, Entry]:
+def restored(history: History) -> dict[bytes, KeyValue]:
     """The initial values of the clients' keys: those in the backup with which the history begins."""
     truth = Truth(history)
     found = {}
     for key in truth.keys:
         changed, kv = truth.changed(key, truth.base), truth.at(key, truth.base)
         if changed and not key.startswith(OWN):
-            found[key] = Entry(mod=changed) if kv is None else Entry(kv.value, changed, lease=kv.lease)
+            found[key] = absent(key, changed) if kv is None else present(key, kv.value, changed, kv.lease)
     return found
 
 
@@ -127,15 +128,11 @@ def _strictly(op: Op, strict: tuple[bytes, ...]) -> Iterator[Op]:
 
 
 def _is_inside(start: bytes, end: bytes, strict: tuple[bytes, ...]) -> bool:
-    return any(start.startswith(prefix) and (not end or prefix < end <= _behind(prefix)) for prefix in strict)
-
-
-def _behind(prefix: bytes) -> bytes:
-    return prefix[:-1] + bytes([prefix[-1] + 1])
+    return any(start.startswith(prefix) and (not end or prefix < end <= prefix_end(prefix)) for prefix in strict)
 
 
 def _clipped(op: Op, prefix: bytes) -> Iterator[Op]:
-    request, end = op.asked, _behind(prefix)
+    request, end = op.asked, prefix_end(prefix)
     if request.limit or request.count_only or not request.range_end:
         return
     if inside(prefix, request.key, request.range_end) and (request.range_end == b"\0" or end <= request.range_end):

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from palisade.metastore.requests import WatchRequest
 from palisade.metastore.results import Event, RevisionEvents
 from tests.sim.history import History
-from tests.sim.kv_spans import inside
 from tests.sim.seen import (
     Ending,
     WatchAsked,
@@ -23,6 +22,7 @@ from tests.sim.seen import (
     WatchProgressed,
 )
 from tests.sim.truth import Truth
+from tests.support.store_rules import inside
 
 
 def check(history: History) -> list[str]:
