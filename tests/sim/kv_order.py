@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
-from palisade.metastore.requests import DeleteRange, Put, Txn
-from palisade.metastore.results import TxnResult
-from tests.sim.kv_spans import Resolved, rows_of
+from palisade.metastore.requests import DeleteRange, Put
+from tests.sim.kv_spans import rows_of, steps_of
 from tests.sim.linearizability import Op
 
 WRITES, READS = 0, 1
@@ -48,19 +46,13 @@ def _places(ops: Sequence[Op]) -> dict[bytes, list[tuple[int, int, int]]]:
 
 def written_by(op: Op) -> Iterator[tuple[bytes, int]]:
     """Each key that it is known to have written, with the revision in its result."""
-    return (each for each in _written(op.asked, op.answered) if each[1])
-
-
-def _written(request: Any, answered: Any) -> Iterator[tuple[bytes, int]]:
-    match request:
-        case Put():
-            yield request.key, getattr(answered, "revision", 0)
-        case DeleteRange() if not request.range_end and not isinstance(answered, Resolved):
-            yield request.key, answered.revision if answered is not None and answered.deleted else 0
-        case Txn() if isinstance(answered, TxnResult):
-            branch = request.success if answered.succeeded else request.failure
-            for part, result in zip(branch, answered.results, strict=True):
-                yield from _written(part, result)
+    for asked, answered in steps_of(op.asked, op.answered):
+        revision = getattr(answered, "revision", 0)
+        is_write = isinstance(asked, Put) or (
+            isinstance(asked, DeleteRange) and not asked.range_end and getattr(answered, "deleted", 0)
+        )
+        if revision and is_write:
+            yield asked.key, revision
 
 
 def _draw(places: list[tuple[int, int, int]], begins: list[float], ends: list[float]) -> None:

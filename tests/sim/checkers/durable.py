@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from palisade.metastore.requests import DeleteRange, Put, Range, Txn
+from palisade.metastore.requests import DeleteRange, Put, Range
 from palisade.metastore.results import DeleteRangeResult, PutResult, RangeResult, TxnResult
 from tests.sim.history import History
+from tests.sim.kv_spans import steps_of
 from tests.sim.seen import Final, Operation, Unknown
 from tests.sim.truth import Truth
 
@@ -41,14 +42,8 @@ def writes_of(request: Any, result: Any) -> list[Put]:
 
 def put_by(request: Any, result: Any) -> list[Put]:
     """All values put by an acknowledged write."""
-    match request:
-        case Put() if isinstance(result, PutResult):
-            return [request]
-        case Txn() if isinstance(result, TxnResult):
-            branch = request.success if result.succeeded else request.failure
-            parts = zip(branch, result.results, strict=True)
-            return [put for part, answered in parts for put in put_by(part, answered)]
-    return []
+    steps = steps_of(request, result)
+    return [asked for asked, answered in steps if isinstance(asked, Put) and isinstance(answered, PutResult)]
 
 
 def deletes(result: Any) -> bool:
