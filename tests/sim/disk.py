@@ -34,13 +34,9 @@ from tests.support.simulation import Simulation
 FLUSH_LOOK_S = 0.4
 
 
-FSYNC_S = 0.0005
-
-
 class Disk(VaultDisk):
-    """`fsync_s`: about how long a sync takes. `journal_s`: how much longer one of the journal takes. `failing`: it
-    raises; `full`: nothing can be written; `bad_vault`: it fails only where the vault is stored. `count`: called with
-    what has happened to the vault. `shelf`: the data beside the vault."""
+    """`journal_s`: how much longer a sync of the journal takes than another one. `count`: called with what has happened
+    to the vault. `shelf`: the data beside the vault."""
 
     def __init__(
         self,
@@ -50,11 +46,9 @@ class Disk(VaultDisk):
         boots: int = 1,
         count: Callable[[str], None] = lambda what: None,
     ) -> None:
-        super().__init__(simulation, FSYNC_S, count)
+        super().__init__(simulation, count)
         self.name, self.number = name, number
-        self.fsync_s = FSYNC_S
         self.journal_s = 0.0
-        self.full = self.failing = self.bad_vault = False
         self.journal = MemoryJournal(self.sync_journal)
         self.stored: Content = [{} for _ in Table]
         self.flushes = 0
@@ -75,11 +69,6 @@ class Disk(VaultDisk):
         """`boot`: number of the boot of the machine. `vault_id`: the fence page, by boot."""
         self.boot = f"{self.name[:3]:3}{self.boots:5}".encode()
         self.vault_id = f"{self.name}-{self.number}-{self.vaults}-{self.boots}"
-
-    async def sync(self) -> None:
-        """Raises OSError."""
-        await self.sync_names()
-        self.check()
 
     async def sync_journal(self) -> None:
         """Raises OSError."""

@@ -16,7 +16,6 @@ from palisade.wire.fencing_errors import ReleaseError
 from tests.sim import foreign, segment_trouble
 from tests.sim.damage import Part, damaged, is_damage
 from tests.sim.disaster import Disaster
-from tests.sim.disk import FSYNC_S
 from tests.sim.faults import Fault, Kind, Plan
 from tests.sim.fuse import CALLS_MAX, light_fuse, put_out
 from tests.sim.guided import (
@@ -32,12 +31,13 @@ from tests.sim.guided import (
 )
 from tests.sim.left_behind import SLOW_S, left_behind
 from tests.sim.link_faults import Links
-from tests.sim.node import Host, is_voter, wall_offset_s
+from tests.sim.node import Host, wall_offset_s
 from tests.sim.restoring import Restorer
 from tests.sim.snapshot_trouble import Trouble, at_a_piece, trouble_of
 from tests.sim.surviving import Survivors
 from tests.sim.tolerance import is_failing, is_full, is_refusal
 from tests.sim.world import World
+from tests.support.machine import FSYNC_S, all_vote
 
 RESTART_S = 0.5
 """How soon a node that stopped itself is restarted by its supervisor."""
@@ -378,7 +378,7 @@ class Nemesis:
             for group in (leader.group for leader in self.world.leaders())
             if group is not None and group._replica.membership_settled()
         ]
-        return any(all(is_voter(members, each) for each in self.world.members) for members in settled)
+        return any(all_vote(members, self.world.members) for members in settled)
 
     # The group
 

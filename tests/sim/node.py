@@ -20,10 +20,10 @@ from tests.sim.disk import Disk
 from tests.sim.local_data import PIN_LIFE_S, LocalData
 from tests.sim.machine import SimMachine
 from tests.sim.sockets import SimLoop
+from tests.support.machine import Machine
 from tests.support.simulation import Process
 
 if TYPE_CHECKING:
-    from palisade.raftgroup.group import Group
     from palisade.recovery.decision import RefusalReason
     from palisade.recovery.report import RecoveryReport
     from tests.sim.readers import ReaderBeside
@@ -35,21 +35,19 @@ RETENTION_LOOK_S, TRASH_S = 0.4, 1.0
 """Of a data node whose segments expire."""
 
 
-class Host:
-    """A machine: its disk, its clock, and, while it runs, its node. `runs`: it has a process, perhaps a paused one."""
+class Host(Machine):
+    """A machine: its disk, its clock, and, while it runs, its node."""
 
     def __init__(self, world: World, name: str, number: int, *, follows: bool, rate: float) -> None:
         self.world, self.id, self.follows, self.rate = world, name, follows, rate
         self.address = f"127.0.0.{number}"
         self.disk = Disk(world.simulation, name, count=world.count)
         self.disks = 1
-        self.starts, self.began = 0, 0.0
-        """Number of starts, and the time of the last one."""
-        self.process: Process | None = None
+        self.began = 0.0
+        """The time of the last start."""
         self.reader: ReaderBeside | None = None
         self.vault: Vault | None = None
         self.node: Any = None
-        self.group: Group | None = None
         self.store: Any = None
         self.part: Any = None
         """Its lease client."""
@@ -69,23 +67,6 @@ class Host:
         self.wall_offset_s = wall_offset_s(Random(f"wall {world.seed} {name}").random())
         """The difference of its wall clock to true time. No decision depends on that."""
         world.network.hosts[self.address] = name
-
-    @property
-    def runs(self) -> bool:
-        return self.process is not None and not self.process.dead
-
-    @property
-    def paused(self) -> bool:
-        return self.process is not None and self.process.paused
-
-    @property
-    def healthy(self) -> bool:
-        return self.runs and not self.paused and not self.failed
-
-    @property
-    def failed(self) -> bool:
-        failed = self.group.failed if self.group is not None else None
-        return failed is not None and failed.done()
 
     @property
     def foreign(self) -> RefusalReason | None:
@@ -297,10 +278,3 @@ async def until(ended_event: asyncio.Event, coroutine: Coroutine[Any, Any, None]
         running.result()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-def is_voter(members: Any, host: Host) -> bool:
-    """Whether the membership has this host as a voter, with its current disk."""
-    group, found = host.group, members.get(host.id)
-    same = group is not None and found is not None and found.incarnation == group.incarnation
-    return same and host.id in members.voters

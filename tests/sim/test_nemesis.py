@@ -21,6 +21,7 @@ from tests.sim.plants.vaults import EVICTIONS_INTERRUPTED
 from tests.sim.run import BEGIN_S, Run, run_seed
 from tests.sim.vault_disk import Hand
 from tests.sim.world import Settings, World
+from tests.support.machine import all_vote
 from tests.support.onlooker import Violation
 
 
@@ -242,7 +243,7 @@ def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that()
 
     def promoted() -> Host | None:
         """The member that promoted it, as far as that member has it in its log."""
-        return next((each for each in world.leaders() if all(map(is_voter(each), world.members))), None)
+        return next((each for each in world.leaders() if all_vote(each.group.members, world.members)), None)
 
     with ambient(1, lambda: world.now):
         world.start()
@@ -255,16 +256,6 @@ def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that()
         assert not nemesis.is_whole()
         world.simulation.run_until(nemesis.is_whole, within_s=1.0)
         world.close()
-
-
-def is_voter(at: Host) -> Callable[[Host], bool]:
-    def known(host: Host) -> bool:
-        assert at.group is not None
-        members, found = at.group.members, at.group.members.get(host.id)
-        own = host.group.incarnation if host.group is not None else None
-        return host.id in members.voters and found is not None and found.incarnation == own
-
-    return known
 
 
 @pytest.mark.parametrize("amount", [0.376, 0.42])

@@ -12,9 +12,10 @@ from palisade.vault.errors import VaultDamaged, VaultUnusable
 from palisade.vault.fence_page import FenceState
 from palisade.vault.tables import VaultTable
 from palisade.vault.vault import Vault
-from tests.sim.disk import FSYNC_S, Disk
+from tests.sim.disk import Disk
 from tests.sim.vault_disk import Found, Killed, Loss, Trouble
 from tests.sim.vault_home import SimVaultHome
+from tests.support.machine import FSYNC_S
 from tests.support.simulation import Simulation
 from tests.support.vault_feed import follow, full, items_of
 from tests.support.virtual_loop import VirtualLoop

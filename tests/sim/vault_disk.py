@@ -17,10 +17,10 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from palisade.vault.errors import VaultUnusable
+from tests.support import machine
 
 if TYPE_CHECKING:
     from tests.sim.disk import Disk
@@ -102,17 +102,13 @@ class Page(bytearray):
         disk.hand.write(lambda: super(Page, self).__setitem__(index, value))
 
 
-class VaultDisk:
-    """The part of a `Disk` that a vault uses."""
+class VaultDisk(machine.Disk):
+    """`bad_vault`: it fails only where the vault is stored."""
 
-    fsync_s: float
-    full: bool
-    failing: bool
-    bad_vault: bool
-
-    def __init__(self, simulation: Any, fsync_s: float, count: Callable[[str], None]) -> None:
-        self.chance: Random = simulation.random
-        self._simulation, self._well_s, self._count = simulation, fsync_s, count
+    def __init__(self, simulation: Any, count: Callable[[str], None]) -> None:
+        super().__init__(simulation.random)
+        self.bad_vault = False
+        self._simulation, self._count = simulation, count
         self.hand = Hand(self._writer_is_dead)
 
     def _writer_is_dead(self) -> bool:
@@ -129,21 +125,6 @@ class VaultDisk:
         error = VaultUnusable(f"the vault can't be used: {cause}. Make room on the disk, and start the node again")
         error.__cause__ = cause
         return error
-
-    @property
-    def is_slow(self) -> bool:
-        return self.fsync_s > self._well_s
-
-    def sync_s(self) -> float:
-        """How long the next sync takes."""
-        return self.fsync_s * (0.5 + self.chance.random())
-
-    def check(self) -> None:
-        """Raises OSError."""
-        if self.failing:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync_in_the_loop(self) -> None:
         """Raises VaultUnusable, Killed."""

@@ -25,6 +25,7 @@ from tests.sim.history import History
 from tests.sim.network import WINDOW_BYTES, Network
 from tests.sim.node import Host
 from tests.sim.seen import Answer, Call
+from tests.support.machine import followed_leader, leaders_of
 from tests.support.onlooker import Onlooker, Violation
 from tests.support.raft_network import QUEUED_BYTES_MAX, SMALL_PEER_BYTES_MAX, Weather
 from tests.support.simulation import Process, Simulation
@@ -378,19 +379,11 @@ class World:
     # Observation from outside
 
     def leaders(self) -> list[Host]:
-        return [host for host in self.members if host.healthy and host.group is not None and host.group.leads]
+        return leaders_of(self.members)
 
     def leader(self) -> Host | None:
         """The leader that a majority follows."""
-        for host in self.leaders():
-            assert host.group is not None
-            voters = host.group.members.voters
-            followers = [
-                other for other in self.members if other.healthy and other.group and other.group.leader == host.id
-            ]
-            if len(followers) * 2 > len(voters):
-                return host
-        return None
+        return followed_leader(self.members)
 
     def all_serve(self) -> bool:
         """Every node is in the topology, and serves from its vault."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -19,50 +18,70 @@ from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.membership import Member, MemberRole
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.timing import RaftTiming
+from tests.support import machine
+from tests.support.machine import Machine, followed_leader, leaders_of
 from tests.support.raft_checkers import Checkers
 from tests.support.raft_network import Network, SimPeers
 from tests.support.register_machine import RegisterMachine
 from tests.support.simulation import Process, Simulation
 
 
-@dataclass(slots=True)
-class Disk:
-    """What survives a crash. `fsync_s`: how long a sync takes; `failing`: it raises instead. `removed`: the removal of
-    its member was requested."""
+class Disk(machine.Disk):
+    """What survives a crash. `removed`: the removal of its member was requested."""
 
-    journal: MemoryJournal
-    machine: RegisterMachine
-    fsync_s: float = 0.0005
-    failing: bool = False
-    removed: bool = False
+    removed = False
+
+    def __init__(self, chance: Random, state: RegisterMachine) -> None:
+        super().__init__(chance)
+        self.journal, self.machine = MemoryJournal(self.sync), state
 
 
-@dataclass(slots=True)
-class Node:
-    """One member: its disk, and, while it runs, its process."""
+class Node(Machine):
+    """One member. `founders`: empty if it is added later."""
 
-    id: str
-    disk: Disk
-    rate: float = 1.0
-    starts: int = 0
-    process: Process | None = None
-    group: Group | None = None
-    peers: SimPeers | None = None
-    founders: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    def __init__(self, cluster: Cluster, member: str, founders: Mapping[str, Mapping[str, str]], rate: float) -> None:
+        self.cluster, self.id, self.founders, self.rate = cluster, member, founders, rate
+        self.peers: SimPeers | None = None
+        self._new_disk()
 
-    @property
-    def runs(self) -> bool:
-        return self.process is not None and not self.process.dead
+    def _new_disk(self) -> None:
+        self.disk = Disk(self.cluster.random, RegisterMachine(self.cluster.checkers.applied_by(self.id)))
 
-    @property
-    def healthy(self) -> bool:
-        """Runs, is not paused, and has not stopped itself."""
-        return self.runs and not self.process.paused and not self.failed
+    def start(self) -> None:
+        cluster = self.cluster
+        self.starts += 1
+        self.process = cluster.simulation.process(self.id, rate=self.rate, offset_s=1000.0 * cluster.random.random())
+        self.peers, self.group = SimPeers(cluster.network, self.id, self.process), None
+        self.process.start(self._boot())
 
-    @property
-    def failed(self) -> bool:
-        failed = self.group.failed if self.group else None
-        return failed is not None and failed.done()
+    async def _boot(self) -> None:
+        cluster = self.cluster
+        self.group = group = Group(
+            GroupConfig(
+                "test", self.id, {"peer": self.id}, self.founders, timing=cluster.timing, retention=cluster.retention
+            ),
+            journal=self.disk.journal,
+            machine=self.disk.machine,
+            peers=self.peers,
+            clock=self.process,
+            random=Random(f"{cluster.simulation.seed} {self.id} {self.starts}"),
+        )
+        await group.start()
+        group.failed.add_done_callback(lambda failed: cluster.has_failed(self, failed))
+
+    def kill(self, *, power: bool = False) -> None:
+        """kill -9, or a loss of power: no unsynced data survive either."""
+        if self.runs:
+            self.process.kill()
+            self.peers.vanish(within_s=2.0 if power else 0.01)
+            self.disk.journal.crash()
+            self.disk.machine.crash()
+
+    def wipe(self) -> None:
+        """The disk is lost; this does not start the node again."""
+        self.kill(power=True)
+        self.group, self.founders = None, {}
+        self._new_disk()
 
 
 class Cluster:
@@ -86,7 +105,6 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.tolerates_failed_nodes = False
         self.simulation.after_turn = self._turned
-        self._by_process: dict[Process, Node] = {}
         ids = [f"n{number}" for number in range(1, members + 1)]
         founders = {member: {"peer": member} for member in ids}
         for member in ids:
@@ -103,70 +121,26 @@ class Cluster:
     # Nodes.
 
     def add_node(self, member: str, founders: Mapping[str, Mapping[str, str]] | None = None, rate: float = 1.0) -> Node:
-        node = Node(member, self._new_disk(member), rate=rate, founders=founders or {})
-        self.nodes[member] = node
-        self.start(member)
+        node = self.nodes[member] = Node(self, member, founders or {}, rate)
+        node.start()
         return node
 
-    def _new_disk(self, member: str) -> Disk:
-        disk = Disk(MemoryJournal(), RegisterMachine(self.checkers.applied_by(member)))
-        disk.journal = MemoryJournal(lambda: self._before_sync(disk))
-        return disk
-
-    async def _before_sync(self, disk: Disk) -> None:
-        await asyncio.sleep(disk.fsync_s * (0.5 + self.random.random()))
-        if disk.failing:
-            raise OSError("the disk is broken")
-
-    def start(self, member: str) -> None:
-        node = self.nodes[member]
-        node.starts += 1
-        process = self.simulation.process(member, rate=node.rate, offset_s=1000.0 * self.random.random())
-        node.process = process
-        self._by_process[process] = node
-        node.peers = SimPeers(self.network, member, process)
-        node.group = None
-        process.start(self._boot(node, process, node.peers))
-
-    async def _boot(self, node: Node, process: Process, peers: SimPeers) -> None:
-        config = GroupConfig(
-            "test", node.id, {"peer": node.id}, node.founders, timing=self.timing, retention=self.retention
-        )
-        group = Group(
-            config,
-            journal=node.disk.journal,
-            machine=node.disk.machine,
-            peers=peers,
-            clock=process,
-            random=Random(f"{self.simulation.seed} {node.id} {node.starts}"),
-        )
-        node.group = group
-        await group.start()
-        group.failed.add_done_callback(lambda failed: self._failed(node, failed))
-
-    def _failed(self, node: Node, failed: asyncio.Future[None]) -> None:
+    def has_failed(self, node: Node, failed: asyncio.Future[None]) -> None:
+        """It has stopped itself."""
         error = failed.exception()
         if isinstance(error, MemberRemoved):
             return
         if not self.tolerates_failed_nodes and not self.checkers.violations:
             raise AssertionError(f"{node.id} stopped itself: {error!r}") from error
 
+    def start(self, member: str) -> None:
+        self.nodes[member].start()
+
     def crash(self, member: str, *, power: bool = True) -> None:
-        """Kill -9, or a loss of power: no unsynced data survive either."""
-        node = self.nodes[member]
-        if not node.runs:
-            return
-        node.process.kill()
-        node.peers.vanish(within_s=2.0 if power else 0.01)
-        node.disk.journal.crash()
-        node.disk.machine.crash()
+        self.nodes[member].kill(power=power)
 
     def wipe(self, member: str) -> None:
-        """The disk is lost; this does not start the node again."""
-        self.crash(member)
-        node = self.nodes[member]
-        node.disk = self._new_disk(member)
-        node.founders = {}
+        self.nodes[member].wipe()
 
     def restart(self, member: str) -> None:
         self.crash(member)
@@ -188,7 +162,7 @@ class Cluster:
         return self.simulation.run(self.nodes[member].process, coroutine, within_s=within_s)
 
     def _turned(self, process: Process) -> None:
-        node = self._by_process[process]
+        node = self.nodes[process.name]
         if node.group is not None and (not node.failed or self.checkers.violations):
             self.checkers.turned(node)
 
@@ -196,25 +170,18 @@ class Cluster:
 
     @property
     def healthy(self) -> list[Node]:
-        return [node for node in self.nodes.values() if node.healthy and node.group is not None]
+        return [node for node in self.nodes.values() if node.takes_part]
 
     def leaders(self) -> list[Node]:
-        return [node for node in self.healthy if node.group.leads]
+        return leaders_of(self.nodes.values())
 
     def leader(self, within_s: float = 20.0) -> Node:
         """The leader that a majority follows; waits for it."""
-        self.run_until(lambda: self._followed_leader() is not None, within_s)
-        leader = self._followed_leader()
+        self.run_until(lambda: followed_leader(self.nodes.values()) is not None, within_s)
+        leader = followed_leader(self.nodes.values())
         if leader is None:
             raise NodeFailed("unreachable")
         return leader
-
-    def _followed_leader(self) -> Node | None:
-        for node in self.leaders():
-            followers = [other for other in self.healthy if other.group.leader == node.id]
-            if len(followers) * 2 > len(node.group.members.voters):
-                return node
-        return None
 
     def followers(self) -> list[Node]:
         leader = self.leader()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from palisade.raftgroup.errors import RaftError
 from tests.sim.faults import CLIENTS, Fault, Kind, Scenario, plan_of
 from tests.sim.link_faults import Links
+from tests.support.machine import FSYNC_S
 from tests.support.raft_cluster import Cluster, Node
 
 KEYS = ("a", "b")
@@ -60,7 +61,6 @@ OF_MEMBERS = Scenario("members of a group", (*KINDS, *(Kind.WIPE, Kind.REMOVE) *
 ALONE, UNREAD_S, SILENT_S = 0.5, 0.05, 2.0
 """In a pause of more than that, and for some seconds after it, no message arrives but those of its first 50 ms: only
 the member's own clock shows how long it was paused, and that the answers which it reads then are old."""
-FSYNC_S = 0.0005
 
 
 class Nemesis:
