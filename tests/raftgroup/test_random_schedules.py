@@ -13,16 +13,26 @@ import pytest
 from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.read_barrier import ReadBarrier
 from palisade.raftgroup.replica import Replica
+from tests.sim.faults import CLIENTS, Kind, Plan, Scenario, plan_of
+from tests.sim.nemesis import Nemesis
+from tests.support.machine import FSYNC_S
 from tests.support.onlooker import Violation
+from tests.support.raft_clients import Clients
 from tests.support.raft_cluster import Cluster, settled
-from tests.support.raft_nemesis import Clients, Nemesis, add_outsiders, all_vote
 
 FAULTS_S, QUIET_S = 8.0, 4.0
+KINDS = (
+    Kind.CRASH, Kind.POWER, Kind.POWER, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.CUT, Kind.CUT, Kind.SPLIT,
+    Kind.SLOW_LINK, Kind.STORM, Kind.SLOW_DISK, Kind.TRANSFER, Kind.TRANSFER, Kind.PAUSE, Kind.PAUSE_ISOLATED,
+    Kind.PAUSE_ISOLATED,
+)  # fmt: skip
+OF_GROUP = Scenario("group", KINDS, every_s=0.8)
+OF_MEMBERS = Scenario("members of a group", (*KINDS, *(Kind.WIPE, Kind.REMOVE) * 4), every_s=0.8)
 
 
 def random_run(seed: int, members: int = 3, *, changes_members: bool = False) -> Cluster:
     """Faults for a while, then none: all members agree, every acknowledged write exists, a leader leads."""
-    cluster = Cluster(seed, members, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000))
+    cluster = Cluster(seed, members, drift=0.008, retention=LogRetention(20 if seed % 2 else 10_000), rejoins=True)
     try:
         _run(cluster, changes_members=changes_members)
     finally:
@@ -33,16 +43,21 @@ def random_run(seed: int, members: int = 3, *, changes_members: bool = False) ->
 def _run(cluster: Cluster, *, changes_members: bool) -> None:
     if changes_members:
         cluster.leader()
-    clients, nemesis = Clients(cluster), Nemesis(cluster, FAULTS_S, changes_members=changes_members)
+    clients = Clients(cluster)
+    nemesis = Nemesis(cluster, plan(cluster, OF_MEMBERS if changes_members else OF_GROUP))
+    nemesis.start()
     cluster.run_for(FAULTS_S)
     nemesis.stop()
     cluster.leader(within_s=15.0)
-    while changes_members and not all_vote(cluster):
-        add_outsiders(cluster)
-        cluster.run_for(1.0)
-        if cluster.simulation.now > FAULTS_S + 60.0:
-            raise AssertionError(f"seed {cluster.simulation.seed}: the members could not be brought back together")
+    cluster.run_until(nemesis.is_whole, within_s=60.0)
     _ends_well(cluster, clients)
+
+
+def plan(cluster: Cluster, scenario: Scenario) -> Plan:
+    """Without faults between a member and its clients, which run in its process."""
+    names = tuple(cluster.nodes)
+    faults = plan_of(cluster.simulation.seed, scenario, FAULTS_S, names, names)
+    return tuple(fault for fault in faults if fault.other != CLIENTS)
 
 
 def _ends_well(cluster: Cluster, clients: Clients) -> None:
@@ -67,7 +82,7 @@ def with_an_only_voter(seed: int) -> None:
         for _ in range(40):
             cluster.restart(cluster.random.choice(list(cluster.nodes)))
             cluster.run_for(0.8 * cluster.random.random())
-        voter.disk.fsync_s = 0.0005
+        voter.disk.fsync_s = FSYNC_S
         _ends_well(cluster, clients)
     finally:
         cluster.simulation.close()

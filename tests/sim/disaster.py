@@ -17,7 +17,7 @@ from tests.sim.clients import Client
 from tests.sim.node import Host
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 SHORTEST_S = 0.2
 """Until there is another cluster."""
@@ -26,12 +26,9 @@ APART_S = 0.3
 
 
 class Disaster:
-    """`under_way`: no other code may start a node."""
-
-    def __init__(self, nemesis: Nemesis) -> None:
+    def __init__(self, nemesis: ClusterNemesis) -> None:
         self._nemesis, self._world = nemesis, nemesis.world
         self._admin: Client | None = None
-        self.under_way = False
 
     @property
     def admin(self) -> Client:
@@ -42,8 +39,7 @@ class Disaster:
 
     def strike(self, chance: Random) -> None:
         """All members are dead afterwards; each may have lost its power."""
-        self.under_way = True
-        self._nemesis.begin_anew()
+        self._nemesis.interrupt()
         for host in self._world.members:
             host.kill(power=chance.random() < 0.5)
 
@@ -81,7 +77,7 @@ class Disaster:
 
     def is_over(self, chance: Random) -> None:
         """All stopped nodes start."""
-        self.under_way = self._world.is_down = False
+        self._nemesis.interrupted = self._world.is_down = False
         for host in self._world.hosts.values():
             self._world.simulation.after(APART_S * chance.random(), lambda host=host: self._nemesis.start_at(host))
         self._world.begins_again()

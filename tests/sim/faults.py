@@ -18,7 +18,7 @@ class Kind(enum.Enum):
     """`amount` is the strength, from 0 to 1, if the fault has one; `for_s` its duration, if it has one.
 
     A fault is counted when it takes effect, not when it is tried: when a process has died, something was dropped, a
-    disk refused (`nemesis.py`).
+    disk refused (`Nemesis.struck`).
     """
 
     CRASH = "crash"
@@ -34,6 +34,9 @@ class Kind(enum.Enum):
     """The machine loses its power; restarted after `for_s`."""
     PAUSE = "pause"
     """SIGSTOP."""
+    PAUSE_ISOLATED = "pause-isolated"
+    """SIGSTOP; from 50 ms after it until 2 s after its end no message of another node arrives: only the own clock shows
+    how long the pause was, and that the responses which are read after it are old."""
     PAUSE_BEFORE_GRANT = "pause-before-grant"
     """SIGSTOP between the request of a lease and its grant, until it has expired."""
     PAUSE_IN_TURN = "pause-in-turn"
@@ -127,8 +130,8 @@ Plan = tuple[Fault, ...]
 SHORTEST_S = {Kind.ISOLATE_LONG: 4.5, Kind.LEFT_BEHIND: 4.0}
 LONGEST_S = {
     Kind.CRASH: 3.0, Kind.CRASH_IN_WRITE: 2.0, Kind.CRASH_IN_START: 4.0, Kind.POWER: 4.0, Kind.PAUSE: 6.0,
-    Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0, Kind.SPLIT: 6.0,
-    Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0,
+    Kind.PAUSE_ISOLATED: 6.0, Kind.STOP: 2.0, Kind.ISOLATE: 6.0, Kind.ONE_WAY: 6.0, Kind.CUT: 6.0, Kind.FLAP: 5.0,
+    Kind.SPLIT: 6.0, Kind.STORM: 6.0, Kind.SLOW_LINK: 6.0, Kind.SLOW_DISK: 5.0, Kind.FULL_DISK: 3.0,
     Kind.FAILING_DISK: 2.0, Kind.FULL_SEGMENTS: 5.0, Kind.DAMAGED_SEGMENTS: 2.0,
     Kind.WIPE: 2.0, Kind.WIPE_AND_MORE: 1.0, Kind.TORN_VAULT: 2.0, Kind.FOREIGN_VAULT: 1.0, Kind.REMOVE: 3.0,
     Kind.DAMAGE: 2.0, Kind.CRASH_IN_TURN: 2.0, Kind.STOP_SUSPECTED: 2.0, Kind.DROPPED_IN_RECOVERY: 1.0,
@@ -137,7 +140,7 @@ LONGEST_S = {
     Kind.ISOLATE_LONG: 7.0, Kind.LEFT_BEHIND: 9.0,
 }  # fmt: skip
 MANY = (
-    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE, Kind.STOP,
+    Kind.CRASH, Kind.CRASH_IN_WRITE, Kind.CRASH_IN_TURN, Kind.POWER, Kind.PAUSE, Kind.PAUSE_ISOLATED, Kind.STOP,
     Kind.PAUSE_IN_TURN, Kind.PAUSE_IN_READ, Kind.RESTART_IN_READ, Kind.SUSPEND,
     Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.CUT, Kind.FLAP, Kind.SPLIT, Kind.STORM, Kind.STORM,
     Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.TRANSFER, Kind.COMPACT, Kind.WALL_STEP,
@@ -159,9 +162,9 @@ DISKS = (
     Kind.FULL_DISK, Kind.FAILING_DISK, Kind.TORN_VAULT, Kind.DAMAGE, Kind.DAMAGE, Kind.WIPE, Kind.COMPACT, Kind.STOP,
 )  # fmt: skip
 CLOCKS = (
-    Kind.PAUSE, Kind.PAUSE, Kind.CRASH, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.SPLIT, Kind.STORM,
-    Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.POWER, Kind.TRANSFER, Kind.PAUSE_IN_TURN, Kind.SUSPEND, Kind.WALL_STEP,
-    Kind.ISOLATE_LONG, Kind.ISOLATE_LONG,
+    Kind.PAUSE, Kind.PAUSE_ISOLATED, Kind.CRASH, Kind.ISOLATE, Kind.ISOLATE, Kind.ONE_WAY, Kind.ONE_WAY, Kind.SPLIT,
+    Kind.STORM, Kind.SLOW_LINK, Kind.SLOW_DISK, Kind.POWER, Kind.TRANSFER, Kind.PAUSE_IN_TURN, Kind.SUSPEND,
+    Kind.WALL_STEP, Kind.ISOLATE_LONG, Kind.ISOLATE_LONG,
 )  # fmt: skip
 STRANGE = (
     Kind.FOREIGN_VAULT, Kind.FOREIGN_VAULT, Kind.CRASH_IN_START, Kind.CRASH_IN_START, Kind.COMPACT, Kind.ISOLATE,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from palisade.raftgroup.messages import MessageKind
 from palisade.topology.join_state import JoinPhase
-from tests.sim.faults import Fault
-from tests.sim.local_data import PIN_LIFE_S
+from tests.sim.faults import Fault, Kind
+from tests.sim.link_faults import block, both_ways, others
+from tests.sim.machine_faults import stand_still
 from tests.sim.node import Host
-from tests.sim.vault_disk import Killed
+from tests.sim.node_faults import stop
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 LOOK_S = 0.01
 SHORT_LOOK_S = 0.0005
@@ -28,16 +28,17 @@ DEAD_S = 4.0
 ASKED_LOOK_S = 0.0002
 """More often than a message takes to the leader and back."""
 ASKED_LOOKS = 200
-DEAF_S = 0.5
-"""By then another node leads, and a lease that was computed before may still seem to hold."""
-EVICTION_STEPS = 12
-"""Fewer than an eviction of the data of all keys has."""
 DROPPED_S = 8.0
 """Time after which the leader has dropped a node that it does not see."""
 
 
 def when(
-    nemesis: Nemesis, host: Host, phase: JoinPhase, act: Callable[[], None], looks: int = LOOKS, look_s: float = LOOK_S
+    nemesis: ClusterNemesis,
+    host: Host,
+    phase: JoinPhase,
+    act: Callable[[], None],
+    looks: int = LOOKS,
+    look_s: float = LOOK_S,
 ) -> None:
     """Call `act` as soon as the node is in that phase; never if that takes too long."""
 
@@ -50,38 +51,36 @@ def when(
     nemesis.later(look_s, look)
 
 
-def others(host: Host) -> list[str]:
-    return [name for name in host.world.hosts if name != host.id]
-
-
-def stopped_on_its_way(nemesis: Nemesis, host: Host, stop: Callable[[], None], down_s: float, amount: float) -> None:
-    """It starts, and is stopped before it serves anything; `amount` selects how far it gets."""
-    phase = ON_ITS_WAY[int(amount * len(ON_ITS_WAY))]
+def stop_in_start(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
+    """It starts, and is stopped before it serves anything; the amount selects how far it gets."""
+    phase = ON_ITS_WAY[int(fault.amount * len(ON_ITS_WAY))]
     host.kill()
-    nemesis.later(down_s, lambda: nemesis.start_at(host))
-    nemesis.later(down_s, lambda: when(nemesis, host, phase, stop, SHORT_LOOKS, SHORT_LOOK_S))
+    nemesis.start_after(fault.for_s, host)
+    nemesis.later(
+        fault.for_s, lambda: when(nemesis, host, phase, lambda: stop(nemesis, fault, host), SHORT_LOOKS, SHORT_LOOK_S)
+    )
 
 
-def dropped_in_recovery(nemesis: Nemesis, host: Host, down_s: float, struck: Callable[[], None]) -> None:
+def dropped_in_recovery(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
     """It starts, and is isolated while it recovers, until the cluster has dropped it: it has to join again."""
     host.kill()
 
     def cut() -> None:
-        pairs = [(host.id, other) for other in others(host)]
-        nemesis.links.block([*pairs, *((other, own) for own, other in pairs)], DROPPED_S, struck)
+        pairs = both_ways([host.id], others(nemesis, host.id))
+        block(nemesis, pairs, DROPPED_S, lambda: nemesis.struck(fault))
 
-    nemesis.later(down_s, lambda: nemesis.start_at(host))
-    nemesis.later(down_s, lambda: when(nemesis, host, JoinPhase.RECOVERING, cut))
-
-
-def stops_unheard(nemesis: Nemesis, host: Host, stop: Callable[[], None], amount: float) -> None:
-    """It is isolated, so that it is suspected, and, for a high `amount`, considered dead; then it leaves in order."""
-    unheard_s = SUSPECTED_S if amount < 0.5 else DEAD_S
-    nemesis.links.block([(other, host.id) for other in others(host)], unheard_s + 0.5)
-    nemesis.later(unheard_s, stop)
+    nemesis.start_after(fault.for_s, host)
+    nemesis.later(fault.for_s, lambda: when(nemesis, host, JoinPhase.RECOVERING, cut))
 
 
-def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struck: Callable[[], None]) -> None:
+def stop_suspected(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
+    """It is isolated, so that it is suspected, and, for a high amount, considered dead; then it leaves in order."""
+    unheard_s = SUSPECTED_S if fault.amount < 0.5 else DEAD_S
+    block(nemesis, [(other, host.id) for other in others(nemesis, host.id)], unheard_s + 0.5)
+    nemesis.later(unheard_s, lambda: stop(nemesis, fault, host))
+
+
+def pause_before_grant(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
     """It requests a lease, and reads the grant when that has expired: first of all, since it is the oldest message."""
     process, holder = host.process, host.part.holder if host.part is not None else None
     if process is None or process.dead or holder is None:
@@ -94,32 +93,15 @@ def paused_before_its_grant(nemesis: Nemesis, host: Host, longer_s: float, struc
             return
         if holder.core.next_renewal() > asks_at:
             process.pause()
-            struck()
-            nemesis.later(host.part.timing.proceed_s() + longer_s, process.resume)
+            nemesis.struck(fault)
+            nemesis.later(host.part.timing.proceed_s() + fault.for_s, process.resume)
         elif looks:
             nemesis.later(ASKED_LOOK_S, lambda: look(looks - 1))
 
     nemesis.later(0.97 * before_s, lambda: look(ASKED_LOOKS))
 
 
-def deaf_when_it_hands_over(nemesis: Nemesis, host: Host, deaf_s: float) -> None:
-    """From the moment on when it orders another member to campaign it receives nothing from other nodes, only from
-    clients: it has to know by itself that it must not serve by its lease any more."""
-    network, before = nemesis.world.network, nemesis.world.network.overhear
-    process, waits = host.process, True
-
-    def overhear(sender: str, to: str, kind: int, body: Any) -> None:
-        nonlocal waits
-        before(sender, to, kind, body)
-        if waits and kind == MessageKind.CAMPAIGN_NOW and sender == host.id:
-            waits = False
-            if host.process is process:
-                nemesis.links.block([(other, host.id) for other in others(host)], deaf_s)
-
-    network.overhear = overhear
-
-
-def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], None] = lambda: None) -> None:
+def in_read(nemesis: ClusterNemesis, fault: Fault, host: Host, meanwhile: Callable[[], None] = lambda: None) -> None:
     """The reader beside the node is suspended between two steps of one of its next reads; `meanwhile` is called
     then."""
     reader = host.reader
@@ -134,26 +116,21 @@ def in_read(nemesis: Nemesis, host: Host, fault: Fault, meanwhile: Callable[[], 
     reader.steps.stop_at(fault.amount, stopped)
 
 
-def dies_in_eviction(nemesis: Nemesis, host: Host, fault: Fault) -> None:
-    """It dies between two steps of its next eviction of data beside its vault, or of their fetch; `amount` selects how
-    far it gets. It is down for longer than its pin on MM lives, so it may need another snapshot."""
-    shelf, left = host.disk.shelf, 1 + int(fault.amount * 64 % EVICTION_STEPS)
+def restart_in_read(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
+    def restarted() -> None:
+        if host.runs:
+            host.kill()
+            nemesis.start_after(0.0, host)
 
-    def stepped() -> None:
-        nonlocal left
-        left -= 1
-        if left or not nemesis.going:
-            return
-        nemesis.struck(fault)
-        nemesis.world.count("rare path: dies in an eviction")
-        host.kill()
-        nemesis.later(PIN_LIFE_S + fault.for_s, lambda: nemesis.start_at(host))
-        raise Killed
-
-    shelf.on_step = stepped
+    in_read(nemesis, fault, host, restarted)
 
 
-def restarted(nemesis: Nemesis, host: Host) -> None:
-    if host.runs:
-        host.kill()
-        nemesis.later(0.0, lambda: nemesis.start_at(host))
+def suspend(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
+    in_read(nemesis, fault, host, lambda: stand_still(nemesis, fault, host))
+
+
+ACTS = {
+    Kind.STOP_IN_START: stop_in_start, Kind.DROPPED_IN_RECOVERY: dropped_in_recovery,
+    Kind.STOP_SUSPECTED: stop_suspected, Kind.PAUSE_BEFORE_GRANT: pause_before_grant, Kind.PAUSE_IN_READ: in_read,
+    Kind.RESTART_IN_READ: restart_in_read, Kind.SUSPEND: suspend,
+}  # fmt: skip

@@ -6,15 +6,18 @@ process replaces its state. Its disk may be slow by then, or its journal alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.sim.faults import Fault
+from tests.sim.faults import Fault, Kind
+from tests.sim.link_faults import block, both_ways, others
+from tests.sim.machine_faults import slow_disk
 from tests.sim.node import Host
+from tests.sim.node_faults import crash_in_write
 from tests.sim.vault_disk import Killed
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 RESTART_S = 0.5
 DIES_AGAIN, GOES_ON, WITH_SLOW_DISK, WITH_SLOW_JOURNAL, SLOW_S = 0.3, 0.45, 0.6, 0.8, 3.0
@@ -23,9 +26,7 @@ others, its disk is slow by then, or syncs of its journal alone are."""
 JOURNAL_S = 0.3
 
 
-def left_behind(
-    nemesis: Nemesis, host: Host, fault: Fault, dies_again: Callable[[], None], slow_disk: Callable[[], None]
-) -> None:
+def left_behind(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
     disk = host.disk
     if host.follows:
         return
@@ -33,7 +34,7 @@ def left_behind(
     def comes_back() -> None:
         nemesis.start_at(host)
         if fault.amount < DIES_AGAIN:
-            dies_again()
+            crash_in_write(nemesis, fault, host)
 
     def replaced() -> None:
         disk.on_replaced = lambda: None
@@ -46,15 +47,15 @@ def left_behind(
             raise Killed
 
     disk.on_replaced = replaced
-    away = [(host.id, other) for other in nemesis.world.hosts if other != host.id]
-    nemesis.links.block([*away, *((other, own) for own, other in away)], fault.for_s)
+    block(nemesis, both_ways([host.id], others(nemesis, host.id)), fault.for_s)
     if fault.amount > WITH_SLOW_JOURNAL:
         nemesis.later(fault.for_s, lambda: slow_journal(nemesis, host))
     elif fault.amount > WITH_SLOW_DISK:
-        nemesis.later(fault.for_s, slow_disk)
+        slow = replace(fault, kind=Kind.SLOW_DISK, for_s=SLOW_S)
+        nemesis.later(fault.for_s, lambda: slow_disk(nemesis, slow, host))
 
 
-def slow_journal(nemesis: Nemesis, host: Host) -> None:
+def slow_journal(nemesis: ClusterNemesis, host: Host) -> None:
     """What the store, synced at the same time, has is not in the journal yet."""
     disk = host.disk
     disk.journal_s = JOURNAL_S

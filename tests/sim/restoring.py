@@ -7,7 +7,6 @@ tried first and must be refused. `disaster.py` describes what remains of the old
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from tests.sim.node import Host
 from tests.sim.outcomes import EXPECTED
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 NAME = "restored state"
 """The checker that reports a damaged backup that is accepted."""
@@ -33,16 +32,16 @@ NAME = "restored state"
 class Restorer:
     """The administrator's actions."""
 
-    def __init__(self, nemesis: Nemesis, disaster: Disaster) -> None:
+    def __init__(self, nemesis: ClusterNemesis, disaster: Disaster) -> None:
         self._nemesis, self._world, self._disaster = nemesis, nemesis.world, disaster
         self._kept: list[Backup] = []
 
     # A backup
 
-    def take(self, host: Host, struck: Callable[[], None]) -> None:
-        self._disaster.admin.process.start(self._take(host, struck))
+    def take(self, fault: Fault, host: Host) -> None:
+        self._disaster.admin.process.start(self._take(fault, host))
 
-    async def _take(self, host: Host, struck: Callable[[], None]) -> None:
+    async def _take(self, fault: Fault, host: Host) -> None:
         """A backup that completes after the end of its cluster is not used."""
         world, history, admin = self._world, self._world.history, self._disaster.admin
         floor = acknowledged(history)
@@ -59,7 +58,7 @@ class Restorer:
         check.feed(data)
         backup = Backup(data, check.finish()[0], floor, history)
         world.note(admin.name, f"has a backup of {host.id} at {backup.revision}, {floor} was acknowledged")
-        struck()
+        self._nemesis.struck(fault)
         for checker in world.checkers:
             checker.backed_up(backup)
         self._kept.append(backup)

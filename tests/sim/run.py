@@ -23,9 +23,9 @@ from tests.sim.checkers.beyond_the_bound import EXCUSED
 from tests.sim.checkers.liveness import Liveness
 from tests.sim.checkers.registry import BEYOND_THE_BOUND, CHECKERS
 from tests.sim.clients import Client
+from tests.sim.cluster_nemesis import ClusterNemesis
 from tests.sim.coverage.collecting import Coverage
 from tests.sim.faults import SCENARIOS, Kind, Plan, Scenario, plan_of
-from tests.sim.nemesis import Nemesis
 from tests.sim.network import WINDOW_BYTES
 from tests.sim.plants import planted
 from tests.sim.streaming import LastingWatcher
@@ -223,7 +223,7 @@ class Run:
 
     def _safety(self) -> None:
         world = self.world
-        nemesis = Nemesis(world, self.plan)
+        nemesis = ClusterNemesis(world, self.plan)
         nemesis.start()
         end = world.now + self.faults_s
         while world.now < end:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.sim.faults import Fault
+from tests.sim.faults import Fault, Kind
 from tests.sim.node import Host
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 
-def full(nemesis: Nemesis, fault: Fault, host: Host) -> None:
+def full(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
     """Until an operator makes room and starts the node again."""
     segments = host.disk.segments
     segments.full, segments.on_full = True, lambda: nemesis.struck(fault)
@@ -29,10 +29,13 @@ def make_room(host: Host) -> None:
     host.kill()
 
 
-def damaged(nemesis: Nemesis, fault: Fault, host: Host) -> None:
+def damaged(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
     """A read finds damage of a copy, a start that of a log."""
     if host.disk.segments.damage():
         nemesis.struck(fault)
     if fault.amount < 0.5:
         host.kill()
-        nemesis.later(fault.for_s, lambda: nemesis.start_at(host))
+        nemesis.start_after(fault.for_s, host)
+
+
+ACTS = {Kind.FULL_SEGMENTS: full, Kind.DAMAGED_SEGMENTS: damaged}

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.snapshot_transfer import SnapshotMessage
+from tests.sim.faults import Fault
+from tests.sim.group_faults import take_out, transfer_from
+from tests.sim.link_faults import block, both_ways
+from tests.sim.node import Host
 from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 PIECES_MAX = 3
 """Few snapshots have more pieces."""
+
+
+SENDER_CUT_OFF_S = 3.0
 
 
 class Trouble(enum.Enum):
@@ -48,3 +58,29 @@ def at_a_piece(world: World, receiver: str, number: int, act: Callable[[str], No
                 world.simulation.after(0.0, lambda: act(sender))
 
     network.overhear = overhear
+
+
+def wipe_and_more(nemesis: ClusterNemesis, fault: Fault, host: Host) -> None:
+    if not nemesis.may_lose_disk(host):
+        return
+    host.wipe()
+    nemesis.start_after(fault.for_s, host)
+    if host.follows:
+        return
+
+    def trouble(sender: str) -> None:
+        if not nemesis.going or nemesis.removed:
+            return
+        nemesis.struck(fault)
+        nemesis.world.count(f"snapshot trouble: {kind.value}")
+        if kind is Trouble.RECEIVER:
+            host.kill()
+            nemesis.start_after(fault.for_s, host)
+        elif kind is Trouble.MEMBERSHIP:
+            take_out(nemesis, host, fault.for_s)
+        else:
+            block(nemesis, both_ways([sender], [host.id]), SENDER_CUT_OFF_S)
+            transfer_from(nemesis, nemesis.world.hosts[sender], None)
+
+    kind, piece = trouble_of(fault.amount)
+    at_a_piece(nemesis.world, host.id, piece, trouble)

@@ -25,13 +25,13 @@ from tests.sim.history import History
 from tests.sim.node import Host
 
 if TYPE_CHECKING:
-    from tests.sim.nemesis import Nemesis
+    from tests.sim.cluster_nemesis import ClusterNemesis
 
 
 class Survivors:
     """The administrator's actions."""
 
-    def __init__(self, nemesis: Nemesis, disaster: Disaster) -> None:
+    def __init__(self, nemesis: ClusterNemesis, disaster: Disaster) -> None:
         self._nemesis, self._world, self._disaster = nemesis, nemesis.world, disaster
 
     def lose_quorum(self, fault: Fault) -> None:
@@ -75,7 +75,7 @@ class Survivors:
         return max(found, key=lambda each: (each[1].survivor.last_term, each[1].survivor.last_index))
 
     def _give_up(self) -> None:
-        self._disaster.under_way = False
+        self._nemesis.interrupted = False
         for host in self._world.hosts.values():
             self._nemesis.start_at(host)
 

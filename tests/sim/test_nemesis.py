@@ -12,10 +12,10 @@ from tests.sim.ambient import ambient
 from tests.sim.checkers.bounded_wait import BoundedWait, Leading
 from tests.sim.checkers.procedures import Procedures
 from tests.sim.clients import Client
+from tests.sim.cluster_nemesis import ClusterNemesis
 from tests.sim.faults import CLIENTS, SCENARIOS, Fault, Kind
 from tests.sim.foreign import make_foreign
 from tests.sim.link_faults import DEAF_FROM
-from tests.sim.nemesis import Nemesis
 from tests.sim.node import Host
 from tests.sim.plants.vaults import EVICTIONS_INTERRUPTED
 from tests.sim.run import BEGIN_S, Run, run_seed
@@ -29,7 +29,7 @@ def isolated(amount: float) -> World:
     """n2, half a second after it was isolated for a second; no node was restarted."""
     world = World(1, Settings())
     Client(world, "c1")
-    Nemesis(world, (Fault(0.0, Kind.ISOLATE, "n2", "n1", 1.0, amount),)).start()
+    ClusterNemesis(world, (Fault(0.0, Kind.ISOLATE, "n2", "n1", 1.0, amount),)).start()
     world.simulation.run_for(0.5)
     return world
 
@@ -60,7 +60,7 @@ def test_fault_is_counted_when_it_strikes_and_not_when_it_is_tried() -> None:
 )
 def test_stopped_node_is_not_hit_by_faults(kind: Kind) -> None:
     world = World(1, Settings())
-    Nemesis(world, (Fault(0.0, kind, "n2", "n1", 1.0, 0.5),)).start()
+    ClusterNemesis(world, (Fault(0.0, kind, "n2", "n1", 1.0, 0.5),)).start()
     world.simulation.run_for(0.5)
     assert not world.coverage
     world.close()
@@ -72,7 +72,7 @@ def test_machine_whose_node_is_down_may_lose_its_power_too() -> None:
     host.process = host.new_process("n2")
     host.kill()
     boot, offset_s = host.disk.boot, host.offset_s
-    Nemesis(world, (Fault(0.0, Kind.POWER, "n2", "n1", 1.0),)).start()
+    ClusterNemesis(world, (Fault(0.0, Kind.POWER, "n2", "n1", 1.0),)).start()
     world.simulation.run_for(0.5)
     assert (host.disk.boot, host.offset_s) != (boot, offset_s)
     assert "fault: power" not in world.coverage
@@ -126,7 +126,7 @@ def test_link_to_clients_loses_responses_or_requests(amount: float, lost: tuple[
     """The request arrives, and its response is lost; or it never arrives."""
     world = World(1, Settings())
     Client(world, "c1")
-    Nemesis(world, (Fault(0.0, Kind.ONE_WAY, "n2", CLIENTS, 1.0, amount),)).start()
+    ClusterNemesis(world, (Fault(0.0, Kind.ONE_WAY, "n2", CLIENTS, 1.0, amount),)).start()
     world.simulation.run_for(0.5)
     assert world.network.blocked == {lost}
     world.close()
@@ -138,7 +138,7 @@ def test_wall_clock_is_set_and_no_other_clock_jumps() -> None:
     process = host.new_process("n2")
     host.process = process
     before_ns, before_s = process.wall_ns(), process.now()
-    Nemesis(world, (Fault(0.0, Kind.WALL_STEP, "n2", "n1", 0.0, 0.9),)).start()
+    ClusterNemesis(world, (Fault(0.0, Kind.WALL_STEP, "n2", "n1", 0.0, 0.9),)).start()
     world.simulation.run_for(0.5)
     assert process.wall_ns() - before_ns > 3_600 * 10**9
     assert process.now() - before_s < 1.0
@@ -191,7 +191,7 @@ def test_clock_changes_its_speed_without_a_jump() -> None:
     process.call(look)
     process.loop.call_later(at, lambda: woken_at.append(process.now() - shown[0]))
     plan = tuple(Fault(number + 0.05, Kind.WALL_STEP, "n2", "n1", 0.0, number / 32) for number in range(32))
-    Nemesis(world, plan).start()
+    ClusterNemesis(world, plan).start()
     rates = set[float]()
     for _ in plan:
         before_s, rate = process.now(), host.rate
@@ -229,7 +229,7 @@ def test_wait_is_measured_by_the_clock_of_the_leader() -> None:
 def test_link_restored_before_any_send_is_no_fault() -> None:
     """Nor is it one when another fault cuts the same link later."""
     world = World(1, Settings())
-    Nemesis(world, tuple(Fault(at_s, Kind.CUT, "n2", "f1", 1.0) for at_s in (0.0, 2.0))).start()
+    ClusterNemesis(world, tuple(Fault(at_s, Kind.CUT, "n2", "f1", 1.0) for at_s in (0.0, 2.0))).start()
     world.simulation.run_for(2.5)
     assert not world.network.passes("n2", "f1")
     assert world.coverage["fault: cut"] == 1
@@ -239,7 +239,7 @@ def test_link_restored_before_any_send_is_no_fault() -> None:
 def test_disk_is_lost_only_once_all_members_are_voters_and_a_majority_has_that() -> None:
     """A leader that has only appended the promotion of the previous one may be alone with it (restores 200256)."""
     world = World(1, Settings(followers=0))
-    nemesis = Nemesis(world, ())
+    nemesis = ClusterNemesis(world, ())
 
     def promoted() -> Host | None:
         """The member that promoted it, as far as that member has it in its log."""

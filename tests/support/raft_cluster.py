@@ -7,11 +7,12 @@ is created anew at each start. `raft_checkers.py` observes every turn of every n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
-from palisade.raftgroup.errors import MemberRemoved, NodeFailed
+from palisade.raftgroup.errors import MemberRemoved, NodeFailed, RaftError
 from palisade.raftgroup.group import Group
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.log_retention import LogRetention
@@ -25,11 +26,11 @@ from tests.support.raft_network import Network, SimPeers
 from tests.support.register_machine import RegisterMachine
 from tests.support.simulation import Process, Simulation
 
+JOIN_S_MAX = 2.0
+
 
 class Disk(machine.Disk):
-    """What survives a crash. `removed`: the removal of its member was requested."""
-
-    removed = False
+    """What survives a crash."""
 
     def __init__(self, chance: Random, state: RegisterMachine) -> None:
         super().__init__(chance)
@@ -37,7 +38,9 @@ class Disk(machine.Disk):
 
 
 class Node(Machine):
-    """One member. `founders`: empty if it is added later."""
+    """One member. `founders`: empty if it is added later; `joins`: it requests that itself."""
+
+    joins = False
 
     def __init__(self, cluster: Cluster, member: str, founders: Mapping[str, Mapping[str, str]], rate: float) -> None:
         self.cluster, self.id, self.founders, self.rate = cluster, member, founders, rate
@@ -68,6 +71,16 @@ class Node(Machine):
         )
         await group.start()
         group.failed.add_done_callback(lambda failed: cluster.has_failed(self, failed))
+        if self.joins:
+            await self._join(group)
+
+    async def _join(self, group: Group) -> None:
+        """Until its own log contains it. It waits before each request: an outsider runs for a while."""
+        wanted = self.cluster.member(self, becomes_voter=True)
+        while not group.members.has_storage(self.id, group.incarnation):
+            await asyncio.sleep(JOIN_S_MAX * self.cluster.random.random())
+            for leader in self.cluster.leaders():
+                leader.process.start(_tried(leader.group.add(wanted)))
 
     def kill(self, *, power: bool = False) -> None:
         """kill -9, or a loss of power: no unsynced data survive either."""
@@ -80,12 +93,21 @@ class Node(Machine):
     def wipe(self) -> None:
         """The disk is lost; this does not start the node again."""
         self.kill(power=True)
-        self.group, self.founders = None, {}
+        self.group, self.founders, self.joins = None, {}, self.cluster.rejoins
         self._new_disk()
 
 
+async def _tried(change: Awaitable[object]) -> None:
+    with contextlib.suppress(RaftError):
+        await change
+
+
 class Cluster:
-    """`members` are founded together and started. Times are the simulation's."""
+    """`members` are founded together and started. `rejoins`: a member whose disk was lost requests to be added again.
+    Times are the simulation's."""
+
+    callers = ()
+    """Clients run in the processes of the members."""
 
     def __init__(
         self,
@@ -95,6 +117,7 @@ class Cluster:
         timing: RaftTiming | None = None,
         retention: LogRetention | None = None,
         drift: float = 0.0,
+        rejoins: bool = False,
     ) -> None:
         self.simulation = Simulation(seed)
         self.random = self.simulation.random
@@ -102,7 +125,9 @@ class Cluster:
         self.timing = timing or RaftTiming()
         self.retention = retention or LogRetention()
         self.checkers = Checkers(self)
+        self.coverage: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
+        self.hosts, self.rejoins = self.nodes, rejoins
         self.tolerates_failed_nodes = False
         self.simulation.after_turn = self._turned
         ids = [f"n{number}" for number in range(1, members + 1)]
@@ -165,6 +190,12 @@ class Cluster:
         node = self.nodes[process.name]
         if node.group is not None and (not node.failed or self.checkers.violations):
             self.checkers.turned(node)
+
+    def count(self, what: str) -> None:
+        self.coverage[what] = self.coverage.get(what, 0) + 1
+
+    def note(self, node: str, what: str) -> None:
+        """Only the simulator of whole clusters keeps a trace."""
 
     # State.
 
