@@ -139,7 +139,7 @@ def way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...
 def with_fault(scope: Scope, name: str) -> Scope:
     """The small scope, with the broken rule of that fault."""
     fault = FAULTS[name]
-    broken = ("holder", "releases", "session", "registry", "asks_quorum", "answers_at_rr", "gated", "marks_first")
+    broken = ("holder", "releases", "registry", "asks_quorum", "answers_at_rr", "gated", "marks_first")
     return replace(scope, **{each: getattr(fault, each) for each in broken})
 
 

@@ -1,73 +1,134 @@
-"""The moves of holders, their vaults and readers in `fencing_world.py`, one step at a time."""
+"""The state of `fencing_world.py`, and the moves of its holders, vaults and readers, one step at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.fencing.holder_state import Holder
-from palisade.fencing.lease import NEVER
 from palisade.fencing.messages import HolderPhase
-from tests.support.fencing_parts import Parts, Process, Vault
+from palisade.fencing.release import Registration
+from tests.support.fencing_parts import Leader, Message, Process, Scope, Stale, Vault
 
 
-class HolderMoves(Parts):
+@dataclass
+class HolderMoves:
     """For each move `x`: `can_x` lists its options, `x` executes it."""
+
+    scope: Scope
+    now: float = 0.0
+    lm: int = 0
+    shown: list[int] = field(default_factory=list)
+    """The newest value of each key that any reader got."""
+    reads: int = 0
+    incarnations: int = 0
+    ticks: int = 0
+    hellos: int = 0
+    registered: dict[str, Registration] = field(default_factory=dict)
+    leaders: list[Leader] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    held: list[Message] = field(default_factory=list)
+    """Messages that stay in flight for a long time."""
+
+    def latest(self, key: int, upto: int) -> int:
+        """The value of the key as of that revision."""
+        keys, eventual = self.scope.keys, self.scope.eventual
+        while upto > 0 and (upto % keys != key or upto in eventual):
+            upto -= 1
+        return upto
+
+    def value(self, vault: Vault, key: int) -> int | None:
+        """The value that a reader finds in this vault; None: the key is pending."""
+        keys = self.scope.keys
+        for mark in reversed(vault.marks):
+            if mark % keys == key:
+                return mark if mark <= vault.released else None
+        return self.latest(key, vault.lv)
+
+    def show(self, key: int, value: int, before: int, where: str) -> None:
+        """A reader got the value; `before` had been returned when the read began."""
+        self.reads += 1
+        if value < before:
+            raise Stale(f"{where} shows {value} for key {key}, and {before} had been shown")
+        self.shown[key] = max(self.shown[key], value)
+
+    def _send(self, message: Message) -> None:
+        """The oldest message is lost if too many are in flight."""
+        if message not in self.messages:
+            if len(self.messages) >= self.scope.messages_max:
+                del self.messages[0]
+            self.messages.append(message)
+
+    def _answer(self, number: int, what: Any) -> None:
+        """To the leader of that holder; None: nothing is sent."""
+        if what is not None:
+            process = self.processes[number]
+            self._send(("L", process.leader, number, (process.id, what)))
+
+    def _clock_of(self, number: int) -> float:
+        return self.processes[number].clock(self.now)
+
+    def _call(self, number: int, method: str, *more: Any) -> Any:
+        return self.processes[number].call(method, self._clock_of(number), *more)
+
+    def _alive(self, want: Callable[[Holder, Process], bool]) -> list[int]:
+        return [i for i, p in enumerate(self.processes) if p.holder is not None and want(p.holder, p)]
+
+    def _not_stopped(self) -> list[int]:
+        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED)
 
     def can_hello(self) -> list[Any]:
         if self.hellos >= self.scope.hellos:
             return []
         nodes = min(len(self.leaders), self.scope.leader_nodes)
-        return [(i, n) for i in self._alive(lambda h, _: h.state is not HolderPhase.STOPPED) for n in range(nodes)]
+        return [(i, n) for i in self._not_stopped() for n in range(nodes)]
 
     def hello(self, option: tuple[int, int]) -> None:
         number, leader = option
         self.hellos += 1
         process = self.processes[number]
         process.leader = leader
-        self._send_if_any(number, self._call(number, "hello", self._clock_of(number), process.vault.lv))
+        self._answer(number, self._call(number, "hello", process.vault.lv))
 
     def can_join(self) -> list[Any]:
         return self._alive(lambda h, _: h.wants_join)
 
     def join(self, number: int) -> None:
-        self._send_if_any(number, self._call(number, "join", self._clock_of(number), self.processes[number].vault.lv))
+        self._answer(number, self._call(number, "join", self.processes[number].vault.lv))
 
     def can_renew(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED)
+        return self._not_stopped()
 
     def renew(self, number: int) -> None:
-        self._send_if_any(number, self._call(number, "renew", self._clock_of(number)))
+        self._answer(number, self._call(number, "renew"))
 
     def can_notice(self) -> list[Any]:
         """A holder checks its clock."""
-        return self._alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(self.clock(p, self.now)))
+        return self._alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(p.clock(self.now)))
 
     def notice(self, number: int) -> None:
-        self._call(number, "tick", self._clock_of(number))
+        self._call(number, "tick")
 
     def can_promise(self) -> list[Any]:
         return self._alive(lambda h, _: h.state is not HolderPhase.ACTIVE)
 
     def promise(self, number: int) -> None:
-        self._send_if_any(number, self._call(number, "promise", self._clock_of(number)))
+        self._answer(number, self._call(number, "promise"))
 
     def can_stop(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED) if self.scope.crashes else []
+        return self._not_stopped() if self.scope.crashes else []
 
     def stop(self, number: int) -> None:
-        self._send_if_any(number, self._call(number, "stop", self._clock_of(number)))
+        self._answer(number, self._call(number, "stop"))
 
     def can_mark(self) -> list[Any]:
         return self._alive(lambda _, p: bool(p.queue))
 
     def mark(self, number: int) -> None:
         """The vault commits marks."""
-        process = self.processes[number]
-        mark = process.queue.pop(0)
-        vault = process.vault
-        new = {row[0] for row in mark.rows}
-        vault.marks = tuple(sorted(new if mark.anew else new | set(vault.marks)))
-        self._send_if_any(number, self._call(number, "marked", mark, self._clock_of(number)))
+        self._answer(number, self.processes[number].mark(self._clock_of(number)))
 
     def can_unmark(self) -> list[Any]:
         return self._alive(lambda _, p: bool(p.queue))
@@ -75,21 +136,21 @@ class HolderMoves(Parts):
     def unmark(self, number: int) -> None:
         """The vault fails to commit them."""
         self.processes[number].queue.clear()
-        self._call(number, "mark_failed", self._clock_of(number))
+        self._call(number, "mark_failed")
 
     def can_listen(self) -> list[Any]:
-        return self._alive(lambda h, p: h.wants_recovery(self.clock(p, self.now)))
+        return self._alive(lambda h, p: h.wants_recovery(p.clock(self.now)))
 
     def listen(self, number: int) -> None:
         """The recovery listeners run, and succeed."""
-        self._call(number, "begin_recovery", self._clock_of(number))
-        self._call(number, "recovered", self._clock_of(number))
+        self._call(number, "begin_recovery")
+        self._call(number, "recovered")
 
     def can_activate(self) -> list[Any]:
         return self._alive(lambda h, _: h.state is HolderPhase.RECOVERING)
 
     def activate(self, number: int) -> None:
-        self._call(number, "activate", self._clock_of(number), self.processes[number].vault.lv)
+        self._call(number, "activate", self.processes[number].vault.lv)
 
     def can_apply(self) -> list[Any]:
         return self._alive(lambda h, p: p.vault.lv < self.lm and self._may_apply(h, p.vault))
@@ -101,17 +162,16 @@ class HolderMoves(Parts):
         return not shut or following <= vault.released or following in self.scope.eventual
 
     def apply(self, number: int) -> None:
-        vault = self.processes[number].vault
-        vault.lv += 1
-        vault.clean()
+        self.processes[number].vault.apply()
 
     # Ends and beginnings
 
     def _new_process(self, node: str, vault: Vault) -> None:
-        rates = self.scope.rates
-        process = Process(node, vault, 0, rates[len(self.processes) % len(rates)])
-        self.processes.append(process)
-        self.start(len(self.processes) - 1)
+        """Its clock is that of its machine."""
+        number, rates = len(self.processes), self.scope.rates
+        offset = 1000.0 * (int(vault.name[-1]) + 1) + 100.0 * int(node[-1])
+        self.processes.append(Process(node, vault, offset, rates[number % len(rates)]))
+        self.start(number)
 
     def can_start(self) -> list[Any]:
         if self.incarnations >= self.scope.starts:
@@ -119,16 +179,12 @@ class HolderMoves(Parts):
         return [i for i, process in enumerate(self.processes) if process.holder is None]
 
     def start(self, number: int) -> None:
-        """The page becomes FENCED first."""
-        process = self.processes[number]
+        process, scope = self.processes[number], self.scope
         self.incarnations += 1
-        process.incarnation = self.incarnations
-        if self.scope.fences_at_start:
-            process.vault.active = False
-        timing = (
-            self.scope.timings[self.incarnations % len(self.scope.timings)] if self.scope.timings else self.scope.timing
-        )
-        process.holder = self.scope.holder(process.id, timing, self._clock_of(number), term=process.vault.term)
+        if scope.fences_at_start:
+            process.vault.open()
+        timing = scope.timings[self.incarnations % len(scope.timings)] if scope.timings else scope.timing
+        process.start(self.incarnations, timing, self._clock_of(number), scope.holder)
 
     def can_kill(self) -> list[Any]:
         return self._alive(lambda _h, _p: True) if self.scope.crashes else []
@@ -143,21 +199,14 @@ class HolderMoves(Parts):
         return self.can_kill() if self.scope.powers else []
 
     def power(self, number: int) -> None:
-        """Power loss: marks are not synced, commits of the vault may be lost, its readers are gone, and its clock
-        starts again."""
+        """Power loss: the clock starts again, too."""
         self.kill(number)
         process = self.processes[number]
-        vault = process.vault
-        vault.marks, vault.lv = (), vault.lv // 2
-        vault.active, vault.deadline, vault.released, vault.term, vault.read = False, NEVER, 0, 0, None
+        process.vault.lose_power()
         process.offset = 1.0 - process.rate * self.now
 
     def can_replace(self) -> list[Any]:
-        return (
-            self._alive(lambda _h, _p: True)
-            if self.scope.crashes and len(self.processes) < self.scope.processes
-            else []
-        )
+        return self.can_kill() if len(self.processes) < self.scope.processes else []
 
     def replace(self, number: int) -> None:
         """Another process starts with an empty vault under the same name; the first one and its readers stay."""
@@ -168,7 +217,7 @@ class HolderMoves(Parts):
 
     def _serves(self, process: Process) -> bool:
         vault = process.vault
-        return vault.active and self.clock(process, self.now) < vault.deadline
+        return vault.active and process.clock(self.now) < vault.deadline
 
     def can_look(self) -> list[Any]:
         """A read begins: the fence page permits reads of the vault."""

@@ -1,16 +1,34 @@
-"""The parts of `fencing_world.py`: its size, its vaults, processes and leaders, and their shared state."""
+"""The parts of every small world of the fencing protocol: a machine with its clock, a leader, a holder, its vault.
+
+A part has no schedule. `fencing_world.py` moves them in any order, `fencing_pair.py` by hand, `retention_world.py` with
+a vault of the product.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.lease import NEVER
-from palisade.fencing.messages import Hello, HolderId, HolderPhase
-from palisade.fencing.registry import Registry
-from palisade.fencing.release import Registration, Releases
+from palisade.fencing.messages import (
+    Behind,
+    FencedMessage,
+    GrantMessage,
+    Hello,
+    HolderId,
+    HolderPhase,
+    JoinMessage,
+    Release,
+    Renew,
+    Row,
+    StagedMessage,
+    StageMessage,
+    WelcomeMessage,
+)
+from palisade.fencing.registry import HolderStanding, Registry
+from palisade.fencing.release import Releases
 from palisade.fencing.session import HolderSession
 from palisade.fencing.stage_chain import Mark
 from palisade.fencing.timing import FenceTiming
@@ -50,7 +68,6 @@ class Scope:
     powers: bool = True
     holder: type[Holder] = Holder
     releases: type[Releases] = Releases
-    session: type[HolderSession] = HolderSession
     registry: type[Registry] = Registry
     asks_quorum: bool = True
     """False: a leader grants without checking its quorum lease."""
@@ -82,6 +99,15 @@ class Scope:
     """False: another vault takes over a name without waiting for the readers of the first."""
 
 
+Message = tuple[str, int, int, Any]
+"""Recipient: 'L'eader or 'H'older; the node of the leaders; the process; the message."""
+RECEIVED = {
+    WelcomeMessage: "on_welcome", StageMessage: "on_stage", GrantMessage: "on_grant", Release: "on_release",
+    Behind: "on_behind",
+}  # fmt: skip
+"""The call of a holder for each message of a leader."""
+
+
 class Vault:
     """A node's copy of the register, with its fence page and a reader in another process."""
 
@@ -100,130 +126,147 @@ class Vault:
         """A read in progress: its key, the values returned before it began, the activation, its findings so far."""
         self.opened = False
 
-    def clean(self) -> None:
+    def publish(self, holder: Holder) -> None:
+        """On the fence page."""
+        active = holder.state is HolderPhase.ACTIVE
+        if active and not self.active:
+            self.activation += 1
+        self.active, self.deadline = active, holder.deadline
+        self.released = max(self.released, holder.released)
+        self.term = holder.term
+
+    def mark(self, mark: Mark) -> None:
+        """The rows become pending, in one commit."""
+        new = {row[0] for row in mark.rows}
+        self.marks = tuple(sorted(new if mark.anew else new | set(self.marks)))
+
+    def apply(self) -> None:
+        """The next revision."""
+        self.lv += 1
         gone = min(self.lv, self.released)
         if self.marks and self.marks[0] <= gone:
             self.marks = tuple(mark for mark in self.marks if mark > gone)
 
+    def open(self) -> None:
+        """By a process that starts: the page becomes FENCED first."""
+        self.active = False
 
-class Process:
-    """One holder: alive or not. Its clock is that of its machine."""
+    def lose_power(self) -> None:
+        """Marks are not synced, commits may be lost, and the readers are gone."""
+        self.marks, self.lv = (), self.lv // 2
+        self.active, self.deadline, self.released, self.term, self.read = False, NEVER, 0, 0, None
 
-    __slots__ = ("holder", "incarnation", "leader", "node", "offset", "queue", "rate", "vault")
 
-    def __init__(self, node: str, vault: Vault, incarnation: int, rate: float) -> None:
+class Machine:
+    """Its clock runs at its own rate."""
+
+    __slots__ = ("offset", "rate")
+
+    def __init__(self, offset: float, rate: float) -> None:
+        self.offset = offset
+        self.rate = rate
+
+    def clock(self, now: float) -> float:
+        return self.offset + self.rate * now
+
+
+class Process(Machine):
+    """One holder: alive or not."""
+
+    __slots__ = ("holder", "incarnation", "leader", "node", "queue", "vault")
+
+    def __init__(self, node: str, vault: Vault, offset: float = 0.0, rate: float = 1.0) -> None:
+        super().__init__(offset, rate)
         self.node = node
         self.vault = vault
-        self.incarnation = incarnation
-        self.rate = rate
-        self.offset = 1000.0 * (int(vault.name[-1]) + 1) + 100.0 * int(node[-1])
+        self.incarnation = 0
         self.holder: Holder | None = None
         self.queue: list[Mark] = []
+        """Handed out by the holder, and not committed by the vault yet."""
         self.leader = 0
 
     @property
     def id(self) -> HolderId:
         return HolderId(self.node, self.vault.name, self.incarnation)
 
+    @property
+    def running(self) -> Holder:
+        assert self.holder is not None
+        return self.holder
 
-class Leader:
-    """Of one term. It may not have learned that there is another one."""
+    def start(self, incarnation: int, timing: FenceTiming, at: float, kind: type[Holder] = Holder) -> None:
+        self.incarnation = incarnation
+        self.holder = kind(self.id, timing, at, term=self.vault.term)
 
-    __slots__ = ("quorum_until", "rate", "releases", "sessions", "term", "wanted")
-
-    def __init__(self, term: int, releases: Releases, rate: float) -> None:
-        self.term = term
-        self.releases = releases
-        self.rate = rate
-        self.quorum_until = 0.0
-        self.sessions: dict[int, HolderSession] = {}
-        self.wanted: dict[int, Hello] = {}
-
-
-Message = tuple[str, int, int, Any]
-"""Recipient: 'L'eader or 'H'older; the node of the leaders; the process; the message."""
-
-
-@dataclass
-class Parts:
-    """The current state."""
-
-    scope: Scope
-    now: float = 0.0
-    lm: int = 0
-    shown: list[int] = field(default_factory=list)
-    """The newest value of each key that any reader got."""
-    reads: int = 0
-    incarnations: int = 0
-    ticks: int = 0
-    hellos: int = 0
-    registered: dict[str, Registration] = field(default_factory=dict)
-    leaders: list[Leader] = field(default_factory=list)
-    processes: list[Process] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    held: list[Message] = field(default_factory=list)
-    """Messages that stay in flight for a long time."""
-
-    # Time
-
-    def leader_clock(self, leader: Leader) -> float:
-        return 7.0 + leader.rate * self.now
-
-    @staticmethod
-    def clock(process: Process, now: float) -> float:
-        return process.offset + process.rate * now
-
-    def latest(self, key: int, upto: int) -> int:
-        """The value of the key as of that revision."""
-        keys, eventual = self.scope.keys, self.scope.eventual
-        while upto > 0 and (upto % keys != key or upto in eventual):
-            upto -= 1
-        return upto
-
-    def value(self, vault: Vault, key: int) -> int | None:
-        """The value that a reader finds in this vault; None: the key is pending."""
-        keys = self.scope.keys
-        for mark in reversed(vault.marks):
-            if mark % keys == key:
-                return mark if mark <= vault.released else None
-        return self.latest(key, vault.lv)
-
-    def show(self, key: int, value: int, before: int, where: str) -> None:
-        """A reader got the value; `before` had been returned when the read began."""
-        self.reads += 1
-        if value < before:
-            raise Stale(f"{where} shows {value} for key {key}, and {before} had been shown")
-        self.shown[key] = max(self.shown[key], value)
-
-    def _alive(self, want: Callable[[Holder, Process], bool]) -> list[int]:
-        return [i for i, p in enumerate(self.processes) if p.holder is not None and want(p.holder, p)]
-
-    def _call(self, number: int, method: str, *arguments: Any) -> Any:
-        """A call of the holder, and its caller's duty afterwards: publish."""
-        process = self.processes[number]
-        holder = process.holder
-        assert holder is not None
-        answer = getattr(holder, method)(*arguments)
-        vault = process.vault
-        active = holder.state is HolderPhase.ACTIVE
-        if active and not vault.active:
-            vault.activation += 1
-        vault.active, vault.deadline = active, holder.deadline
-        vault.released = max(vault.released, holder.released)
-        vault.term = holder.term
+    def call(self, method: str, *arguments: Any) -> Any:
+        """A call of the holder, and its caller's duty before the answer is sent: publish."""
+        answer = getattr(self.running, method)(*arguments)
+        self.vault.publish(self.running)
         return answer
 
-    def _send_if_any(self, number: int, what: Any) -> None:
-        if what is not None:
-            process = self.processes[number]
-            self._send(("L", process.leader, number, (process.id, what)))
+    def receive(self, what: Any, at: float, *, marks_first: bool = True) -> StagedMessage | FencedMessage | None:
+        """The answer to a message of a leader. Marks are queued, and acknowledged by `mark`."""
+        answer = self.call(RECEIVED[type(what)], what, at)
+        if isinstance(answer, Mark):
+            self.queue.append(answer)
+            answer = None if marks_first else self.call("marked", answer, at)
+        return answer if isinstance(answer, StagedMessage | FencedMessage) else None
 
-    def _send(self, message: Message) -> None:
-        """The oldest message is lost if too many are in flight."""
-        if message not in self.messages:
-            if len(self.messages) >= self.scope.messages_max:
-                del self.messages[0]
-            self.messages.append(message)
+    def mark(self, at: float) -> StagedMessage | None:
+        """The vault commits the oldest marks."""
+        mark = self.queue.pop(0)
+        self.vault.mark(mark)
+        staged: StagedMessage | None = self.call("marked", mark, at)
+        return staged
 
-    def _clock_of(self, number: int) -> float:
-        return self.clock(self.processes[number], self.now)
+
+class Leader(Machine):
+    """The leader of one term. It may not have learned that there is another one. `sessions`, `wanted`: by a key of the
+    holder's process."""
+
+    __slots__ = ("quorum_until", "releases", "sessions", "term", "wanted")
+
+    def __init__(self, term: int, releases: Releases, offset: float = 0.0, rate: float = 1.0) -> None:
+        super().__init__(offset, rate)
+        self.term = term
+        self.releases = releases
+        self.quorum_until = 0.0
+        self.sessions: dict[Any, HolderSession] = {}
+        self.wanted: dict[Any, Hello] = {}
+        """Holders whose registration has to be replicated."""
+
+    def receive(
+        self, process: Any, holder: HolderId, what: Any, at: float, *, quorum_lease: bool
+    ) -> WelcomeMessage | GrantMessage | None:
+        """The answer to a message of a holder."""
+        releases = self.releases
+        match what:
+            case Hello():
+                standing = releases.hello(what, at)
+                if standing in (HolderStanding.NEW, HolderStanding.OTHER):
+                    self.wanted[process] = what
+                if standing in (HolderStanding.NEW, HolderStanding.OTHER, HolderStanding.REGISTERED):
+                    self.sessions[process] = HolderSession(what)
+                    return WelcomeMessage(self.term, releases.lm, releases.rr)
+            case JoinMessage():
+                if process in self.sessions:
+                    self.sessions[process].on_join(what)
+            case Renew():
+                grant = releases.renew(holder, what, at, quorum_lease=quorum_lease)
+                return grant if isinstance(grant, GrantMessage) else None
+            case StagedMessage():
+                releases.staged(holder, what.upto, at)
+            case FencedMessage():
+                releases.fenced(holder, what, at)
+        return None
+
+    def next_stage(self, process: Any, eventual: Sequence[int] = ()) -> StageMessage | Behind | None:
+        """Of all strict changes that it knows to be committed."""
+        lm, rr = self.releases.lm, self.releases.rr
+        return self.sessions[process].next_stage(
+            self.term, lm, rr, lambda after: rows(r for r in range(after + 1, lm + 1) if r not in eventual)
+        )
+
+
+def rows(revisions: Iterable[int]) -> tuple[Row, ...]:
+    return tuple((revision, b"k", b"") for revision in revisions)

@@ -15,24 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from palisade.fencing.messages import (
-    Behind,
-    FencedMessage,
-    GrantMessage,
-    Hello,
-    HolderId,
-    HolderPhase,
-    JoinMessage,
-    Release,
-    Renew,
-    Row,
-    StagedMessage,
-    StageMessage,
-    WelcomeMessage,
-)
-from palisade.fencing.registry import HolderStanding, Registry, registration_of
-from palisade.fencing.release import Registration
-from palisade.fencing.stage_chain import Mark
+from palisade.fencing.messages import HolderId, HolderPhase, Release
+from palisade.fencing.registry import Registration, Registry, registration_of
 from tests.support.fencing_holders import HolderMoves
 from tests.support.fencing_parts import Leader, Message, Scope, Vault
 
@@ -49,7 +33,7 @@ class World(HolderMoves):
             name = f"n{number}"
             vault = Vault(f"{name}-v0")
             self._new_process(name, vault)
-            timing = self.processes[-1].holder._timing  # type: ignore[union-attr]
+            timing = self.processes[-1].running._timing
             self.registered[name] = Registration(name, vault.name, timing.fence_s, proceed_s=timing.proceed_s())
         self.elect(None)
 
@@ -87,14 +71,13 @@ class World(HolderMoves):
         return [None] if allowed else []
 
     def elect(self, _: None) -> None:
-        rates = self.scope.leader_rates
-        term = len(self.leaders) + 1
-        releases = self.scope.releases(self.scope.timing)
-        if self.scope.registry is not Registry:
-            releases._registry = self.scope.registry(self.scope.timing)
-        leader = Leader(term, releases, rates[term % len(rates)])
-        leader.quorum_until = self.now + self.scope.quorum_s
-        leader.releases.begin_term(term, self.leader_clock(leader), self.registered.values(), self.lm)
+        scope, term = self.scope, len(self.leaders) + 1
+        releases = scope.releases(scope.timing)
+        if scope.registry is not Registry:
+            releases._registry = scope.registry(scope.timing)
+        leader = Leader(term, releases, 7.0, scope.leader_rates[term % len(scope.leader_rates)])
+        leader.quorum_until = self.now + scope.quorum_s
+        releases.begin_term(term, leader.clock(self.now), self.registered.values(), self.lm)
         self.leaders.append(leader)
 
     def can_commit(self) -> list[Any]:
@@ -112,7 +95,7 @@ class World(HolderMoves):
         releases = self.top.releases
         strict = [r for r in range(releases.lm + 1, self.lm + 1) if r not in self.scope.eventual]
         span = (strict[0], strict[-1]) if strict else None
-        releases.committed(self.lm, self.leader_clock(self.top), span)
+        releases.committed(self.lm, self.top.clock(self.now), span)
 
     def can_depose(self) -> list[Any]:
         return [number for number, leader in enumerate(self.leaders[:-1]) if leader.releases.leads]
@@ -128,7 +111,7 @@ class World(HolderMoves):
     def advance(self, number: int) -> None:
         """Writes that wait for the release are acknowledged."""
         leader = self.leaders[number]
-        released = leader.releases.advance(self.leader_clock(leader))
+        released = leader.releases.advance(leader.clock(self.now))
         if released is not None:
             self.shown = [max(value, self.latest(key, released)) for key, value in enumerate(self.shown)]
 
@@ -163,13 +146,7 @@ class World(HolderMoves):
 
     def stage(self, option: tuple[int, int]) -> None:
         number, process = option
-        leader = self.leaders[number]
-        lm = leader.releases.lm
-
-        def rows(after: int) -> tuple[Row, ...]:
-            return tuple((r, b"k", b"") for r in range(after + 1, lm + 1) if r not in self.scope.eventual)
-
-        stage = leader.sessions[process].next_stage(leader.term, lm, leader.releases.rr, rows)
+        stage = self.leaders[number].next_stage(process, self.scope.eventual)
         if stage is not None:
             self._send(("H", self._node(number), process, stage))
 
@@ -193,7 +170,7 @@ class World(HolderMoves):
         """The leader replicates a record, if it may."""
         leader = self.top
         hello = leader.wanted.pop(process)
-        node, now = hello.holder.node, self.leader_clock(leader)
+        node, now = hello.holder.node, leader.clock(self.now)
         registry = leader.releases.registry
         if self.scope.checks_vault and not registry.leave(node, now).now:
             return
@@ -206,9 +183,9 @@ class World(HolderMoves):
     def unregister(self, node: str) -> None:
         leader = self.top
         registry = leader.releases.registry
-        if registry.leave(node, self.leader_clock(leader)).now:
+        if registry.leave(node, leader.clock(self.now)).now:
             del self.registered[node]
-            registry.unregister(node, self.leader_clock(leader))
+            registry.unregister(node, leader.clock(self.now))
         else:
             registry.stay(node)
 
@@ -230,7 +207,8 @@ class World(HolderMoves):
         if to == "L":
             self._at_leader(leader, process, what)
         elif self.processes[process].holder is not None:
-            self._at_holder(leader, process, what)
+            at, marks_first = self._clock_of(process), self.scope.marks_first
+            self._answer(process, self.processes[process].receive(what, at, marks_first=marks_first))
 
     def can_lose(self) -> list[Any]:
         return self.messages
@@ -253,27 +231,6 @@ class World(HolderMoves):
         self.held.remove(message)
         self.repeat(message)
 
-    def _at_holder(self, leader: int, number: int, what: Any) -> None:
-        now = self._clock_of(number)
-        process = self.processes[number]
-        match what:
-            case WelcomeMessage():
-                self._send_if_any(number, self._call(number, "on_welcome", what, now))
-            case StageMessage():
-                taken = self._call(number, "on_stage", what, now)
-                if isinstance(taken, Mark):
-                    process.queue.append(taken)
-                    if not self.scope.marks_first:
-                        self._send_if_any(number, self._call(number, "marked", taken, now))
-                elif isinstance(taken, StagedMessage):
-                    self._send_if_any(number, taken)
-            case GrantMessage():
-                self._call(number, "on_grant", what, now)
-            case Release():
-                self._call(number, "on_release", what, now)
-            case Behind():
-                self._send_if_any(number, self._call(number, "on_behind", what, now))
-
     def _node(self, number: int) -> int:
         """The node of the leader with that number."""
         return number % self.scope.leader_nodes
@@ -281,31 +238,11 @@ class World(HolderMoves):
     def _at_leader(self, node: int, process: int, sent: tuple[HolderId, Any]) -> None:
         """It is read by the leader of that moment."""
         leader = next(self.leaders[n] for n in reversed(range(len(self.leaders))) if self._node(n) == node)
-        if not leader.releases.leads:
-            return
-        holder, what = sent
-        now = self.leader_clock(leader)
-        releases = leader.releases
-        match what:
-            case Hello():
-                standing = releases.hello(what, now)
-                if standing in (HolderStanding.NEW, HolderStanding.OTHER):
-                    leader.wanted[process] = what
-                if standing in (HolderStanding.NEW, HolderStanding.OTHER, HolderStanding.REGISTERED):
-                    leader.sessions[process] = self.scope.session(what)
-                    self._send(("H", node, process, WelcomeMessage(leader.term, releases.lm, releases.rr)))
-            case JoinMessage():
-                if process in leader.sessions:
-                    leader.sessions[process].on_join(what)
-            case Renew():
-                live = self.now < leader.quorum_until or not self.scope.asks_quorum
-                grant = releases.renew(holder, what, now, quorum_lease=live)
-                if isinstance(grant, GrantMessage):
-                    self._send(("H", node, process, grant))
-            case StagedMessage():
-                releases.staged(holder, what.upto, now)
-            case FencedMessage():
-                releases.fenced(holder, what, now)
+        if leader.releases.leads:
+            live = self.now < leader.quorum_until or not self.scope.asks_quorum
+            answer = leader.receive(process, *sent, leader.clock(self.now), quorum_lease=live)
+            if answer is not None:
+                self._send(("H", node, process, answer))
 
     # Calm periods
 
@@ -334,8 +271,7 @@ class World(HolderMoves):
 
     def _calm_holder(self, number: int, leader: int) -> None:
         process = self.processes[number]
-        holder = process.holder
-        assert holder is not None
+        holder = process.running
         node = self._node(leader)
         if number not in self.leaders[leader].sessions or process.leader != node:
             self.hello((number, node))
