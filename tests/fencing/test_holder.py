@@ -19,7 +19,8 @@ from palisade.fencing.messages import (
     WelcomeMessage,
 )
 from palisade.fencing.stage_chain import Mark, NotMarked
-from tests.support.fencing_pair import T_FENCE, TIMING, Pair, rows
+from tests.support.fencing_pair import T_FENCE, TIMING, Pair
+from tests.support.fencing_parts import rows
 
 ME = HolderId("n1", "v1", 3)
 RELEASED = 5

@@ -20,9 +20,7 @@ def test_longer_lease_is_granted_only_after_its_registration_is_replaced() -> No
     """A leader that granted by the record of the process before would take the lease for over, and it is not."""
     pair = Pair("n1")
     pair.serve()
-    pair.timing = LONGER
-    pair.holders["n1"] = pair.process("n1", 2)
-    pair.sessions.clear()
+    pair.restart("n1", LONGER)
     hello = pair.connect("n1")
     assert pair.leader.registry.standing(hello) is HolderStanding.OTHER
     pair.join("n1")
@@ -53,10 +51,7 @@ def test_lease_of_the_same_length_with_a_worse_clock_is_granted_only_after_its_r
     """By the old record, a leader would take the lease for over while the slow clock of the holder still counts."""
     pair = Pair("n1")
     pair.serve()
-    worse = FenceTiming(fence_s=pair.timing.fence_s, drift=0.1, margin_s=pair.timing.margin_s)
-    pair.timing = worse
-    pair.holders["n1"] = pair.process("n1", 2)
-    pair.sessions.clear()
+    pair.restart("n1", FenceTiming(fence_s=pair.timing.fence_s, drift=0.1, margin_s=pair.timing.margin_s))
     pair.connect("n1")
     pair.join("n1")
     pair.stage("n1")

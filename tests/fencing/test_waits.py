@@ -95,7 +95,7 @@ def test_promise_to_another_leader_is_ignored() -> None:
 
 def test_hello_is_not_a_promise() -> None:
     pair = Pair("n1", lm=3)
-    hello = pair.process("n1", 2).hello(pair.now, 0)
+    hello = pair.process("n1", 2).running.hello(pair.now, 0)
     assert pair.leader.hello(hello, pair.now) is HolderStanding.REGISTERED
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
@@ -375,7 +375,7 @@ def test_message_of_an_earlier_process_is_rejected() -> None:
     pair = Pair("n1")
     pair.serve()
     old = pair.holders["n1"]
-    new = pair.process("n1", 2)
+    new = pair.process("n1", 2).running
     assert pair.leader.hello(new.hello(pair.now, 0), pair.now) is HolderStanding.REGISTERED
     assert pair.leader.hello(old.hello(pair.now, 0), pair.now) is HolderStanding.OLD_INCARNATION
     renew = old.renew(pair.now)

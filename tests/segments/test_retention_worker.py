@@ -12,7 +12,6 @@ from palisade.segments.view import copies_view
 from palisade.vault.fence_page import FenceState
 from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld, Violation
 from tests.support.segment_world import SimulatedDisk
-from tests.support.vault_feed import follow
 
 ALL = set(DAYS)
 
@@ -74,8 +73,8 @@ async def test_purged_segment_is_fetched_again_when_its_rule_is_removed() -> Non
 async def test_starting_node_fetches_no_expired_segment() -> None:
     """Also before its first look: by the rule that its vault has, since a fetch can be made up for."""
     world = RetentionWorld(1)
-    world.write(GO)
-    follow(world.vault, world.driver)
+    world.commit(GO)
+    world.catch_up()
     await world.begin()
     assert not world.stock.asked
     assert world.holder.on(world.vault)._expected(world.holder.wanted) == {}
@@ -84,9 +83,9 @@ async def test_starting_node_fetches_no_expired_segment() -> None:
 async def test_unfenced_rule_removes_no_local_segment_at_start() -> None:
     """Recovery evicts what is not assigned: that must be no way around the fence."""
     world = await RetentionWorld(1).begin()
-    world.write(GO)
-    world.page.refuse()
-    follow(world.vault, world.driver)
+    world.commit(GO)
+    world.refuse()
+    world.apply(0)
     assert set(world.holder.on(world.vault)._expected(world.holder.wanted)) == ALL
 
 
@@ -95,9 +94,12 @@ async def test_fenced_node_trashes_purges_and_restores_nothing(state: FenceState
     for rule in (GO, None):
         world = await trashed() if rule is None else await RetentionWorld(1).begin()
         before = dict(world.files.content)
-        world.refuse(state)
+        world.refuse()
+        if state is FenceState.RECOVERING:
+            world.listen(0)
+        assert world.stored.page.fence.state is state
         world.answered_without_the_node(rule)
-        world.apply()
+        world.apply(0)
         world.later_s += TRASH_S
         await passes(world)
         assert world.files.content == before
@@ -237,7 +239,7 @@ async def test_metrics_count_segments_by_state_and_actions() -> None:
     world = await trashed()
     world.later_s += TRASH_S
     await world.pass_by()
-    world.page.refuse()
+    world.refuse()
     await world.pass_by()
     samples = [each for family in segment_families(world.holder) for each in family.samples]
     values = {each.name + each.labels.get("state", ""): each.value for each in samples}

@@ -16,17 +16,19 @@ Two reductions keep it small, and neither hides a stale read:
 from __future__ import annotations
 
 import argparse
+import enum
 import time
+from collections import deque
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from palisade.fencing.messages import GrantMessage, Release, Renew
 from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_faults import FAULTS
-from tests.support.fencing_freeze import clone, freeze
 from tests.support.fencing_parts import Message, Scope, Stale
-from tests.support.fencing_walks import Found, Step, begin
-from tests.support.fencing_world import World
+from tests.support.fencing_walks import Found, begin
+from tests.support.fencing_world import Step, World
 
 LEASES = ("tick", "quorum", "elect", "commit", "learn", "advance", "stage", "release", "renew", "mark", "repeat")
 CHANGES = tuple(move for move in LEASES if move not in ("tick", "quorum", "elect"))
@@ -46,6 +48,12 @@ SCOPES: dict[str, tuple[Scope, tuple[str, ...]]] = {
     "a holder comes back": (replace(TINY, ticks=1, hellos=2, starts=2), LEASES + RETURNS),
 }
 """The first four are explored to the end within a minute (14,682 worlds in the fourth); the others take longer."""
+VALUES = (int, float, str, bytes, type(None), tuple, enum.Enum, type, Scope)
+FOR_SHOW = {
+    "reads", "scope", "_timing", "_finished", "heard_at", "granted_at", "fenced_at", "_order", "_proven",
+    "_last_failure", "said",
+}  # fmt: skip
+"""Fields on which no decision depends."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,51 @@ def way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...
         place, step = before
         steps.append(step)
     return tuple(reversed(steps))
+
+
+# Copies of a world, and keys that are equal exactly if two worlds behave alike
+
+
+@cache
+def names_of(kind: type) -> tuple[str, ...] | None:
+    """The fields of its instances; None: they are values, or frozen."""
+    params = getattr(kind, "__dataclass_params__", None)
+    if issubclass(kind, VALUES) or (params is not None and params.frozen):
+        return None
+    slots = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if not name.startswith("__")]
+    return tuple(slots) if params is None or not hasattr(kind, "__dict__") else tuple(kind.__dataclass_fields__)
+
+
+def freeze(thing: Any) -> Any:
+    kind = type(thing)
+    if kind is list or kind is deque:
+        return tuple([freeze(each) for each in thing])
+    if kind is dict:
+        return tuple([(key, freeze(value)) for key, value in thing.items()])
+    if kind is tuple:
+        return tuple([freeze(each) for each in thing]) if thing else thing
+    names = names_of(kind)
+    if names is None:
+        fields = getattr(kind, "__dataclass_fields__", None)
+        return thing if fields is None else (kind, *[freeze(getattr(thing, name)) for name in fields])
+    return tuple([freeze(getattr(thing, name)) for name in names if name not in FOR_SHOW])
+
+
+def clone(thing: Any) -> Any:
+    kind = type(thing)
+    if kind is list:
+        return [clone(each) for each in thing]
+    if kind is deque:
+        return deque([clone(each) for each in thing], thing.maxlen)
+    if kind is dict:
+        return {key: clone(value) for key, value in thing.items()}
+    names = names_of(kind)
+    if names is None:
+        return thing
+    made = kind.__new__(kind)
+    for name in names:
+        setattr(made, name, None if name == "_order" else clone(getattr(thing, name)))
+    return made
 
 
 def with_fault(scope: Scope, name: str) -> Scope:

@@ -211,7 +211,7 @@ class HolderMoves:
     def replace(self, number: int) -> None:
         """Another process starts with an empty vault under the same name; the first one and its readers stay."""
         node = self.processes[number].node
-        self._new_process(node, Vault(f"{node}-v{len(self.processes)}"))
+        self._new_process(node, self.scope.vault(f"{node}-v{len(self.processes)}"))
 
     # Readers in other processes, one for each vault; those of a replaced vault stay
 

@@ -1,26 +1,16 @@
-"""A leader and its holders without a network between them, for tests that control each step."""
+"""A leader and its holders without a network or a schedule, for tests that control each step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 from palisade.fencing.holder_state import Holder
-from palisade.fencing.messages import (
-    GrantMessage,
-    Hello,
-    HolderId,
-    HolderPhase,
-    Release,
-    Row,
-    StagedMessage,
-    StageMessage,
-    WelcomeMessage,
-)
+from palisade.fencing.messages import GrantMessage, Hello, HolderPhase, Release, StageMessage
 from palisade.fencing.registry import registration_of
 from palisade.fencing.release import Registration, Releases
 from palisade.fencing.session import HolderSession
-from palisade.fencing.stage_chain import Mark
 from palisade.fencing.timing import FenceTiming
+from tests.support.fencing_parts import Leader, Process, Vault
 
 TIMING = FenceTiming()
 T_FENCE = TIMING.fence_s
@@ -28,87 +18,117 @@ T_PROCEED = TIMING.proceed_s()
 
 
 class Pair:
-    """One leader, and one holder per name; all clocks agree. Revisions are strict unless `eventual` is set."""
+    """One leader, and one holder per name; all clocks agree. Revisions are strict unless `write` is told otherwise."""
 
-    def __init__(
-        self, *names: str, lm: int = 0, now: float = 100.0, term: int = 1, timing: FenceTiming = TIMING
-    ) -> None:
-        self.timing = timing
+    def __init__(self, *names: str, lm: int = 0, now: float = 100.0) -> None:
+        self.timing = TIMING
         self.now = now
-        self.term = term
-        self.leader = Releases(timing)
-        self.holders = {name: self.process(name, 1) for name in names}
-        self.registered = {
-            name: Registration(name, f"{name}-v", timing.fence_s, proceed_s=timing.proceed_s()) for name in names
-        }
-        self.sessions: dict[str, HolderSession] = {}
-        self.leader.begin_term(term, now, self.registered.values(), lm)
+        self.processes = {name: self.process(name) for name in names}
+        self.registered = {name: Registration(name, f"{name}-v", T_FENCE, proceed_s=T_PROCEED) for name in names}
+        self.top = self._elected(1, lm)
 
-    def process(self, name: str, incarnation: int, vault: str | None = None) -> Holder:
-        return Holder(HolderId(name, vault or f"{name}-v", incarnation), self.timing, self.now)
+    def process(self, name: str, incarnation: int = 1, vault: str | None = None) -> Process:
+        """Not connected, and not in `processes`."""
+        process = Process(name, Vault(vault or f"{name}-v"))
+        process.start(incarnation, self.timing, self.now)
+        return process
+
+    def _elected(self, term: int, lm: int) -> Leader:
+        leader = Leader(term, Releases(self.timing))
+        leader.releases.begin_term(term, self.now, self.registered.values(), lm)
+        return leader
+
+    @property
+    def leader(self) -> Releases:
+        return self.top.releases
+
+    @property
+    def sessions(self) -> dict[str, HolderSession]:
+        return self.top.sessions
+
+    @property
+    def holders(self) -> dict[str, Holder]:
+        return {name: process.running for name, process in self.processes.items()}
 
     def elect(self) -> None:
         """Another leader, which knows only what is replicated."""
-        self.term += 1
-        lm = self.leader.lm
-        self.leader = Releases(self.timing)
-        self.leader.begin_term(self.term, self.now, self.registered.values(), lm)
-        self.sessions.clear()
+        self.top = self._elected(self.top.term + 1, self.leader.lm)
 
-    def connect(self, name: str, lv: int | None = None) -> Hello:
+    def restart(self, name: str, timing: FenceTiming) -> None:
+        """With these times. It is not connected."""
+        self.timing = timing
+        self.processes[name] = self.process(name, 2)
+        del self.sessions[name]
+
+    def replace(self, name: str, vault: str) -> Hello:
+        """Another process starts under this name, with another vault."""
+        self.processes[name] = self.process(name, 2, vault)
+        del self.sessions[name]
+        return self.holders[name].hello(self.now, 0)
+
+    def register(self, hello: Hello) -> None:
+        registration = self.registered[hello.holder.node] = registration_of(hello)
+        self.leader.registry.register(registration, self.now)
+
+    # Messages
+
+    def send(self, name: str, what: Any) -> None:
+        """To the leader; all answers arrive, and theirs."""
+        while what is not None:
+            answer = self.top.receive(name, self.processes[name].id, what, self.now, quorum_lease=True)
+            what = None if answer is None else self.receive(name, answer)
+
+    def receive(self, name: str, what: Any) -> Any:
+        """Returns the answer of the holder, which marks at once."""
+        process = self.processes[name]
+        answer = process.receive(what, self.now)
+        return process.mark(self.now) if process.queue else answer
+
+    def connect(self, name: str) -> Hello:
         """Hello and what follows: a holder that serves nothing promises."""
-        holder = self.holders[name]
-        hello = holder.hello(self.now, self.leader.lm if lv is None else lv)
-        self.leader.hello(hello, self.now)
-        self.sessions[name] = HolderSession(hello)
-        fenced = holder.on_welcome(self.welcome(), self.now)
-        if fenced is not None:
-            self.leader.fenced(holder.me, fenced, self.now)
+        hello = self.holders[name].hello(self.now, self.leader.lm)
+        self.send(name, hello)
         return hello
-
-    def welcome(self) -> WelcomeMessage:
-        return WelcomeMessage(self.leader.term, self.leader.lm, self.leader.rr)
 
     def join(self, name: str) -> None:
         self.leader.advance(self.now)
-        self.sessions[name].on_join(self.holders[name].join(self.now, self.leader.lm))
+        self.send(name, self.holders[name].join(self.now, self.leader.lm))
 
     def stage(self, name: str, *, deliver: bool = True, acknowledge: bool = True) -> StageMessage | None:
         """What is due is staged, marked and acknowledged, or lost on the way there or back."""
-        lm = self.leader.lm
-        stage = self.sessions[name].next_stage(
-            self.leader.term, lm, self.leader.rr, lambda after: rows(range(after + 1, lm + 1))
-        )
-        if not isinstance(stage, StageMessage):
-            return None
-        if deliver:
-            taken = self.holders[name].on_stage(stage, self.now)
-            if isinstance(taken, Mark):
-                self.mark(name, taken)
-            staged = self.holders[name].marked(taken, self.now) if isinstance(taken, Mark) else taken
-            if acknowledge and isinstance(staged, StagedMessage):
-                self.leader.staged(self.holders[name].me, staged.upto, self.now)
-        return stage
-
-    def mark(self, name: str, mark: Mark) -> None:
-        """The rows of a stage become pending in the vault of that holder, if there is one."""
+        stage = self.top.next_stage(name)
+        staged = self.receive(name, stage) if stage is not None and deliver else None
+        if acknowledge:
+            self.send(name, staged)
+        return stage if isinstance(stage, StageMessage) else None
 
     def renew(self, name: str, *, quorum_lease: bool = True, deliver: bool = True) -> GrantMessage | None:
         """Requests a lease; the grant is lost unless `deliver`."""
         renew = self.holders[name].renew(self.now)
-        granted = self.leader.renew(self.holders[name].me, renew, self.now, quorum_lease=quorum_lease)
-        if not isinstance(granted, GrantMessage):
-            return None
-        if deliver:
-            self.holders[name].on_grant(granted, self.now)
-        return granted
+        grant = self.top.receive(name, self.processes[name].id, renew, self.now, quorum_lease=quorum_lease)
+        if grant is not None and deliver:
+            self.receive(name, grant)
+        return grant if isinstance(grant, GrantMessage) else None
+
+    def write(self, *, strict: bool = True) -> int:
+        """One revision is committed."""
+        revision = self.leader.lm + 1
+        self.leader.committed(revision, self.now, (revision, revision) if strict else None)
+        return revision
+
+    def release(self) -> int | None:
+        released = self.leader.advance(self.now)
+        for name in self.processes:
+            if self.leader.rr is not None:
+                self.receive(name, Release(self.top.term, self.leader.rr))
+        return released
 
     def serve(self, *names: str) -> None:
         """From any state to ACTIVE."""
-        for name in names or tuple(self.holders):
+        for name in names or self.processes:
             if name not in self.sessions:
                 self.connect(name)
-        for name in names or tuple(self.holders):
+        for name in names or self.processes:
             holder = self.holders[name]
             if holder.wants_join:
                 self.join(name)
@@ -120,35 +140,3 @@ class Pair:
             self.renew(name)
             lacks = holder.activate(self.now, self.leader.lm)
             assert holder.state is HolderPhase.ACTIVE, lacks
-
-    def write(self, *, strict: bool = True) -> int:
-        """One revision is committed."""
-        revision = self.leader.lm + 1
-        self.leader.committed(revision, self.now, (revision, revision) if strict else None)
-        return revision
-
-    def release(self, names: Iterable[str] = ()) -> int | None:
-        released = self.leader.advance(self.now)
-        for name in names or self.holders:
-            self.deliver_release(name)
-        return released
-
-    def deliver_release(self, name: str) -> None:
-        if self.leader.rr is not None:
-            self.holders[name].on_release(Release(self.leader.term, self.leader.rr), self.now)
-
-    def replace(self, name: str, vault: str) -> Hello:
-        """Another process starts under this name, with another vault."""
-        self.holders[name] = self.process(name, 2, vault)
-        hello = self.holders[name].hello(self.now, 0)
-        self.sessions.pop(name, None)
-        return hello
-
-    def register(self, hello: Hello) -> None:
-        registration = registration_of(hello)
-        self.registered[registration.node] = registration
-        self.leader.registry.register(registration, self.now)
-
-
-def rows(revisions: Iterable[int]) -> tuple[Row, ...]:
-    return tuple((revision, b"k%d" % revision, b"v") for revision in revisions)

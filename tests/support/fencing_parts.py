@@ -6,7 +6,7 @@ a vault of the product.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,70 +33,7 @@ from palisade.fencing.session import HolderSession
 from palisade.fencing.stage_chain import Mark
 from palisade.fencing.timing import FenceTiming
 
-MESSAGES_MAX = 8
 TIMING = FenceTiming(fence_s=2.0, drift=0.0, margin_s=0.0)
-
-
-class Stale(AssertionError):
-    """A reader got a value older than one that was returned before."""
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The size of the world, and the rules that are broken on purpose."""
-
-    holders: int = 2
-    revisions: int = 3
-    terms: int = 2
-    ticks: int = 14
-    tick_s: float = 0.5
-    keys: int = 2
-    """Revision r writes key r % keys."""
-    leader_nodes: int = 2
-    """Terms are led by these nodes in turn."""
-    processes: int = 4
-    quorum_s: float = 1.0
-    timing: FenceTiming = TIMING
-    timings: tuple[FenceTiming, ...] = ()
-    """Of the holders, if they differ from the leaders': each process that starts has the next one."""
-    rates: tuple[float, ...] = (1.0,)
-    """Of the holders' clocks."""
-    leader_rates: tuple[float, ...] = (1.0,)
-    eventual: tuple[int, ...] = ()
-    """Revisions without a strict change."""
-    crashes: bool = True
-    powers: bool = True
-    holder: type[Holder] = Holder
-    releases: type[Releases] = Releases
-    registry: type[Registry] = Registry
-    asks_quorum: bool = True
-    """False: a leader grants without checking its quorum lease."""
-    fences_at_start: bool = True
-    """False: a process that starts leaves the fence page as it is."""
-    gated: bool = True
-    """False: the vault applies every committed change."""
-    checks: bool = True
-    """False: a reader checks the fence page only when it is opened."""
-    calm_at_start: bool = True
-    """The world begins with all holders serving."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Moves that a walk makes more often."""
-    moves: Mapping[str, float] | None = None
-    """Only these moves, this often."""
-    prelude: tuple[str, ...] = ()
-    """The first moves of each walk."""
-    marks_first: bool = True
-    """False: a stage is acknowledged before the marks are committed."""
-    answers_at_rr: bool = False
-    """True: a leader that knows RR returns the value at RR, as in `model/lease_model.py`; else only the latest one, and
-    only once that is released."""
-    messages_max: int = MESSAGES_MAX
-    hellos: int = 1 << 30
-    """How many connections are made, calm periods aside; each has a number of its own."""
-    starts: int = 1 << 30
-    """How many processes are started, the initial ones included."""
-    checks_vault: bool = True
-    """False: another vault takes over a name without waiting for the readers of the first."""
 
 
 Message = tuple[str, int, int, Any]
@@ -270,3 +207,67 @@ class Leader(Machine):
 
 def rows(revisions: Iterable[int]) -> tuple[Row, ...]:
     return tuple((revision, b"k", b"") for revision in revisions)
+
+
+class Stale(AssertionError):
+    """A reader got a value older than one that was returned before."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The size of the world, and the rules that are broken on purpose."""
+
+    holders: int = 2
+    revisions: int = 3
+    terms: int = 2
+    ticks: int = 14
+    tick_s: float = 0.5
+    keys: int = 2
+    """Revision r writes key r % keys."""
+    leader_nodes: int = 2
+    """Terms are led by these nodes in turn."""
+    processes: int = 4
+    quorum_s: float = 1.0
+    timing: FenceTiming = TIMING
+    timings: tuple[FenceTiming, ...] = ()
+    """Of the holders, if they differ from the leaders': each process that starts has the next one."""
+    rates: tuple[float, ...] = (1.0,)
+    """Of the holders' clocks."""
+    leader_rates: tuple[float, ...] = (1.0,)
+    eventual: tuple[int, ...] = ()
+    """Revisions without a strict change."""
+    crashes: bool = True
+    powers: bool = True
+    vault: Callable[[str], Vault] = Vault
+    """By its name."""
+    holder: type[Holder] = Holder
+    releases: type[Releases] = Releases
+    registry: type[Registry] = Registry
+    asks_quorum: bool = True
+    """False: a leader grants without checking its quorum lease."""
+    fences_at_start: bool = True
+    """False: a process that starts leaves the fence page as it is."""
+    gated: bool = True
+    """False: the vault applies every committed change."""
+    checks: bool = True
+    """False: a reader checks the fence page only when it is opened."""
+    calm_at_start: bool = True
+    """The world begins with all holders serving."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Moves that a walk makes more often."""
+    moves: Mapping[str, float] | None = None
+    """Only these moves, this often."""
+    prelude: tuple[str, ...] = ()
+    """The first moves of each walk."""
+    marks_first: bool = True
+    """False: a stage is acknowledged before the marks are committed."""
+    answers_at_rr: bool = False
+    """True: a leader that knows RR returns the value at RR, as in `model/lease_model.py`; else only the latest one, and
+    only once that is released."""
+    messages_max: int = 8
+    hellos: int = 1 << 30
+    """How many connections are made, calm periods aside; each has a number of its own."""
+    starts: int = 1 << 30
+    """How many processes are started, the initial ones included."""
+    checks_vault: bool = True
+    """False: another vault takes over a name without waiting for the readers of the first."""

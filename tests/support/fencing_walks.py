@@ -10,11 +10,10 @@ import argparse
 import time
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from tests.support.fencing_faults import BASES, FAULTS
 from tests.support.fencing_parts import Scope, Stale
-from tests.support.fencing_world import World
+from tests.support.fencing_world import Step, World
 
 FINE = {
     "tick": 3, "quorum": 3, "elect": 1.5, "commit": 3, "learn": 3, "depose": 0.2, "advance": 6, "answer": 2, "stage": 6,
@@ -31,8 +30,6 @@ COARSE = FINE | {
 """The same where several steps are often made as one: further from the beginning, and less mixed."""
 MOVES = tuple(COARSE)
 STEPS = 200
-
-Step = tuple[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,11 @@ def walk(scope: Scope, rng: Random, steps: int = STEPS) -> tuple[World, list[Ste
     taken: list[Step] = []
     style = scope.moves or rng.choice((FINE, COARSE))
     weights = [style.get(move, 0) * scope.weights.get(move, 1) for move in MOVES]
-    for move in (*scope.prelude, *rng.choices(MOVES, weights, k=steps)):
-        found = world.options(move)
-        if found:
-            option = found[0] if len(found) == 1 else rng.choice(found)
-            taken.append((move, option))
-            try:
-                world.do(move, option)
-            except Stale as stale:
-                return world, taken, str(stale)
+    try:
+        for step in world.take((*scope.prelude, *rng.choices(MOVES, weights, k=steps)), rng):
+            taken.append(step)
+    except Stale as stale:
+        return world, taken, str(stale)
     return world, taken, None
 
 

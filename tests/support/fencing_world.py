@@ -13,14 +13,18 @@ in those packages.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from random import Random
 from typing import Any
 
 from palisade.fencing.messages import HolderId, HolderPhase, Release
 from palisade.fencing.registry import Registration, Registry, registration_of
 from tests.support.fencing_holders import HolderMoves
-from tests.support.fencing_parts import Leader, Message, Scope, Vault
+from tests.support.fencing_parts import Leader, Message, Scope
 
 HELD_MAX = 2
+Step = tuple[str, Any]
+"""A move and its option."""
 
 
 class World(HolderMoves):
@@ -31,7 +35,7 @@ class World(HolderMoves):
         scope = self.scope
         for number in range(scope.holders):
             name = f"n{number}"
-            vault = Vault(f"{name}-v0")
+            vault = self.scope.vault(f"{name}-v0")
             self._new_process(name, vault)
             timing = self.processes[-1].running._timing
             self.registered[name] = Registration(name, vault.name, timing.fence_s, proceed_s=timing.proceed_s())
@@ -45,6 +49,15 @@ class World(HolderMoves):
 
     def do(self, move: str, option: Any) -> None:
         getattr(self, move)(option)
+
+    def take(self, moves: Iterable[str], rng: Random) -> Iterator[Step]:
+        """Those that are possible, each with any of its options. A step is yielded before it is executed."""
+        for move in moves:
+            found = self.options(move)
+            if found:
+                option = found[0] if len(found) == 1 else rng.choice(found)
+                yield move, option
+                self.do(move, option)
 
     def can_tick(self) -> list[Any]:
         return [None] if self.ticks < self.scope.ticks else []

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from palisade.journal import log
 from palisade.node.config import FenceTimes
-from palisade.segments.fenced_rules import FencedRules, unfenced_rules
+from palisade.segments.fenced_rules import FencedRules
 from palisade.segments.names import SIZE_BYTES_MAX, Wanted
 from palisade.segments.readers import Readers
 from palisade.segments.realtime_log import RealtimeLog
-from palisade.segments.retention import Rules
 from palisade.segments.retention_worker import RetentionWorker
 from palisade.segments.segment_store import SegmentStore, file_of
-from palisade.vault.vault import Vault
 from palisade.wire.segment_errors import NoSuchSegment, NotFetched
 from tests.sim.faults import Fault, Kind
 from tests.sim.plants.plant import Patch, Stage, caught_by
 from tests.sim.world import Settings
+from tests.support.retention_world import PlainCache
 
 FULL = tuple(Fault(at, Kind.FULL_SEGMENTS, "all", for_s=5.0) for at in (12.0, 28.0))
 """Long after a start, so that announcements are those of the running node."""
@@ -51,20 +50,7 @@ def expiry_by_the_rules_of_the_pass(patch: Patch) -> None:
 def expiry_by_the_rules_of_a_plain_cache(patch: Patch) -> None:
     """Those of the vault, whether or not it may be trusted (seed 000). A copy leaves the trash, or the last one is
     moved there, although its rule was taken back."""
-
-    class Cached:
-        def __init__(self, vault: Vault) -> None:
-            self._vault = vault
-
-        async def look(self) -> Rules:
-            return self.look_now()
-
-        def look_now(self) -> Rules:
-            return unfenced_rules(self._vault)
-
-        def close(self) -> None: ...
-
-    patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: Cached(vault)))
+    patch.setattr(FencedRules, "over", staticmethod(lambda vault, now: PlainCache(lambda: vault)))
 
 
 @caught_by("segment copies", on=Stage("expiry", 3), says="while a query reads it")
