@@ -79,7 +79,7 @@ def test_liveness_returns_after_any_disorder(seed: int) -> None:
 
 def recover(world: World) -> None:
     """All processes run and are connected to the latest leader, and some time passes."""
-    for number in world.can_start():
+    for number in world.options("start"):
         world.start(number)
     for number, process in enumerate(world.processes):
         if process.holder is not None and process.holder.state.value == "stopped":

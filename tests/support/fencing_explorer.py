@@ -26,9 +26,10 @@ from typing import Any
 from palisade.fencing.messages import GrantMessage, Release, Renew
 from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_faults import FAULTS
+from tests.support.fencing_holders import Step
 from tests.support.fencing_parts import Message, Scope, Stale
 from tests.support.fencing_walks import Found, begin
-from tests.support.fencing_world import Step, World
+from tests.support.fencing_world import World
 
 LEASES = ("tick", "quorum", "elect", "commit", "learn", "advance", "stage", "release", "renew", "mark", "repeat")
 CHANGES = tuple(move for move in LEASES if move not in ("tick", "quorum", "elect"))
@@ -108,10 +109,7 @@ def steps_of(world: World, moves: tuple[str, ...]) -> list[tuple[Step, World | S
 
 def look(world: World) -> None:
     """Every reader that may read does so."""
-    for each in world.can_read():
-        world.read(each)
-    for each in world.can_answer():
-        world.answer(each)
+    world.do_all("read", "answer")
 
 
 def key_of(world: World) -> Any:

@@ -20,14 +20,14 @@ from palisade.fencing.timing import FenceTiming
 from tests.support.fencing_parts import TIMING, Scope
 
 
-class LeaseHolder(Holder):
-    """A holder with another kind of lease."""
+def holder_with(lease: type[FenceLease] = FenceLease, chain: type[StageChain] = StageChain) -> type[Holder]:
+    class WithParts(Holder):
+        def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
+            super().__init__(me, timing, now, term=term)
+            self._lease = lease(timing.fence_s, me.incarnation, now, term)
+            self._staging = chain(me.incarnation, now)
 
-    kind: type[FenceLease] = FenceLease
-
-    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
-        super().__init__(me, timing, now, term=term)
-        self._lease = self.kind(timing.fence_s, me.incarnation, now, term)
+    return WithParts
 
 
 class FromReceipt(FenceLease):
@@ -65,22 +65,6 @@ class AnyIncarnation(FenceLease):
         return super()._judge(grant, now, staged)
 
 
-class FromReceiptHolder(LeaseHolder):
-    kind = FromReceipt
-
-
-class UnrequiredHolder(LeaseHolder):
-    kind = Unrequired
-
-
-class AnyTermHolder(LeaseHolder):
-    kind = AnyTerm
-
-
-class AnyIncarnationHolder(LeaseHolder):
-    kind = AnyIncarnation
-
-
 class FaithlessHolder(Holder):
     """no_promise: it announces that it serves nothing, and accepts grants that are in flight nevertheless."""
 
@@ -104,24 +88,12 @@ class AnyChain(StageChain):
         return super().take(replace(stage, chain=self._chain))
 
 
-class AnyChainHolder(Holder):
-    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
-        super().__init__(me, timing, now, term=term)
-        self._staging = AnyChain(me.incarnation, now)
-
-
 class Gapless(StageChain):
     """gap: it accepts a stage that begins after the end of the last one."""
 
     def take(self, stage: StageMessage) -> Mark | NotMarked:
         after = min(stage.after, self._received if self._join_lv is None else self._join_lv)
         return super().take(replace(stage, after=after))
-
-
-class GaplessHolder(Holder):
-    def __init__(self, me: HolderId, timing: FenceTiming, now: float, *, term: int = 0) -> None:
-        super().__init__(me, timing, now, term=term)
-        self._staging = Gapless(me.incarnation, now)
 
 
 class NoStage(Registry):
@@ -226,26 +198,25 @@ class OwnTimes(Registry):
 
     def begin(self, registered: Iterable[Registration], now: float) -> None:
         super().begin(registered, now)
-        for held in self:
-            held.proceed_s = self._timing.proceed_s()
+        self._count()
 
     def register(self, registration: Registration, now: float) -> None:
         super().register(registration, now)
-        self._by_node[registration.node].proceed_s = self._timing.proceed_s()
+        self._count()
+
+    def _count(self) -> None:
+        for held in self:
+            held.proceed_s = self._length(held)
+
+    def _length(self, held: Holding) -> float:
+        return self._timing.proceed_s()
 
 
 class OwnDrift(OwnTimes):
     """leaders_own_drift: it knows the length of leases, but not that the clocks of holders may be worse."""
 
-    def begin(self, registered: Iterable[Registration], now: float) -> None:
-        super().begin(registered, now)
-        for held in self:
-            held.proceed_s = self._timing.proceed_s(held.registration.lease_s)
-
-    def register(self, registration: Registration, now: float) -> None:
-        super().register(registration, now)
-        held = self._by_node[registration.node]
-        held.proceed_s = self._timing.proceed_s(registration.lease_s)
+    def _length(self, held: Holding) -> float:
+        return self._timing.proceed_s(held.registration.lease_s)
 
 
 class HelloIsPromise(Releases):
@@ -313,17 +284,17 @@ BASES = {
 }  # fmt: skip
 
 FAULTS = {
-    "lease_from_receipt": replace(PLAIN, holder=FromReceiptHolder),
+    "lease_from_receipt": replace(PLAIN, holder=holder_with(FromReceipt)),
     "grant_without_quorum": replace(PLAIN, asks_quorum=False, weights={"depose": 0}),
     "no_stage": replace(PLAIN, registry=NoStage),
-    "ignore_required": replace(PLAIN, holder=UnrequiredHolder),
+    "ignore_required": replace(PLAIN, holder=holder_with(Unrequired)),
     "no_promise": replace(PLAIN, holder=FaithlessHolder),
     "no_reset": replace(PLAIN, registry=NoReset),
     "new_leader_reads": replace(PLAIN, releases=ReadsAtOnce),
     "new_leader_rr0": replace(PLAIN, releases=KnowsZero, answers_at_rr=True),
     "unbound_grant": replace(ALONE, releases=Unbound),
     "unnoted_grant": replace(PLAIN, releases=Unnoted),
-    "stale_term": replace(DEAF, holder=AnyTermHolder),
+    "stale_term": replace(DEAF, holder=holder_with(AnyTerm)),
     "drift_beyond_the_bound": replace(DRIFTING, rates=(0.7, 1.0, 1.3), leader_rates=(1.3, 1.0, 0.7)),
     "times_of_before": replace(UNLIKE, prelude=RETIMED, releases=AnyTimes),
     "leaders_own_times": replace(UNLIKE, registry=OwnTimes),
@@ -332,12 +303,12 @@ FAULTS = {
     "name_taken_over_at_once": replace(
         ALONE, checks_vault=False, leader_nodes=2, weights={"replace": 10, "register": 3, "elect": 3}
     ),
-    "other_incarnation": replace(RETURNING, prelude=GRANT_HELD, holder=AnyIncarnationHolder),
+    "other_incarnation": replace(RETURNING, prelude=GRANT_HELD, holder=holder_with(AnyIncarnation)),
     "promise_of_another_term": replace(RETURNING, prelude=PROMISE_HELD, releases=AnyPromise),
     "promise_before_grant": replace(RETURNING, prelude=PROMISE_HELD, releases=OldPromise),
     "hello_is_promise": replace(RETURNING, releases=HelloIsPromise),
-    "other_chain": replace(JOINING, prelude=STAGES_HELD, holder=AnyChainHolder),
-    "gap": replace(PLAIN, holder=GaplessHolder, weights={"lose": 3}),
+    "other_chain": replace(JOINING, prelude=STAGES_HELD, holder=holder_with(chain=AnyChain)),
+    "gap": replace(PLAIN, holder=holder_with(chain=Gapless), weights={"lose": 3}),
     "early_staged": replace(PLAIN, marks_first=False),
     "unstaged_activation": replace(JOINING, prelude=JOINED, holder=HastyHolder),
     "open_gate": replace(PLAIN, gated=False),

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
 from palisade.fencing.holder_state import Holder
 from palisade.fencing.messages import HolderPhase
 from palisade.fencing.release import Registration
 from tests.support.fencing_parts import Leader, Message, Process, Scope, Stale, Vault
 
+Step = tuple[str, Any]
+"""A move and its option."""
+
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def move(options: Callable[[HolderMoves], Sequence[Any]]) -> Callable[[F], F]:
+    """A step that a world may take with any of these options, which depend on its state."""
+
+    def decorate(step: F) -> F:
+        vars(step)["options"] = options
+        return step
+
+    return decorate
+
+
+def when(possible: Callable[[HolderMoves], bool]) -> Callable[[F], F]:
+    """A move without a choice."""
+    return move(lambda world: [None] if possible(world) else [])
+
+
+def of_holders(able: Callable[[Holder, Process], bool]) -> Callable[[F], F]:
+    """A move of any running holder for which this holds."""
+    return move(lambda world: world.alive(able))
+
+
+def is_not_stopped(holder: Holder, _: Process) -> bool:
+    return holder.state is not HolderPhase.STOPPED
+
 
 @dataclass
 class HolderMoves:
-    """For each move `x`: `can_x` lists its options, `x` executes it."""
+    """The state, the holders and the readers."""
 
     scope: Scope
     now: float = 0.0
@@ -31,6 +62,10 @@ class HolderMoves:
     messages: list[Message] = field(default_factory=list)
     held: list[Message] = field(default_factory=list)
     """Messages that stay in flight for a long time."""
+
+    @property
+    def top(self) -> Leader:
+        return self.leaders[-1]
 
     def latest(self, key: int, upto: int) -> int:
         """The value of the key as of that revision."""
@@ -73,18 +108,35 @@ class HolderMoves:
     def _call(self, number: int, method: str, *more: Any) -> Any:
         return self.processes[number].call(method, self._clock_of(number), *more)
 
-    def _alive(self, want: Callable[[Holder, Process], bool]) -> list[int]:
-        return [i for i, p in enumerate(self.processes) if p.holder is not None and want(p.holder, p)]
+    def alive(self, able: Callable[[Holder, Process], bool] = lambda _h, _p: True) -> list[int]:
+        return [i for i, p in enumerate(self.processes) if p.holder is not None and able(p.holder, p)]
 
-    def _not_stopped(self) -> list[int]:
-        return self._alive(lambda h, _: h.state is not HolderPhase.STOPPED)
+    # Moves
 
-    def can_hello(self) -> list[Any]:
-        if self.hellos >= self.scope.hellos:
-            return []
-        nodes = min(len(self.leaders), self.scope.leader_nodes)
-        return [(i, n) for i in self._not_stopped() for n in range(nodes)]
+    def options(self, move: str) -> list[Any]:
+        found: list[Any] = getattr(self, move).options(self)
+        return found
 
+    def do(self, move: str, option: Any) -> None:
+        getattr(self, move)(option)
+
+    def take(self, moves: Iterable[str], rng: Random) -> Iterator[Step]:
+        """Those that are possible, each with any of its options. A step is yielded before it is executed."""
+        for move in moves:
+            found = self.options(move)
+            if found:
+                option = found[0] if len(found) == 1 else rng.choice(found)
+                yield move, option
+                self.do(move, option)
+
+    @move(
+        lambda world: [
+            (holder, node)
+            for holder in world.alive(is_not_stopped)
+            for node in range(min(len(world.leaders), world.scope.leader_nodes))
+            if world.hellos < world.scope.hellos
+        ]
+    )
     def hello(self, option: tuple[int, int]) -> None:
         number, leader = option
         self.hellos += 1
@@ -92,75 +144,55 @@ class HolderMoves:
         process.leader = leader
         self._answer(number, self._call(number, "hello", process.vault.lv))
 
-    def can_join(self) -> list[Any]:
-        return self._alive(lambda h, _: h.wants_join)
-
+    @of_holders(lambda holder, _: holder.wants_join)
     def join(self, number: int) -> None:
         self._answer(number, self._call(number, "join", self.processes[number].vault.lv))
 
-    def can_renew(self) -> list[Any]:
-        return self._not_stopped()
-
+    @of_holders(is_not_stopped)
     def renew(self, number: int) -> None:
         self._answer(number, self._call(number, "renew"))
 
-    def can_notice(self) -> list[Any]:
-        """A holder checks its clock."""
-        return self._alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(p.clock(self.now)))
-
+    @move(lambda world: world.alive(lambda h, p: h.state is HolderPhase.ACTIVE and not h.serves(p.clock(world.now))))
     def notice(self, number: int) -> None:
+        """A holder checks its clock."""
         self._call(number, "tick")
 
-    def can_promise(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is not HolderPhase.ACTIVE)
-
+    @of_holders(lambda holder, _: holder.state is not HolderPhase.ACTIVE)
     def promise(self, number: int) -> None:
         self._answer(number, self._call(number, "promise"))
 
-    def can_stop(self) -> list[Any]:
-        return self._not_stopped() if self.scope.crashes else []
-
+    @of_holders(is_not_stopped)
     def stop(self, number: int) -> None:
         self._answer(number, self._call(number, "stop"))
 
-    def can_mark(self) -> list[Any]:
-        return self._alive(lambda _, p: bool(p.queue))
-
+    @of_holders(lambda _, process: bool(process.queue))
     def mark(self, number: int) -> None:
         """The vault commits marks."""
         self._answer(number, self.processes[number].mark(self._clock_of(number)))
 
-    def can_unmark(self) -> list[Any]:
-        return self._alive(lambda _, p: bool(p.queue))
-
+    @of_holders(lambda _, process: bool(process.queue))
     def unmark(self, number: int) -> None:
         """The vault fails to commit them."""
         self.processes[number].queue.clear()
         self._call(number, "mark_failed")
 
-    def can_listen(self) -> list[Any]:
-        return self._alive(lambda h, p: h.wants_recovery(p.clock(self.now)))
-
+    @move(lambda world: world.alive(lambda holder, process: holder.wants_recovery(process.clock(world.now))))
     def listen(self, number: int) -> None:
         """The recovery listeners run, and succeed."""
         self._call(number, "begin_recovery")
         self._call(number, "recovered")
 
-    def can_activate(self) -> list[Any]:
-        return self._alive(lambda h, _: h.state is HolderPhase.RECOVERING)
-
+    @of_holders(lambda holder, _: holder.state is HolderPhase.RECOVERING)
     def activate(self, number: int) -> None:
         self._call(number, "activate", self.processes[number].vault.lv)
 
-    def can_apply(self) -> list[Any]:
-        return self._alive(lambda h, p: p.vault.lv < self.lm and self._may_apply(h, p.vault))
-
-    def _may_apply(self, holder: Holder, vault: Vault) -> bool:
+    def may_apply(self, holder: Holder, vault: Vault) -> bool:
         """The gate: the vault of an active holder applies no strict change that is not released."""
         following = vault.lv + 1
         shut = holder.gated and self.scope.gated
         return not shut or following <= vault.released or following in self.scope.eventual
 
+    @move(lambda world: world.alive(lambda h, p: p.vault.lv < world.lm and world.may_apply(h, p.vault)))
     def apply(self, number: int) -> None:
         self.processes[number].vault.apply()
 
@@ -173,11 +205,13 @@ class HolderMoves:
         self.processes.append(Process(node, vault, offset, rates[number % len(rates)]))
         self.start(number)
 
-    def can_start(self) -> list[Any]:
-        if self.incarnations >= self.scope.starts:
-            return []
-        return [i for i, process in enumerate(self.processes) if process.holder is None]
-
+    @move(
+        lambda world: [
+            number
+            for number, process in enumerate(world.processes)
+            if process.holder is None and world.incarnations < world.scope.starts
+        ]
+    )
     def start(self, number: int) -> None:
         process, scope = self.processes[number], self.scope
         self.incarnations += 1
@@ -186,18 +220,14 @@ class HolderMoves:
         timing = scope.timings[self.incarnations % len(scope.timings)] if scope.timings else scope.timing
         process.start(self.incarnations, timing, self._clock_of(number), scope.holder)
 
-    def can_kill(self) -> list[Any]:
-        return self._alive(lambda _h, _p: True) if self.scope.crashes else []
-
+    @move(lambda world: world.alive())
     def kill(self, number: int) -> None:
         """kill -9: vault and page stay as they are, and so do readers in other processes."""
         process = self.processes[number]
         process.holder = None
         process.queue.clear()
 
-    def can_power(self) -> list[Any]:
-        return self.can_kill() if self.scope.powers else []
-
+    @move(lambda world: world.alive() if world.scope.powers else [])
     def power(self, number: int) -> None:
         """Power loss: the clock starts again, too."""
         self.kill(number)
@@ -205,9 +235,7 @@ class HolderMoves:
         process.vault.lose_power()
         process.offset = 1.0 - process.rate * self.now
 
-    def can_replace(self) -> list[Any]:
-        return self.can_kill() if len(self.processes) < self.scope.processes else []
-
+    @move(lambda world: world.alive() if len(world.processes) < world.scope.processes else [])
     def replace(self, number: int) -> None:
         """Another process starts with an empty vault under the same name; the first one and its readers stay."""
         node = self.processes[number].node
@@ -215,28 +243,26 @@ class HolderMoves:
 
     # Readers in other processes, one for each vault; those of a replaced vault stay
 
-    def _serves(self, process: Process) -> bool:
+    def serves(self, process: Process) -> bool:
         vault = process.vault
         return vault.active and process.clock(self.now) < vault.deadline
 
-    def can_look(self) -> list[Any]:
-        """A read begins: the fence page permits reads of the vault."""
-        return [
+    @move(
+        lambda world: [
             (i, key)
-            for i, p in enumerate(self.processes)
-            if p.vault.read is None and (self._serves(p) or (p.vault.opened and not self.scope.checks))
-            for key in range(self.scope.keys)
+            for i, p in enumerate(world.processes)
+            if p.vault.read is None and (world.serves(p) or (p.vault.opened and not world.scope.checks))
+            for key in range(world.scope.keys)
         ]
-
+    )
     def look(self, option: tuple[int, int]) -> None:
+        """A read begins: the fence page permits reads of the vault."""
         number, key = option
         vault = self.processes[number].vault
         vault.opened = True
         vault.read = (key, self.shown[key], vault.activation, None)
 
-    def can_fetch(self) -> list[Any]:
-        return [i for i, p in enumerate(self.processes) if p.vault.read is not None]
-
+    @move(lambda world: [i for i, p in enumerate(world.processes) if p.vault.read])
     def fetch(self, number: int) -> None:
         """It reads the vault."""
         vault = self.processes[number].vault
@@ -245,9 +271,7 @@ class HolderMoves:
         value = self.value(vault, key)
         vault.read = None if value is None else (key, before, activation, value)
 
-    def can_finish(self) -> list[Any]:
-        return [i for i, p in enumerate(self.processes) if p.vault.read is not None and p.vault.read[3] is not None]
-
+    @move(lambda world: [i for i, p in enumerate(world.processes) if p.vault.read and p.vault.read[3] is not None])
     def finish(self, number: int) -> None:
         """It checks the page again, and returns its result."""
         process = self.processes[number]
@@ -255,13 +279,15 @@ class HolderMoves:
         assert vault.read is not None
         key, before, activation, value = vault.read
         vault.read = None
-        still = self._serves(process) and vault.activation == activation
+        still = self.serves(process) and vault.activation == activation
         if value is not None and (still or not self.scope.checks):
             self.show(key, value, before, f"vault {vault.name}")
 
-    def can_read(self) -> list[Any]:
-        return [(i, key) for i, p in enumerate(self.processes) if self._serves(p) for key in range(self.scope.keys)]
-
+    @move(
+        lambda world: [
+            (i, k) for i, p in enumerate(world.processes) if world.serves(p) for k in range(world.scope.keys)
+        ]
+    )
     def read(self, option: tuple[int, int]) -> None:
         """All steps of a read at once."""
         number, key = option

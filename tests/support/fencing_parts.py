@@ -236,7 +236,6 @@ class Scope:
     leader_rates: tuple[float, ...] = (1.0,)
     eventual: tuple[int, ...] = ()
     """Revisions without a strict change."""
-    crashes: bool = True
     powers: bool = True
     vault: Callable[[str], Vault] = Vault
     """By its name."""
@@ -251,8 +250,6 @@ class Scope:
     """False: the vault applies every committed change."""
     checks: bool = True
     """False: a reader checks the fence page only when it is opened."""
-    calm_at_start: bool = True
-    """The world begins with all holders serving."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Moves that a walk makes more often."""
     moves: Mapping[str, float] | None = None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.support.fencing_faults import BASES, FAULTS
+from tests.support.fencing_holders import Step
 from tests.support.fencing_parts import Scope, Stale
-from tests.support.fencing_world import Step, World
+from tests.support.fencing_world import World
 
 FINE = {
     "tick": 3, "quorum": 3, "elect": 1.5, "commit": 3, "learn": 3, "depose": 0.2, "advance": 6, "answer": 2, "stage": 6,
@@ -44,8 +45,7 @@ class Found:
 def begin(scope: Scope) -> World:
     """All holders serve."""
     world = World(scope)
-    if scope.calm_at_start:
-        world.calm(0)
+    world.calm(0)
     return world
 
 

@@ -28,6 +28,7 @@ from palisade.vault import vault as product
 from palisade.vault.fence_page import FENCE_BYTES, FencePage, FenceState
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.reader import VaultReader
+from tests.support.fencing_holders import HolderMoves, is_not_stopped, move, of_holders
 from tests.support.fencing_parts import Scope, Vault
 from tests.support.fencing_world import World
 from tests.support.meta_driver import Driver
@@ -131,6 +132,10 @@ class PlainCache:
     def close(self) -> None: ...
 
 
+def any_rule(_: HolderMoves) -> list[TtlRule | None]:
+    return [GO, GO, KEEP, None]
+
+
 class RetentionWorld(World):
     """`fault`: 'plain_cache', 'no_look_at_the_act', 'no_deadline', 'no_gate'. `states`: of the rule, by revision. One
     walk is one seed."""
@@ -197,9 +202,7 @@ class RetentionWorld(World):
 
     # Moves
 
-    def can_commit(self) -> list[TtlRule | None]:
-        return [GO, GO, KEEP, None]
-
+    @move(any_rule)
     def commit(self, rule: TtlRule | None) -> None:
         """It is the rule from now on; None: there is none."""
         state = dict(self.states[-1])
@@ -222,36 +225,29 @@ class RetentionWorld(World):
     def apply(self, number: int) -> None:
         """One revision or more."""
         super().apply(number)
-        while self.can_apply() and self.rng.random() < 0.5:
+        while self.options("apply") and self.rng.random() < 0.5:
             super().apply(number)
         self.stored.follow()
 
     def catch_up(self) -> None:
-        while self.can_apply():
+        while self.options("apply"):
             self.apply(0)
 
-    can_answered_without_the_node = can_commit
-
+    @move(any_rule)
     def answered_without_the_node(self, rule: TtlRule | None) -> None:
         """The same while the node is paused, and with it its page: its lease is waited for."""
         self.commit(rule)
         for _ in range(LEASE_TICKS):
             self.tick(None)
-        for move in ("learn", "advance"):
-            for option in self.options(move):
-                self.do(move, option)
+        self.do_all("learn", "advance")
 
-    def can_recover(self) -> list[int]:
-        return [] if self._serves(self.processes[0]) else [0]
-
+    @move(lambda world: [] if world.serves(world.processes[0]) else [0])
     def recover(self, number: int = 0) -> None:
         """From any state to ACTIVE: every change is released and applied."""
         self.hello((number, 0))
         self.calm(0)
 
-    def can_refuse(self) -> list[int]:
-        return self._not_stopped()
-
+    @of_holders(is_not_stopped)
     def refuse(self, number: int = 0) -> None:
         """It stops serving, and promises: a snapshot is about to be loaded."""
         self._answer(number, self._call(number, "unmarked"))
