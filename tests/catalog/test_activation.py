@@ -45,7 +45,7 @@ def test_acknowledged_entries_survive_every_order_of_steps() -> None:
     found = Explorer(Rules(), disturbances=3).explore()
     assert found.violation is None, found.trace
     assert found.worlds > 10_000
-    assert found.takeovers > 100
+    assert found.steps.count("n2 commits") > 100
 
 
 def starts_when_one_behind(record: ActivationRecord | None, local: LocalSequence | None, **rest: int) -> Decision:

@@ -29,7 +29,7 @@ need a holder to go and come back (no_promise, unbound_grant) are found by walks
 @pytest.mark.parametrize("name", WORLDS)
 def test_exhaustive_small_scopes_show_no_stale_value(name: str) -> None:
     explored = explore(*SCOPES[name], worlds_max=10_000)
-    assert explored.found is None, explored.found
+    assert explored.violation is None, explored.trace
     assert explored.everything
     assert explored.worlds >= WORLDS[name]
 
@@ -39,4 +39,4 @@ def test_exhaustive_search_detects_a_planted_fault(fault: str) -> None:
     """So neither is it hidden by what the explorer leaves out."""
     scope, moves = SCOPES[FOUND[fault]]
     explored = explore(with_fault(scope, fault), moves, worlds_max=5_000)
-    assert explored.found is not None
+    assert explored.violation is not None

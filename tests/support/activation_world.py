@@ -8,9 +8,8 @@ many entries, sequences and disturbances (crashes, lost disks, expired locks, cu
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from palisade.catalog import activation
 from palisade.catalog.activation import (
@@ -24,6 +23,7 @@ from palisade.catalog.activation import (
     after,
     committed,
 )
+from tests.support.breadth_first import Explored, Violated, explore
 
 EPOCH = 1
 ENTRIES, SEQUENCES = 2, 5
@@ -87,42 +87,19 @@ class Rules:
     in_sync_before_adoption: bool = True
 
 
-@dataclass(slots=True)
-class Found:
-    worlds: int = 0
-    activations: int = 0
-    takeovers: int = 0
-    violation: str | None = None
-    trace: list[str] = field(default_factory=list)
-
-
 class Explorer:
     def __init__(self, rules: Rules, disturbances: int) -> None:
         self._rules = rules
         self._disturbances = disturbances
 
-    def explore(self) -> Found:
-        """All worlds, breadth first; ends at the first violation, with the shortest way to it."""
-        found, start = Found(), World()
-        ways: dict[Key, tuple[World, str] | None] = {key(start): None}
-        waiting = deque([start])
-        while waiting:
-            world = waiting.popleft()
-            found.worlds += 1
-            if (violation := violated(world, self._rules.decide)) is not None:
-                found.violation = violation
-                while (way := ways[key(world)]) is not None:
-                    world, move = way
-                    found.trace.insert(0, move)
-                return found
-            for move, then in self.moves(world):
-                reached = key(then)
-                if reached not in ways:
-                    ways[reached] = world, move
-                    waiting.append(then)
-                    found.activations += move.endswith("commits")
-                    found.takeovers += move == "n2 commits"
-        return found
+    def explore(self) -> Explored[str]:
+        """All worlds; ends at the first violation."""
+        return explore(World(), key, self._steps_of)
+
+    def _steps_of(self, world: World) -> Iterator[tuple[str, World]]:
+        if (why := violated(world, self._rules.decide)) is not None:
+            raise Violated(why)
+        yield from self.moves(world)
 
     def moves(self, world: World) -> Iterator[tuple[str, World]]:
         for number in (0, 1):

@@ -19,16 +19,19 @@ import argparse
 import enum
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from palisade.fencing.messages import GrantMessage, Release, Renew
 from palisade.fencing.timing import FenceTiming
+from tests.support import breadth_first
+from tests.support.breadth_first import Explored, Violated
 from tests.support.fencing_faults import FAULTS
 from tests.support.fencing_holders import Step
 from tests.support.fencing_parts import Message, Scope, Stale
-from tests.support.fencing_walks import Found, begin
+from tests.support.fencing_walks import begin, report
 from tests.support.fencing_world import World
 
 LEASES = ("tick", "quorum", "elect", "commit", "learn", "advance", "stage", "release", "renew", "mark", "repeat")
@@ -57,44 +60,16 @@ FOR_SHOW = {
 """Fields on which no decision depends."""
 
 
-@dataclass(frozen=True)
-class Explored:
-    """`everything`: there are no other worlds in this scope, and none is further than `depth` steps away."""
-
-    found: Found | None
-    worlds: int
-    depth: int
-    everything: bool
-
-
-def explore(scope: Scope, moves: tuple[str, ...], worlds_max: int) -> Explored:
-    """Breadth first, so that findings are as short as possible."""
+def explore(scope: Scope, moves: tuple[str, ...], worlds_max: int) -> Explored[Step]:
     start = begin(scope)
     for move in scope.prelude:
         start.do(move, start.options(move)[0])
     look(start)
-    first = key_of(start)
-    came: dict[Any, tuple[Any, Step] | None] = {first: None}
-    frontier, depth = [(start, first)], 0
-    while frontier:
-        depth += 1
-        following: list[tuple[World, Any]] = []
-        for world, place in frontier:
-            for step, after in steps_of(world, moves):
-                if isinstance(after, Stale):
-                    return Explored(Found(len(came), str(after), (*way(came, place), step)), len(came), depth, False)
-                there = key_of(after)
-                if there not in came:
-                    came[there] = (place, step)
-                    following.append((after, there))
-            if len(came) >= worlds_max:
-                return Explored(None, len(came), depth, False)
-        frontier = following
-    return Explored(None, len(came), depth, True)
+    return breadth_first.explore(start, key_of, lambda world: steps_of(world, moves), worlds_max)
 
 
-def steps_of(world: World, moves: tuple[str, ...]) -> list[tuple[Step, World | Stale]]:
-    found: list[tuple[Step, World | Stale]] = []
+def steps_of(world: World, moves: tuple[str, ...]) -> Iterator[tuple[Step, World]]:
+    """Raises Violated."""
     for move in moves:
         for number, option in enumerate(world.options(move)):
             after: World = clone(world)
@@ -102,9 +77,8 @@ def steps_of(world: World, moves: tuple[str, ...]) -> list[tuple[Step, World | S
                 after.do(move, after.options(move)[number])
                 look(after)
             except Stale as stale:
-                return [((move, option), stale)]
-            found.append(((move, option), after))
-    return found
+                raise Violated(str(stale), (move, option)) from stale
+            yield (move, option), after
 
 
 def look(world: World) -> None:
@@ -132,14 +106,6 @@ def is_spent(world: World, message: Message) -> bool:
         run_out = world._clock_of(process) >= said.t0 + world.scope.timing.fence_s
         return run_out or said.t0 < max(lease._not_before, lease.t0)
     return isinstance(said, Release) and said.released <= holder.released and said.term <= holder.term
-
-
-def way(came: dict[Any, tuple[Any, Step] | None], place: Any) -> tuple[Step, ...]:
-    steps: list[Step] = []
-    while (before := came[place]) is not None:
-        place, step = before
-        steps.append(step)
-    return tuple(reversed(steps))
 
 
 # Copies of a world, and keys that are equal exactly if two worlds behave alike
@@ -205,12 +171,7 @@ def main() -> None:
     explored = explore(with_fault(scope, options.plant) if options.plant else scope, moves, options.worlds)
     extent = f"all of them, none further than {explored.depth} steps" if explored.everything else "not all of them"
     print(f"{explored.worlds} worlds, {extent}, in {time.monotonic() - began:.1f} s")
-    if explored.found is not None:
-        print(f"STALE: {explored.found.stale}")
-        for step in explored.found.steps:
-            print("   ", *step)
-        raise SystemExit(1)
-    print("nothing stale")
+    report(explored.violation, explored.trace)
 
 
 if __name__ == "__main__":

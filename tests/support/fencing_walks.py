@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -102,13 +103,16 @@ def main() -> None:
     scope = FAULTS[options.plant] if options.plant else BASES[options.base]
     began = time.monotonic()
     found = _walk_on(scope, options, began)
-    if found is None:
-        print("nothing stale")
-        return
-    print(f"STALE: {found.stale}")
-    for step in found.steps:
+    report(found and found.stale, found.steps if found else ())
+
+
+def report(stale: str | None, steps: Iterable[Step]) -> None:
+    """Raises SystemExit for a stale read."""
+    print(f"STALE: {stale}" if stale else "nothing stale")
+    for step in steps:
         print("   ", *step)
-    raise SystemExit(1)
+    if stale:
+        raise SystemExit(1)
 
 
 def _walk_on(scope: Scope, options: argparse.Namespace, began: float) -> Found | None:
