@@ -20,7 +20,7 @@ from palisade.client.pending_request import Operation, Slot, content_bytes, is_l
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
-from palisade.client.whereabouts import LeaderNews, Whereabouts
+from palisade.client.whereabouts import LeaderNews, Whereabouts, beside
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.put_series import results_in
 from palisade.metastore.requests import WatchRequest
@@ -207,7 +207,7 @@ class StreamSession:
         if isinstance(error, NodeFailed) and operation.repeatable:
             self.leave_failed_node(error)
         elif nothing_done and is_last(operation, self._link or self._leaving, self._timeout_s, self._loop.time()):
-            self._refused(operation, error)
+            self._refused(operation, beside(error, self._found, self._connector.unreached))
         elif nothing_done or (isinstance(error, OutcomeUnknown) and operation.repeatable):
             self._trouble = str(error)
             operation.sent, operation.unsure = False, operation.unsure or not nothing_done

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from palisade.client.connection_failures import text_of
+from palisade.raftgroup.errors import Unavailable
 
 NO_LEADER = "knows no leader, and no other node that knows one has been found"
 
@@ -24,10 +25,19 @@ class Whereabouts:
         """Why no answer can arrive over this connection; None if it can. `silence`: of its node. `unreached`: why other
         nodes do not answer, by address."""
         if self.leader is None:
-            names = {stream: f"{name} at {stream}" for name, stream in self.streams.items()}
-            others = text_of({names.get(address, address): why for address, why in unreached.items()})
-            return "; ".join(filter(None, [f"{self.member} {NO_LEADER}", others]))
+            return "; ".join(filter(None, [f"{self.member} {NO_LEADER}", self.named(unreached)]))
         return silence and f"{self.member} at {self.address} {silence}"
+
+    def named(self, unreached: Mapping[str, str]) -> str:
+        names = {stream: f"{name} at {stream}" for name, stream in self.streams.items()}
+        return text_of({names.get(address, address): why for address, why in unreached.items()})
+
+
+def beside(error: Exception, found: Whereabouts | None, unreached: Mapping[str, str]) -> Exception:
+    """`error`, with the nodes that do not answer if it is the refusal of a node that knows no leader."""
+    if type(error) is not Unavailable or found is None or found.leader is not None or not unreached:
+        return error
+    return Unavailable(f"{error}; {found.named(unreached)}")
 
 
 def whereabouts(address: str, member: object, leader: object, streams: object) -> Whereabouts:

@@ -409,6 +409,21 @@ def test_lookup_without_a_leader_names_the_nodes_that_do_not_answer(
     )
 
 
+@pytest.mark.parametrize("command", [("put", "/a", "1"), ("get", "/a"), ("ls",), ("lease", "grant", "5")])
+def test_command_that_a_node_without_a_leader_refuses_names_the_nodes_that_do_not_answer(
+    frozen: str, command: tuple[str, ...]
+) -> None:
+    """The refusal named none of them, unlike the client at its own deadline."""
+    with cli_node() as node:
+        node.do(lambda: setattr(node.group, "leading", False))
+        where = ["--timeout", "1.5", "--endpoints", f"{node.endpoint},{frozen}"]
+        done = CliRunner().invoke(main, [*command, *where])
+    assert done.exit_code == 3
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("palisade: no ")
+    assert f"; {frozen}: no answer yet; 'palisade status' shows" in last
+
+
 async def test_nodes_are_asked_for_their_segments_within_the_deadline(frozen: str) -> None:
     """`segments assign --timeout 1` waited 3 s for each frozen node (issue 16)."""
     began = time.monotonic()
