@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palisade.fencing.messages import Hello, HolderId, HolderPhase
+from palisade.fencing.messages import GrantMessage, Hello, HolderId, HolderPhase, Renew
 from palisade.fencing.registry import HolderStanding
 from palisade.fencing.release import Registration
 from palisade.fencing.timing import FenceTiming
@@ -29,10 +29,10 @@ from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
 
 class World:
-    """A leader. `gone`: every holder is out of the topology."""
+    """A leader. `active`: every holder is in the topology. `gone`: every holder is out of it."""
 
     def __init__(self) -> None:
-        self.gone = False
+        self.active, self.gone = True, False
         self.store = MetaStore(MemoryMap(), Limits())
         self.group = FakeGroup(self.store, FakeClock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
@@ -43,17 +43,25 @@ class World:
             ClusterView(lambda: True, lambda: None, lambda node, incarnation: True),
             on_failed=pytest.fail,
         )
-        active: Any = SimpleNamespace(is_active=lambda node, incarnation: True, is_gone=lambda node: self.gone)
+        active: Any = SimpleNamespace(is_active=lambda node, incarnation: self.active, is_gone=lambda node: self.gone)
         self.registry = HolderRegistry(self.group, self.store.system, active, self.lease_server, self.group.clock.now)
         self.proposed = 0
 
     def lead(self, term: int) -> None:
         self.lease_server.core.begin_term(term, self.group.clock.now(), [], 0)
 
-    def want(self, *nodes: str) -> None:
+    def want(self, *nodes: str, vault: str = "", standing: HolderStanding = HolderStanding.NEW) -> None:
         for node in nodes:
-            hello = Hello(HolderId(node, f"vault of {node}", 1), True, 3.0, HolderPhase.FENCED, 0, False, 0, 0, 3.5)
-            self.lease_server.wanted[node] = (hello, HolderStanding.NEW)
+            holder = HolderId(node, vault or f"vault of {node}", 1)
+            hello = Hello(holder, True, 3.0, HolderPhase.FENCED, 0, False, 0, 0, 3.5)
+            self.lease_server.wanted[node] = (hello, standing)
+
+    def grant(self, node: str) -> None:
+        """A lease, to a registered holder."""
+        now = self.group.clock.now()
+        renew = Renew(now, 0, HolderPhase.ACTIVE, True, 3.0, 3.5)
+        granted = self.lease_server.core.renew(HolderId(node, f"vault of {node}", 1), renew, now, quorum_lease=True)
+        assert isinstance(granted, GrantMessage)
 
     def loses_leadership(self, patch: pytest.MonkeyPatch, then: Callable[[], None] = lambda: None) -> None:
         """With each proposal."""
@@ -83,6 +91,7 @@ async def test_registry_stops_when_leadership_is_lost_during_registration(monkey
     world.loses_leadership(monkeypatch)
     await world.look_once()
     assert world.proposed == 1
+    assert world.lease_server.core.registry.of("n1") is None
 
 
 async def test_registry_drops_a_decision_of_an_earlier_term(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +102,7 @@ async def test_registry_drops_a_decision_of_an_earlier_term(monkeypatch: pytest.
     world.loses_leadership(monkeypatch, then=lambda: world.lead(4))
     await world.look_once()
     assert world.proposed == 1
+    assert world.lease_server.core.registry.of("n1") is None
 
 
 async def test_registry_stops_when_leadership_is_lost_during_removal(
@@ -134,6 +144,49 @@ async def test_removal_of_a_holder_is_bound_to_the_term_of_its_decision() -> Non
     await world.look_once()
     assert [each.node for each in registrations(world.store.system)] == ["n1"]
     assert world.lease_server.core.registry.of("n1") is not None
+
+
+async def test_registry_takes_no_holder_that_is_not_in_the_topology() -> None:
+    """A process of a removed node says Hello once more: strict writes would wait for it again."""
+    world = World()
+    world.lead(TERM)
+    world.active = False
+    world.want("n1")
+    await world.look_once()
+    assert list(registrations(world.store.system)) == []
+    world.active = True
+    await world.look_once()
+    assert [each.node for each in registrations(world.store.system)] == ["n1"]
+
+
+async def test_record_of_another_vault_is_replaced_once_no_lease_of_it_is_left() -> None:
+    """Another leader would know nothing of that lease, and readers of the first vault serve until it ends."""
+    world = World()
+    world.lead(TERM)
+    world.want("n1")
+    await world.look_once()
+    world.grant("n1")
+    world.want("n1", vault="another", standing=HolderStanding.OTHER)
+    await world.look_once()
+    assert [each.vault for each in registrations(world.store.system)] == ["vault of n1"]
+    world.group.clock.advance(60.0)
+    await world.look_once()
+    assert [each.vault for each in registrations(world.store.system)] == ["another"]
+
+
+async def test_record_of_a_holder_that_has_left_is_removed_once_no_lease_of_it_is_left() -> None:
+    world = World()
+    world.lead(TERM)
+    world.want("n1")
+    await world.look_once()
+    world.grant("n1")
+    world.gone = True
+    world.group.clock.advance(1.0)
+    await world.look_once()
+    assert [each.node for each in registrations(world.store.system)] == ["n1"]
+    world.group.clock.advance(60.0)
+    await world.look_once()
+    assert list(registrations(world.store.system)) == []
 
 
 async def test_registration_is_bound_to_the_record_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
