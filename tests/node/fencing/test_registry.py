@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +21,19 @@ from palisade.metastore.memory_map import MemoryMap
 from palisade.metastore.requests import SystemWrite
 from palisade.metastore.state_machine import MetaStore
 from palisade.node.fencing import holder_registry as registry
-from palisade.node.fencing.holder_registry import PREFIX, HolderRegistry, registrations, value_of
+from palisade.node.fencing.holder_registry import (
+    PREFIX,
+    ActiveNodes,
+    HolderRegistry,
+    registration_of,
+    registrations,
+    value_of,
+)
 from palisade.node.fencing.lease_server import ClusterView, LeaseServer
 from palisade.service.pending_write import ReleaseWaiters
 from palisade.service.regions import regions_of
 from palisade.service.strict_changes import StrictLog
+from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from tests.support.fake_group import TERM, FakeClock, FakeGroup
 
 
@@ -187,6 +196,40 @@ async def test_record_of_a_holder_that_has_left_is_removed_once_no_lease_of_it_i
     world.group.clock.advance(60.0)
     await world.look_once()
     assert list(registrations(world.store.system)) == []
+
+
+async def test_holder_that_comes_back_before_its_removal_gets_leases_again() -> None:
+    world = World()
+    world.lead(TERM)
+    world.want("n1")
+    await world.look_once()
+    world.grant("n1")
+    world.gone = True
+    world.group.clock.advance(1.0)
+    await world.look_once()
+    world.gone = False
+    world.lease_server.wanted.clear()
+    world.group.clock.advance(1.0)
+    await world.look_once()
+    world.grant("n1")
+
+
+def test_record_of_a_holder_has_everything_that_the_next_leader_counts_with() -> None:
+    for given in (Registration("n1", "a vault", 3.0, True, 3.5), Registration("n1", "", 9.0, False)):
+        read = registration_of("n1", value_of(given))
+        assert replace(read, node="n1") == given
+
+
+def test_active_nodes_follow_the_records() -> None:
+    """Also those of an installed snapshot: what was read of the records before is void."""
+    store = MetaStore(MemoryMap(), Limits())
+    group, active = FakeGroup(store, FakeClock()), ActiveNodes(store.system)
+    for number, standing in enumerate((NodeStanding.ACTIVE, NodeStanding.GONE, NodeStanding.ACTIVE), 1):
+        record = NodeRecord("n1", NodeRole.FOLLOWER, standing, "i", 1, number, {})
+        group.apply([encode_command(SystemWrite((), ((record.key, record.to_bytes()),)))])
+        assert active.is_active("n1", number) == (standing is NodeStanding.ACTIVE)
+        assert active.is_gone("n1") == (standing is NodeStanding.GONE)
+        assert not active.is_active("n1", number - 1)
 
 
 async def test_registration_is_bound_to_the_record_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
