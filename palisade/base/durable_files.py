@@ -29,7 +29,8 @@ def make_directory(directory: Path) -> None:
     """Create the directory and its parents where they are missing; durable on return."""
     directory = directory.absolute()
     if not directory.is_dir():
-        make_directory(directory.parent)
+        if not directory.parent.exists():
+            make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
 
