@@ -222,6 +222,7 @@ class RetentionWorld(World):
         self.calm(0)
         self.catch_up()
 
+    @move(vars(HolderMoves.apply)["options"])
     def apply(self, number: int) -> None:
         """One revision or more."""
         super().apply(number)
