@@ -38,7 +38,9 @@ def from_file(path: Path) -> dict[str, GivenValue]:
         raise ConfigError(
             f"config: {path} can't be read: {error.strerror}; check the path and its permissions"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"config: {path} is not TOML: it is no UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     found = {name.replace("_", "-"): GivenValue(value, f"{path}") for name, value in content.items()}
     return {OLD_NAMES.get(name, name): given for name, given in found.items()}

@@ -268,7 +268,17 @@ def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
     for option in OPTIONS:
         if option.group is None and option.default is MISSING and option.field not in plain:
             raise ConfigError(f"{option.name}: not given; use --{option.name}, {option.variable} or the --config file")
-    return NodeConfig(**plain, **{GROUPS[group]: group(**values) for group, values in groups.items()})
+    try:
+        return NodeConfig(**plain, **{GROUPS[group]: group(**values) for group, values in groups.items()})
+    except ConfigError as error:
+        raise with_origin(error, given) from None
+
+
+def with_origin(error: ConfigError, given: Mapping[str, GivenValue]) -> ConfigError:
+    """Names the source of the value, if the text of the error begins with the option and a colon."""
+    name, colon, rest = str(error).partition(":")
+    origin = given[name].origin if colon and name in given else f"--{name}"
+    return error if origin == f"--{name}" else ConfigError(f"{name} (from {origin}):{rest}")
 
 
 def read_value(option: Option, given: GivenValue) -> Any:

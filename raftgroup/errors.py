@@ -21,14 +21,17 @@ class Unavailable(RaftError):
     retry = True
 
 
+NO_LEADER = "this node knows no leader of the group; retry, and see 'palisade status'"
+
+
 class NotLeader(Unavailable):
     """The request was not executed: this node is not the leader. `leader` is the probable leader, if known."""
 
     code = "not-leader"
 
     def __init__(self, leader: str | None) -> None:
-        hint = f"ask {leader}" if leader else "no leader is known yet, try again"
-        super().__init__(f"this node is not the leader of the group: {hint}")
+        known = f"this node is not the leader of the group: ask {leader}" if leader else NO_LEADER
+        super().__init__(known)
         self.leader = leader
 
 

@@ -44,7 +44,10 @@ class VaultDirectory:
 
     def require_file(self) -> None:
         if not (self.path / DATA).is_file():
-            raise VaultForeign(f"there is no vault in {self.path}: give the vault folder of a node's data folder")
+            raise VaultForeign(
+                f"there is no vault in {self.path}: give a node the data folder of one that has recovered, and a "
+                "reader the folder 'vault' in it"
+            )
 
     @property
     def suspect(self) -> bool:

@@ -40,6 +40,13 @@ class FenceState(enum.IntEnum):
     ACTIVE = 2
 
 
+WHY_NOT = {
+    FenceState.FENCED: "the node is fenced: it has no lease",
+    FenceState.RECOVERING: "the node is recovering: it has no lease yet",
+}
+"""Why a vault in this state must not be trusted."""
+
+
 class FenceCause(enum.IntEnum):
     """Why the page is FENCED, where a reader can act on that."""
 
@@ -76,11 +83,11 @@ class Fence(NamedTuple):
             return "the node has not started since the machine did, or the reader uses other clocks"
         if self.state is FenceState.FENCED and self.cause == FenceCause.REMOVED:
             return (
-                "the node is FENCED, because it was removed from the cluster: read at another node, or let this one "
+                "the node is fenced, because it was removed from the cluster: read at another node, or let this one "
                 "join again with an empty data directory"
             )
         if self.state is not FenceState.ACTIVE:
-            return f"the node is {self.state.name}"
+            return WHY_NOT[self.state]
         return f"the node's lease expired {(now_ns - self.deadline_ns) / 1e9:.3f} s ago"
 
 

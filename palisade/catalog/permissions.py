@@ -81,6 +81,11 @@ class Subject:
     def key(self) -> bytes:
         return subject_key(self.text)
 
+    @property
+    def administers(self) -> bool:
+        """Whether its own grants permit everything, the management of users included."""
+        return PermissionGrant(Privilege.ADMIN.value, "") in self.grants
+
     def with_grant(self, grant: PermissionGrant) -> Subject:
         if grant in self.grants:
             raise AlreadyThere(f"subject: {self.text} already has {grant.privilege} on {grant.prefix!r}")

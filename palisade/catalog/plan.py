@@ -33,7 +33,7 @@ class NeedsRange(Exception):
 @dataclass(slots=True)
 class CatalogRows:
     """The rows read. The transaction compares that single rows are unchanged. Ranges are guarded by the procedure's
-    locks, so a plan reads ranges only below its locks."""
+    locks, so a plan reads ranges only below its locks, or to find the single rows on which it relies."""
 
     found: dict[bytes, KeyValue | None] = field(default_factory=dict)
     ranges: dict[bytes, tuple[KeyValue, ...]] = field(default_factory=dict)

@@ -112,6 +112,7 @@ class BackupState:
 
     silent: dict[str, str] = field(default_factory=dict)
     url: str = ""
+    leaderless: bool = False
     received: int = 0
     total: int | None = None
 
@@ -130,7 +131,7 @@ async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
     reasons, until = [], time.monotonic() + session.deadline_s
-    for url in await urls_of(session, state.silent):
+    for url in await urls_of(session, state):
         left_s = until - time.monotonic()
         if left_s <= 0:
             reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
@@ -156,17 +157,20 @@ async def from_one_of(
             if error.begun:
                 until = time.monotonic() + session.deadline_s
     text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
+    if state.leaderless and not serializable:
+        text += ". No node that answers knows a leader, which confirms that a backup is current: retry when there is "
+        text += "one, or give --serializable"
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
-async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
-    """The HTTP addresses of the nodes; the leader comes last, because it has the most load. `silent` has the
-    addresses that have not answered.
+async def urls_of(session: CliSession, state: BackupState) -> list[str]:
+    """The HTTP addresses of the nodes; the leader comes last, because it has the most load. `state` gets the
+    addresses that have not answered, and whether the others know no leader.
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
 
-    timeout_s = ASK_PART * session.deadline_s
+    timeout_s, silent = ASK_PART * session.deadline_s, state.silent
     wrong: list[WrongPort] = []
     reasons: dict[str, str] = {}
     endpoints = await session.checked_endpoints(silent)
@@ -186,6 +190,7 @@ async def urls_of(session: CliSession, silent: dict[str, str]) -> list[str]:
     if not answers:
         failure = no_answer(reasons) or unreachable(session.endpoints, session.source, reasons=reasons)
         raise BrokenOff(f"{failure.message}. Nothing was written")
+    state.leaderless = not any(answer["leader"] for answer in answers)
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}
     order = sorted(members.values(), key=lambda each: (each["id"] not in up, each["leader"], each["id"]))

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from palisade.cli.http_request import ask, run_or_fail
+from palisade.cli.member import NO_LEADER
 from palisade.cli.options import at_option, client_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import CliSession
+from palisade.service.status import wait_line
 
 
 @click.command()
@@ -30,14 +32,15 @@ def fencing(session: CliSession, at: str | None) -> None:
     if session.as_json:
         print_json(found)
         return
+    if at is None and found["leader"] is None:
+        session.note(NO_LEADER)
     if not session.as_csv:
         print_own(found)
     if found["leader"] is not None:
         holders = sorted(found["leader"]["holders"], key=lambda each: str(each["node"]))
         session.rows(found, HEADER, [holder_row(each, separators=not session.as_csv) for each in holders])
         for wait in () if session.as_csv else found["leader"]["waits"]:
-            reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
-            print(f"revisions {wait['first']} to {wait['last']} have waited {wait['waited_ms']} ms: {reasons}")
+            print(wait_line(wait))
 
 
 async def of_leader(client: Any) -> dict[str, Any]:

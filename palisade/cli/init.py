@@ -92,7 +92,9 @@ def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:
 
 async def run(session: CliSession, at: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """`initialize`, with a line on stderr while the command waits."""
-    waits_for = [f"the nodes {', '.join(body['members'])} are not a cluster yet, asking {at}"]
+    members = ", ".join(body["members"])
+    cancels, founds = f"{at} to cancel the initialization of {members}", f"the nodes {members} are not a cluster yet"
+    waits_for = [f"asking {cancels}" if body.get("cancel") else f"{founds}, asking {at}"]
     async with session.notice(lambda: waits_for[-1]):
         return await initialize(at, body, session.deadline_s, waits_for)
 

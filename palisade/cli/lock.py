@@ -26,7 +26,8 @@ ttl_option = click.option(
 )  # fmt: skip
 wait_option = click.option(
     "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
-    help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit.",
+    help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit. While no node "
+    "responds, --timeout applies.",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from palisade.base.http_request import NoAnswer
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.options import cluster_options, read_address
-from palisade.cli.session import CliSession
+from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.wire.credentials import Password
 
 HOUR_S, DAY_S = 3600, 86_400
@@ -45,6 +45,9 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     The password comes from PALISADE_PASSWORD, from the file PALISADE_PASSWORD_FILE, or from a prompt. A token in a file
     is sent only to the cluster that issued it.
     """
+    if token_file is not None and not (folder := Path(token_file).absolute().parent).is_dir():
+        missing = f"there is no folder {folder}: create it, or give another file"
+        session.fail(Failure(REFUSED, "not-written", missing, False))
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}
@@ -52,9 +55,16 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     if token_file is None:
         session.answer(found, found["token"])
         return
-    write_private(Path(token_file), token_file_text(found["token"], found.get("cluster_id", "")))
+    try:
+        write_private(Path(token_file), token_file_text(found["token"], found.get("cluster_id", "")))
+    except OSError as error:
+        session.fail(Failure(REFUSED, "not-written", f"signed in, but {not_writable(token_file, error)}", False))
     shape = {name: found[name] for name in ("user", "expires_ms", "cluster_id") if name in found}
     session.answer({**shape, "token_file": token_file}, f"signed in as {user} for {ttl_s} s: --token-file {token_file}")
+
+
+def not_writable(path: str, error: OSError) -> str:
+    return f"{path} can't be written: {error.strerror}; make it writable, or give another file"
 
 
 def member_addresses(session: CliSession, shown: Password) -> list[str]:

@@ -116,12 +116,12 @@ def checked_settings(typed: Mapping[str, str | None], config: Path | None) -> No
     return settings
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
+def check_arguments(arguments: Sequence[str]) -> NodeConfig:
     """Raises ConfigError if `palisade node` with these arguments, in this environment, refuses its configuration."""
     params = dict(node.make_context("palisade node", list(arguments)).params)
     config = params.pop("config")
     params.pop("parent_pipe")
-    checked_settings(params, config)
+    return checked_settings(params, config)
 
 
 def end(exit_code: int, error: Exception, more: str = "") -> None:

@@ -135,9 +135,15 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         for wait in (row.get("fencing") or {}).get("waits") or ():
-            reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
-            lines.append(f"revisions {wait['first']} to {wait['last']} have waited {wait['waited_ms']} ms: {reasons}")
+            lines.append(wait_line(wait))
     return lines
+
+
+def wait_line(wait: Mapping[str, Any]) -> str:
+    """A new leader does not know which of the revisions before its election were released: they begin with 1."""
+    revisions = f"{wait['first']} to" if wait["first"] > 1 else "up to"
+    reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
+    return f"revisions {revisions} {wait['last']} have waited {wait['waited_ms']} ms: {reasons}"
 
 
 def refusals_of(rows: Sequence[Row]) -> list[str]:

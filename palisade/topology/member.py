@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from palisade.base.network_reason import reason_of
+from palisade.base.recurring_line import RecurringLine
 from palisade.raftgroup.errors import NodeFailed, RaftError
 from palisade.topology.admission_rules import JoinRequest, RejectJoin
 from palisade.topology.join_state import JoinPhase, JoinState
@@ -83,6 +84,7 @@ class TopologyMember:
         self._recover = recover
         self._cluster_id = cluster_id
         self._refusal = refusal
+        self._line = RecurringLine(counts=False)
 
     @property
     def name(self) -> str:
@@ -111,17 +113,23 @@ class TopologyMember:
                 self.life = before.wait_for(str(error))
             self._log_change(before)
             if self.life.phase is JoinPhase.REJECTED:
-                raise NodeRefused(f"cluster {self._own.cluster} rejected {self._own.name}: {self.life.reason}")
+                raise NodeRefused(f"{self._own.name} was rejected: {self.life.reason}")
             if self.life.phase is before.phase:
                 await asyncio.sleep(LOOK_S if before.phase is JoinPhase.ACTIVE else RETRY_S)
 
     def _log_change(self, before: JoinState) -> None:
         now = self.life
         if now.phase is not before.phase:
+            self._line = RecurringLine(counts=False)
             reason = f" reason={now.waiting}" if now.waiting else ""
             log.info("topology phase changed: node=%s phase=%s%s", self._own.name, now.phase.value, reason)
-        elif now.waiting != before.waiting and now.waiting:
-            log.info("topology waiting: node=%s phase=%s reason=%s", self._own.name, now.phase.value, now.waiting)
+        elif now.waiting:
+            text = f"topology waiting: node={self._own.name} phase={now.phase.value} reason={now.waiting}"
+            line = self._line.holds(text, asyncio.get_running_loop().time())
+            if now.waiting != before.waiting:
+                log.info("%s", text)
+            elif line is not None:
+                log.warning("%s", line)
 
     async def _step(self, life: JoinState) -> JoinState:
         if life.phase is JoinPhase.SEEKING:

@@ -102,6 +102,17 @@ def test_fencing_lists_holders_and_waiting_changes(run: Run) -> None:
     assert json.loads(run("fencing", "--json").stdout) == VIEW
 
 
+def test_changes_from_before_an_election_have_no_first_revision(run: Run, shown: dict[str, Any]) -> None:
+    """Issue 16: "revisions 1 to 5538 have waited", while RR was 5536: a new leader does not know RR."""
+    shown["leader"] = {**VIEW["leader"], "waits": [{**WAIT, "first": 1}]}
+    assert run("fencing").stdout.splitlines()[-1] == f"revisions up to 5538 have waited 40 ms: {WHY}"
+
+
+def test_fencing_without_a_leader_says_whose_view_it_is(run: Run, shown: dict[str, Any]) -> None:
+    shown.update(leader=None)
+    assert "no leader is known: this is the view of the node that answered" in run("fencing").stderr
+
+
 def test_fenced_node_gives_the_reason(run: Run, shown: dict[str, Any]) -> None:
     lapsed = {**LEASE, "state": "fenced", "serves": False, "why_not": "its lease has run out", "lease_age_ms": None}
     shown.update(lease=lapsed, leader=None)

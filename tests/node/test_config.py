@@ -123,6 +123,23 @@ def test_bad_value_is_refused_with_its_name_and_the_remedy(option: str, value: s
     assert says in str(refusal.value)
 
 
+def test_value_out_of_range_is_refused_with_its_source(tmp_path: Path) -> None:
+    """Issue 16: only texts that cannot be parsed named their source."""
+    file = tmp_path / "nodes.toml"
+    file.write_text("fence-s = -1.0")
+    with pytest.raises(ConfigError, match=rf"^fence-s \(from {file}\): -1.0 is out of range; give a value from 0.2"):
+        load(file)
+    with pytest.raises(ConfigError, match=r"^otel-endpoint \(from PALISADE_OTEL_ENDPOINT\): foo is not a URL"):
+        load(environ={"PALISADE_OTEL_ENDPOINT": "foo"})
+
+
+def test_file_that_is_not_text_is_refused_in_plain_words(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not TOML: it is no UTF-8 text"):
+        load(file)
+
+
 @pytest.mark.parametrize("name", sorted(MINIMAL))
 def test_required_option_must_be_given(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name}: not given; use --{name}, PALISADE_"):

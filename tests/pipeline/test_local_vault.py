@@ -99,7 +99,7 @@ def test_read_whose_vault_loses_its_lease_continues_over_the_network_or_fails(
     reading = pages(ground.options(vaultOnly="true"), pinned, part)
     next(reading)
     ground.serve(0)
-    with pytest.raises(VaultNotRead, match="the node is FENCED"):
+    with pytest.raises(VaultNotRead, match="the node is fenced"):
         next(reading)
 
 

@@ -107,7 +107,7 @@ async def test_node_is_active_only_after_recovery(world: World) -> None:
 async def test_rejected_node_stops_with_the_reason(world: World, wrong: dict[str, str]) -> None:
     await initialized(world)
     world.physical["n7"] = Presence("i1", True)
-    with pytest.raises(NodeRefused, match="rejected n7: "):
+    with pytest.raises(NodeRefused, match="n7 was rejected: "):
         await world.member(**wrong).run()
     assert world.standing() is None
     assert world.registrar.rejected == 1
@@ -283,3 +283,17 @@ async def test_log_line_of_a_phase_has_its_reason_in_a_field(world: World, caplo
     with caplog.at_level("INFO"):
         member._log_change(before)
     assert caplog.messages == ["topology phase changed: node=n7 phase=joining reason=no leader"]
+
+
+async def test_node_that_waits_for_long_warns_at_growing_intervals(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 16: a wrong --join was one line of level INFO, then silence."""
+    member = world.member()
+    waits = asyncio.create_task(member.run())
+    await asyncio.sleep(100)
+    waits.cancel()
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    lines = [each for each in warnings if "topology waiting: node=n7" in each]
+    assert [each.rsplit("(for ")[1] for each in lines] == ["10 s)", "30 s)", "70 s)"]
+    assert all("the cluster is not initialized yet" in each for each in lines)

@@ -168,7 +168,7 @@ def test_fenced_vault_fails_closed(node: Node) -> None:
     node.page.refuse(FenceState.RECOVERING)
     for read in (reader.get, reader.get_item, reader.prefix, reader.iterate):
         for key in (b"/s/a", b"/e/a", b"palisade/x"):
-            with pytest.raises(Fenced, match="the node is RECOVERING") as refused:
+            with pytest.raises(Fenced, match="the node is recovering") as refused:
                 read(key)
             assert refused.value.retry
     node.page.serve(10**12, 1)
@@ -378,7 +378,7 @@ def test_folder_without_vault_or_page_is_refused(tmp_path: Path) -> None:
     page.write_bytes(whole)
     reader, other = VaultReader(tmp_path / "vault"), VaultReader(str(tmp_path / "vault"))
     for one in (reader, other):
-        with pytest.raises(Fenced, match="the node is FENCED"):
+        with pytest.raises(Fenced, match="the node is fenced"):
             one.get(b"/s/a")
     reader.close()
     with pytest.raises(Fenced):

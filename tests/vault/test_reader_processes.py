@@ -111,7 +111,7 @@ def test_reads_follow_a_writer_through_kill_restart_and_stop(cluster: Cluster) -
         cluster.start()
         assert cluster.checked(reader) >= last
         cluster.end()
-        with pytest.raises(Fenced, match="the node is FENCED"):
+        with pytest.raises(Fenced, match="the node is fenced"):
             reader.get(KEY)
 
         VaultDirectory(cluster.vault).put_aside()

@@ -7,12 +7,13 @@ as failed although it is effective, would be worse than a pending one.
 from __future__ import annotations
 
 from palisade.catalog import keys
-from palisade.catalog.errors import AlreadyThere, BadField, NotAllowed, NotThere
+from palisade.catalog.errors import AlreadyThere, BadField, DamagedRow, NotAllowed, NotThere
 from palisade.catalog.operations.operation_kind import Drawn, Field, OperationKind, Request
 from palisade.catalog.passwords import a_credential, a_password
 from palisade.catalog.permissions import (
     PRIVILEGES,
     PermissionGrant,
+    Privilege,
     Subject,
     a_prefix,
     a_privilege,
@@ -52,6 +53,54 @@ def credential_of(request: Request) -> bytes:
     return to_bytes(request["password"])
 
 
+def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
+    """The plan, if a user with admin on all keys remains: without one, nobody could change users any more.
+
+    The rows below the two prefixes only show where to look. The administrator that was found is requested as single
+    rows, which the transaction compares: of two plans that each rely on what the other takes away, one is made again.
+
+    Raises NotAllowed."""
+
+    def now(key: bytes) -> Subject | None:
+        """After the changes."""
+        packed = changes[key] if key in changes else rows.get(key)
+        return readable_subject(key, packed) if packed is not None else None
+
+    def is_administrator(user: Subject | None) -> bool:
+        if user is None or user.administers:
+            return user is not None
+        roles = (now(key) for key in map(role_key, user.roles) if key in with_admin)
+        return any(role is not None and role.administers for role in roles)
+
+    with_admin = administrators(rows, keys.ROLES)
+    for row in rows.below(keys.USERS):
+        listed = readable_subject(row.key, row.value)
+        if is_administrator(listed) and is_administrator(now(row.key)):
+            return CatalogPlan(changes)
+    raise NotAllowed(
+        "no user with admin on all keys would remain, and nobody could change users any more: first grant another user "
+        "admin on the prefix ''"
+    )
+
+
+def administrators(rows: CatalogRows, prefix: bytes) -> set[bytes]:
+    """The keys of the users or roles whose own grants permit everything."""
+    found = (readable_subject(row.key, row.value) for row in rows.below(prefix))
+    return {each.key for each in found if each is not None and each.administers}
+
+
+def role_key(name: str) -> bytes:
+    return subject_key(f"role:{name}")
+
+
+def readable_subject(key: bytes, packed: bytes) -> Subject | None:
+    """None if the row is damaged: it grants nothing."""
+    try:
+        return Subject.from_bytes(key, packed)
+    except DamagedRow:
+        return None
+
+
 def create_user(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     made = Subject("user", request["user"])
     if rows.get(made.key) is not None:
@@ -66,7 +115,10 @@ def set_password(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPl
 
 def drop_user(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = subject_at(rows, f"user:{request['user']}")
-    return CatalogPlan({found.key: None, keys.at(keys.CREDENTIALS, found.name): None})
+    changes = {found.key: None, keys.at(keys.CREDENTIALS, found.name): None}
+    with_admin = administrators(rows, keys.ROLES) if found.roles else set()
+    is_administrator = found.administers or any(role_key(name) in with_admin for name in found.roles)
+    return with_an_administrator(rows, changes) if is_administrator else CatalogPlan(changes)
 
 
 def create_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
@@ -88,7 +140,7 @@ def drop_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
         raise NotAllowed(
             f"role {found.name} has {len(changes) - 1} users, the limit is {HOLDERS_MAX}: revoke it from some first"
         )
-    return CatalogPlan(changes)
+    return with_an_administrator(rows, changes) if found.administers else CatalogPlan(changes)
 
 
 def one_subject(request: Request, rows: CatalogRows, *, add: bool) -> Changes:
@@ -103,7 +155,9 @@ def grant(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
 
 
 def revoke(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
-    return CatalogPlan(one_subject(request, rows, add=False))
+    changes = one_subject(request, rows, add=False)
+    is_admin = (request["privilege"], request["prefix"]) == (Privilege.ADMIN.value, "")
+    return with_an_administrator(rows, changes) if is_admin else CatalogPlan(changes)
 
 
 def grant_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
@@ -114,7 +168,9 @@ def grant_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan
 
 def revoke_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     user = subject_at(rows, f"user:{request['user']}")
-    return CatalogPlan({user.key: user.without_role(request["role"]).to_bytes()})
+    changes = {user.key: user.without_role(request["role"]).to_bytes()}
+    role = rows.read(role_key(request["role"]), Subject.from_bytes)
+    return with_an_administrator(rows, changes) if role is not None and role.administers else CatalogPlan(changes)
 
 
 def users_lock(request: Request) -> tuple[str, ...]:

@@ -142,7 +142,8 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
         layout = layout_from_json(content)
         check_same(layout, request.nodes, request.base_port)
     for child in children_of(layout, folder, request.node_options):
-        check_arguments(child.options)
+        if check_arguments(child.options).standalone:
+            raise ConfigError("standalone: such a node belongs to no running cluster; omit it, or use 'palisade node'")
     check_ports(layout, formatted=content is not None)
     if content is None:
         marker.write(layout.to_json())

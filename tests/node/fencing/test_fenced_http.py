@@ -168,7 +168,7 @@ async def test_each_policy_of_a_fenced_node(
         assert (found[2]["answered_by"], found[2]["revision"]) == (by, 60 if by == "quorum" else 0)
     if status == 503:
         assert found[2]["retry"] is True
-        assert "the node is FENCED" in found[2]["detail"]
+        assert "the node is fenced" in found[2]["detail"]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -319,7 +319,7 @@ async def test_commands_read_the_vault_of_the_node_that_is_named(asking: ClientS
     assert (await palisade(asking, "get", "/s/none")).exit_code == 1
     node.page.refuse()
     found = await palisade(asking, "get", "/s/a")
-    assert (found.exit_code, "the node is FENCED" in found.stderr) == (3, True)
+    assert (found.exit_code, "the node is fenced" in found.stderr) == (3, True)
     node.cluster = None
     assert (await palisade(asking, "get", DENY)).exit_code == 1
     for words in (["get", "a", "--revision", "3"], ["range", "a", "--order", "ascend"], ["range", "a", "--count-only"]):

@@ -77,3 +77,13 @@ def test_credentials_are_ignored_without_authorization() -> None:
         assert CliRunner().invoke(main, ["put", "/a", "v", *at], env=SECRET).exit_code == 0
         assert CliRunner().invoke(main, ["status", *at], env=SECRET).exit_code == 0
         assert CliRunner().invoke(main, ["status", "--at", node.http, "--user", "alice"], env=SECRET).exit_code == 0
+
+
+def test_login_refuses_a_token_file_that_has_no_folder(tmp_path: Path) -> None:
+    """Issue 16: it signed in, and then ended with a traceback."""
+    file = tmp_path / "none" / "token"
+    command = ["login", "--user", "alice", "--token-file", str(file), "--endpoints", "127.0.0.1:1"]
+    ended = CliRunner().invoke(main, command, env=SECRET)
+    assert (ended.exit_code, ended.output) == (
+        1, f"palisade: there is no folder {file.parent}: create it, or give another file\n",
+    )  # fmt: skip
