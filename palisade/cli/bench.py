@@ -139,9 +139,10 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
                 click.echo(each.text(), err=True)
 
     found = session.call(run, notice=False)
-    rows: list[tuple[str, str]] = [("requests", f"{found.done:,}"), ("seconds", f"{found.seconds:.2f}")]
-    rows += [(f"failed: {code}", f"{count:,}") for code, count in found.failures.items()]
-    rows += [("requests per second", f"{found.per_s:,.0f}")]
+    thousands = "" if session.as_csv else ","
+    rows: list[tuple[str, str]] = [("requests", f"{found.done:{thousands}}"), ("seconds", f"{found.seconds:.2f}")]
+    rows += [(f"failed: {code}", f"{count:{thousands}}") for code, count in found.failures.items()]
+    rows += [("requests per second", f"{found.per_s:{thousands}.0f}")]
     rows += [(f"{name}, ms", f"{value:.2f}") for name, value in found.latencies_ms().items()]
     session.rows(shape_of(plan, found, left), [f"bench {plan.what}", "value"], rows)
     if not found.done:

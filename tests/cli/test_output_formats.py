@@ -6,7 +6,11 @@ import ast
 import csv
 import io
 import json
+import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,6 +19,8 @@ from click.testing import CliRunner
 from palisade import cli
 from palisade.cli.main import main
 from palisade.cli.recovery import COLUMNS
+from palisade.client import Client
+from tests.support.cli_node import cli_node
 from tests.tidy.commands_page import commands
 
 CLI = Path(cli.__file__).parent
@@ -78,6 +84,35 @@ def test_recoveries_are_csv(tmp_path: Path) -> None:
         list(COLUMNS),
         ["" if name == "error" else f"the {name}" for name in COLUMNS],
     ]
+
+
+@pytest.mark.parametrize("command", ["status", "topology", "fencing", "bench put --total 1000"])
+def test_numbers_in_csv_have_no_separators_of_thousands(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bench -o csv` had "1,000". The table of each command has them."""
+    member = {"id": "n1", "role": "voter", "standing": "active", "incarnation": 1, "recovered_revision": 4810}
+    holder = {"node": "n1", "incarnation": 1, "staged": 4829, "behind": 1000, "heard_ms": 5, "until_ms": 7}
+    holder |= {"promised": False, "leaving": False, "reported_state": "active"}
+    leader = {"id": "n1", "url": "http://h:1", "role": "leader", "revision": 5532}
+    topology = {"physical": [], "logical": [{**member, "addresses": {}}]}
+    fencing = {"node": "n1", "lease": None, "leader": {"holders": [holder], "waits": []}}
+    monkeypatch.setattr(import_module("palisade.cli.status"), "ask_all", returning([leader]))
+    monkeypatch.setattr(import_module("palisade.cli.fencing"), "of_leader", returning(fencing))
+    monkeypatch.setattr(Client, "topology", returning(topology))
+    with cli_node() as node:
+        where = {"PALISADE_ENDPOINTS": node.endpoint}
+        as_csv, table = (
+            CliRunner().invoke(main, [*command.split(), *options], env=where).stdout for options in (("-o", "csv"), ())
+        )
+    number = re.compile(r"\d,\d{3}")
+    assert not any(number.search(cell) for row in csv.reader(io.StringIO(as_csv)) for cell in row)
+    assert number.search(table)
+
+
+def returning(result: Any) -> Callable[..., Any]:
+    async def answer(*_: Any, **__: Any) -> Any:
+        return result
+
+    return answer
 
 
 def test_recovery_that_is_watched_has_no_rows() -> None:

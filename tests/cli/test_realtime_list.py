@@ -7,9 +7,12 @@ import importlib
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from palisade.base.http_request import Answer, NoAnswer
+from palisade.cli.main import main
 from palisade.cli.realtime import known, one_of, reports_in
+from tests.support.cli_node import cli_node
 from tests.support.segment_names import name
 
 RECORD = {"segment": name(1), "ingester": "n1", "digest": "", "replicas": 1, "nodes": ["n1"]}
@@ -99,3 +102,18 @@ async def test_nodes_are_asked_within_the_deadline(
     monkeypatch.setattr(realtime_module, "HttpRequests", requests)
     await known(cluster, "demo", deadline_s)
     assert given == [timeout_s]
+
+
+def test_list_gives_the_nodes_its_own_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[float]()
+
+    async def known(_: Any, data_source: str, deadline_s: float) -> list[dict[str, Any]]:
+        given.append(deadline_s)
+        return []
+
+    monkeypatch.setattr(realtime_module, "known", known)
+    with cli_node() as node:
+        done = CliRunner().invoke(
+            main, ["segments", "realtime", "list", "--timeout", "2.5", "--endpoints", node.endpoint]
+        )
+    assert (done.exit_code, given) == (0, [2.5])

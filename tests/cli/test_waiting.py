@@ -169,18 +169,24 @@ def test_job_of_the_pipeline_shows_its_phase_without_a_terminal(
     monkeypatch.setattr(waiting_module, "silence_s", lambda: 0.0)
     monkeypatch.setattr(waiting_module, "LOOK_S", 0.01)
     monkeypatch.setattr(waiting_module, "LINES_S", 0.05)
-    shown = ""
     with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=False)) as show:
-        while "start Spark" not in shown:
-            shown += capsys.readouterr().err
+        shown = printed_until("start Spark", capsys)
         show(Seen("reading", 1, 8, 3))
-        while "reading" not in shown:
-            shown += capsys.readouterr().err
+        shown += printed_until("reading", capsys)
     first, *_, last = shown.splitlines()
     assert first == "palisade: history: start Spark (0 s)"
     assert last == "palisade: history: reading, 3 of 8 tasks (0 s)"
     with pipeline_module.task_lines("history", CliSession([], 1.0, as_json=True)) as show:
         assert show is None
+
+
+def printed_until(text: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Fails if `text` is not printed within ten seconds."""
+    shown, until = "", time.monotonic() + 10
+    while text not in shown:
+        assert time.monotonic() < until, f"no {text!r} in {shown!r}"
+        shown += capsys.readouterr().err
+    return shown
 
 
 def test_lines_of_a_pipeline_job_are_less_than_two_seconds_apart_until_its_end(
