@@ -22,6 +22,7 @@ from palisade.cli.main import main
 from palisade.cli.session import CliSession, failure_of
 from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.support.cli_node import CliNode
+from tests.tidy.commands_page import commands
 
 PYTHON = re.compile(r"\bb'|\bb\"|\[Errno|Connect call|ssl:|Traceback|None or str|Warning")
 
@@ -121,6 +122,14 @@ def test_wrong_usage_with_json_is_one_object(node: CliNode, arguments: tuple[str
     error = json.loads(result.stderr)["error"]
     assert (error["code"], error["retry"]) == ("usage", False)
     assert error["message"]
+
+
+@pytest.mark.parametrize("form", [("--json",), ("-o", "json"), ("--output=json",)], ids=" ".join)
+@pytest.mark.parametrize("path", [context.command_path.split()[1:] for _, context in commands()], ids=" ".join)
+def test_wrong_usage_of_every_command_is_one_object(path: list[str], form: tuple[str, ...]) -> None:
+    """Also of groups, and of commands that have no option for JSON. Nothing else is written to stdout or stderr."""
+    result = CliRunner().invoke(main, [*path, "--no-such-option", *form])
+    assert (result.exit_code, json.loads(result.output)["error"]["code"]) == (2, "usage")
 
 
 def test_wrong_usage_without_json_is_one_line_with_the_help_command(node: CliNode) -> None:
