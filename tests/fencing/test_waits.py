@@ -390,10 +390,17 @@ def test_unregistered_holder_is_granted_nothing() -> None:
         assert pair.leader.renew(stranger, renew, pair.now, quorum_lease=True) is NotGranted.NOT_REGISTERED
 
 
-def test_acknowledgement_beyond_lm_counts_up_to_lm() -> None:
+@pytest.mark.parametrize("in_a_renewal", [False, True])
+def test_acknowledgement_beyond_lm_counts_up_to_lm(in_a_renewal: bool) -> None:
+    """It is of another history, such as one that a forced new cluster has ended."""
     pair = Pair("n1")
     pair.serve()
-    pair.leader.staged(pair.holders["n1"].me, 10**9, pair.now)
+    holder = pair.holders["n1"].me
+    if in_a_renewal:
+        renew = Renew(pair.now, 10**9, HolderPhase.ACTIVE, False, 3.0, 3.31)
+        pair.leader.renew(holder, renew, pair.now, quorum_lease=True)
+    else:
+        pair.leader.staged(holder, 10**9, pair.now)
     pair.write()
     assert judgements(pair) == {"n1": Judgement.PENDING}
 
