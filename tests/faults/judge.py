@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from palisade.metastore.requests import Range
 from palisade.metastore.results import RevisionEvents
 from tests.faults.asking import STRICT, is_mixed
 from tests.sim.checkers import fenced_reads, leases, linearizable, of_history
@@ -37,7 +36,7 @@ def without_mixed_ranges(history: History) -> History:
     """Ranges of the keys of all rounds connect the histories of all keys, which cannot be decided then. `snapshots` and
     `fenced reads` judge them: all rows are of one revision, and none is older than what was returned before."""
     begun = [event for event in history.events if isinstance(event, Begun)]
-    left_out = {event.number for event in begun if isinstance(event.request, Range) and is_mixed(event.request)}
+    left_out = {event.number for event in begun if is_mixed(event.request)}
     kept = (event for event in history.events if not isinstance(event, Begun | Ended) or event.number not in left_out)
     return History.of(replace(event, at=Moment(place, event.at.at_s)) for place, event in enumerate(kept))
 

@@ -24,7 +24,7 @@ from palisade.metastore.results import RangeResult, RevisionEvents
 from palisade.vault.errors import VaultError
 from palisade.vault.reader import VaultReader
 from tests.faults.asked_by_http import outcome_at
-from tests.faults.asking import Asking, Request, is_mixed
+from tests.faults.asking import Asking, is_mixed
 from tests.faults.judge import judged, woven
 from tests.faults.watchers import Watcher
 from tests.faults.witnesses import Witnesses
@@ -32,7 +32,7 @@ from tests.sim.clients import result_of, rows_result
 from tests.sim.history import History
 from tests.sim.history_file import dump
 from tests.sim.outcomes import EXPECTED, outcome_of
-from tests.sim.seen import Ok, Outcome, Refused, Why
+from tests.sim.seen import Ok, Outcome, Refused, Request, Why
 from tests.sim.seen import Path as Way
 from tests.sim.streaming import AT, sent
 from tests.support.fencing_cluster import now
@@ -67,7 +67,8 @@ class MixedClients:
         self.history = History(now)
         self._nodes, self._vaults, self._pause_s = nodes, vaults or nodes, pause_s
         self._chance = Random(chance.random())
-        self._asking = Asking(name, self._chance)
+        self._newest = 1
+        self._asking = Asking(name, self._chance, lambda: self._newest)
         self._witnesses = Witnesses(nodes)
         self._watchers = [
             Watcher(f"{name}-w{number}", number, prefix, nodes, self.history)
@@ -80,7 +81,7 @@ class MixedClients:
 
     async def __aenter__(self) -> MixedClients:
         await self._witnesses.__aenter__()
-        self._asking.revision = self._witnesses.first
+        self._newest = self._witnesses.first
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S))
         self._start(*(self._by_http(f"{self.name}-h{number}") for number in range(3)))
         self._start(*(self._of_vaults(f"{self.name}-v{number}") for number in range(3)))
@@ -146,7 +147,7 @@ class MixedClients:
         """Numbers of results, as text."""
         reported = [batch for event in self.history.events for batch in getattr(event, "batch", ())]
         done = [each for each in self.history.operations() if isinstance(each.outcome, Ok)]
-        ranges = sum(isinstance(each.request, Range) and is_mixed(each.request) for each in done)
+        ranges = sum(is_mixed(each.request) for each in done)
         return {"mixed": len(done), "ranges": ranges, "watched": len(reported), "finals": len(self.history.finals())}
 
     def violations(self, file: Path) -> list[str]:
@@ -193,9 +194,7 @@ class MixedClients:
         node = self._chance.choice(self._vaults if way is Way.FENCED_API else self._nodes)
         number = self.history.begin(client, node.id, way, request, rid, attempt)
         outcome = await outcome_at(self._session, node, way, request, rid)
-        self._record(number, outcome)
-        await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
-        return outcome
+        return await self._record(number, request, outcome)
 
     async def _beside_vaults(self, client: str) -> None:
         """A process on the machine of a node, which reads its vault: also while the node has ended."""
@@ -207,15 +206,18 @@ class MixedClients:
                     outcome: Outcome = Ok(await read_from(reader, request))
             except VaultError as error:
                 outcome = Refused(Why.UNAVAILABLE, str(error))
-            self._record(number, outcome)
-            await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
+            await self._record(number, request, outcome)
 
-    def _record(self, number: int, outcome: Outcome) -> None:
-        if isinstance(outcome, Ok) and isinstance(outcome.result, RangeResult):
+    async def _record(self, number: int, request: Request, outcome: Outcome) -> Outcome:
+        """And wait before the next request."""
+        if isinstance(outcome, Ok) and is_mixed(request):
             outcome = Ok(self._own(outcome.result))
         self.history.end(number, outcome)
+        self._asking.hears(request, outcome)
         if isinstance(outcome, Ok):
-            self._asking.revision = max(self._asking.revision, outcome.result.revision)
+            self._newest = max(self._newest, outcome.result.revision)
+        await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
+        return outcome
 
     # Over the stream
 
@@ -237,9 +239,7 @@ class MixedClients:
             outcome: Outcome = Ok(await sending)
         except EXPECTED as error:
             outcome = outcome_of(error)
-        self._record(number, outcome)
-        await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)
-        return outcome
+        return await self._record(number, request, outcome)
 
     async def _lease(self, client: str) -> None:
         """A key whose lease is kept alive."""

@@ -24,7 +24,8 @@ from tests.faults.witnesses import Witnesses
 from tests.sim.checkers import linearizable
 from tests.sim.history import History
 from tests.sim.history_file import dump
-from tests.sim.seen import Begun, Committed, Ended, Event, Moment, Ok, Unknown, WatchDelivered
+from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.seen import Begun, Committed, Ended, Event, Moment, Ok, Outcome, Unknown, WatchDelivered
 from tests.sim.seen import Path as Way
 from tests.support.meta_driver import Driver
 from tests.support.processes import NodeProcess, until
@@ -36,7 +37,7 @@ CLIENTS = 6
 def recorded(operations: int, lost: float, seed: int = 1) -> History:
     """Clients of one store; a share of the responses to writes is lost, some before and some after they took effect."""
     driver, chance, history = Driver(), Random(seed), History()
-    asking = Asking("mixed", chance)
+    asking = Asking("mixed", chance, lambda: driver.store.revision)
     watch = history.watch("w", "n1", WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True))
     changes = driver.store.watches.open(
         WatchRequest(asking.prefixes[0], asking.prefixes[0][:-1] + b"0", 2, True), lambda: None
@@ -48,8 +49,9 @@ def recorded(operations: int, lost: float, seed: int = 1) -> History:
             is_lost = not isinstance(request, Range) and chance.random() < lost
             if result is None and not (is_lost and chance.random() < 0.5):
                 result = done(driver, request)
-            history.end(number, Unknown("a timeout") if is_lost else Ok(result))
-            asking.revision = driver.store.revision
+            outcome: Outcome = Unknown("a timeout") if is_lost else result
+            history.end(number, outcome)
+            asking.hears(request, outcome)
             if batch := changes.poll(1000, 1 << 20):
                 history.delivered(watch, tuple(batch))
         request = asking.anything()
@@ -64,8 +66,11 @@ def recorded(operations: int, lost: float, seed: int = 1) -> History:
     return woven(history, revisions)
 
 
-def done(driver: Driver, request: Any) -> Any:
-    return driver.store.range(request) if isinstance(request, Range) else driver.do(request)
+def done(driver: Driver, request: Any) -> Outcome:
+    try:
+        return Ok(driver.store.range(request) if isinstance(request, Range) else driver.do(request))
+    except EXPECTED as error:
+        return outcome_of(error)
 
 
 def is_local(request: Any) -> bool:
@@ -195,7 +200,7 @@ def test_history_in_a_file_is_judged_again(
 
 
 def test_each_round_uses_other_keys() -> None:
-    asking = Asking("mixed", Random(1))
+    asking = Asking("mixed", Random(1), lambda: 1)
     rounds = [[asking.fenced() for _ in range(ROUND - 1)], [asking.fenced() for _ in range(ROUND)]]
     single = [{each.key for each in asked if not is_mixed(each)} for asked in rounds]
     assert [{key.split(b"/")[3] for key in keys} for keys in single] == [{b"0"}, {b"1"}]
@@ -246,7 +251,7 @@ def test_members_must_agree_and_omit_nothing() -> None:
 def test_range_of_two_revisions_is_a_violation() -> None:
     """As a removed member answered it: strict keys were updated there, others were not (issue 16)."""
     strict, eventual = STRICT + b"mixed/0/a", EVENTUAL + b"mixed/0/a"
-    asking, history = Asking("mixed", Random(1)), History()
+    asking, history = Asking("mixed", Random(1), lambda: 1), History()
     revisions = []
     for revision, (key, value) in enumerate([(strict, b"1"), (eventual, b"2"), (eventual, b"3"), (strict, b"4")], 2):
         number = history.begin("c1", "n1", Way.HTTP, Put(key, value))

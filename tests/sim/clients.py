@@ -16,7 +16,7 @@ from palisade.service.callers import UNRESTRICTED
 from palisade.vault.change import Item
 from palisade.vault.snapshot_reads import Rows
 from tests.sim.node import Host
-from tests.sim.outcomes import EXPECTED, outcome_of
+from tests.sim.outcomes import kind_of, outcome_from
 from tests.sim.seen import Call, Ok, Operation, Outcome, Path, Refused, Request, Unknown, Why
 from tests.sim.sockets import SimLoop
 from tests.sim.world import World
@@ -47,26 +47,19 @@ class Client:
         request_id: RequestId | None = None,
         attempt: int = 1,
     ) -> Outcome:
-        """Once. A read without a response counts as refused."""
+        """Once."""
         world = self.world
         number = world.history.begin(self.name, host.id, path, request, request_id, attempt)
-        outcome: Outcome
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                outcome = Ok(await world.ask(self.process, self.name, host.http, work))
-        except ConnectionRefusedError as error:
-            outcome = Refused(Why.UNAVAILABLE, str(error))
-        except (ConnectionError, TimeoutError) as error:
-            outcome = Unknown(f"{type(error).__name__}: {error}")
-        except EXPECTED as error:
-            outcome = outcome_of(error)
-        if isinstance(request, Range) and isinstance(outcome, Unknown):
-            outcome = Refused(Why.UNAVAILABLE, outcome.text)
+        outcome = await outcome_from(self._response(host, work), request)
         world.history.end(number, outcome)
-        kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
-        world.note(self.name, f"{number} {path.value} at {host.id} {type(request).__name__} {kind} {revision}")
+        what = f"{type(request).__name__} {kind_of(outcome)} {revision}"
+        world.note(self.name, f"{number} {path.value} at {host.id} {what}")
         return outcome
+
+    async def _response(self, host: Host, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self.world.ask(self.process, self.name, host.http, work)
 
     async def call(
         self, host: Host, path: Path, request: Call, work: Callable[[Any], Awaitable[Any]], attempt: int = 1

@@ -18,11 +18,12 @@ from palisade.metastore.results import DeleteRangeResult, KeyValue, PutResult, R
 from tests.sim.asking import STRICT, Asking
 from tests.sim.clients import TIMEOUT_S, Client
 from tests.sim.node import HTTP, Host
-from tests.sim.outcomes import EXPECTED, outcome_of, problem_in
-from tests.sim.seen import Ok, Outcome, Path, Refused, Request, Unknown, Why
+from tests.sim.outcomes import kind_of, outcome_from, problem_in
+from tests.sim.seen import Ok, Outcome, Path, Request, Why
 
 END_OF_HEAD = b"\r\n\r\n"
 TRIES = 3
+LOST = (OSError, EOFError, TimeoutError)
 RELATIONS = {
     CompareResult.EQUAL: "=",
     CompareResult.NOT_EQUAL: "!=",
@@ -61,25 +62,23 @@ class HttpClient:
     async def ask(self, host: Host, path: Path, request: Request, rid: RequestId | None, attempt: int) -> Outcome:
         world, name = self._world, self._client.name
         number = world.history.begin(name, host.id, path, request, rid, attempt)
-        outcome: Outcome
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                outcome = Ok(await self._exchange(host, path, request, rid))
-        except ConnectionRefusedError as error:
-            outcome = Refused(Why.UNAVAILABLE, str(error))
-        except (OSError, EOFError, TimeoutError) as error:
-            self._hang_up(host)
-            outcome = Unknown(f"{type(error).__name__}: {error}")
-        except EXPECTED as error:
-            outcome = outcome_of(error)
-        if isinstance(request, Range) and isinstance(outcome, Unknown):
-            outcome = Refused(Why.UNAVAILABLE, outcome.text)
+        outcome = await outcome_from(self._response(host, path, request, rid), request, lost=LOST)
         world.history.end(number, outcome)
         self._asking.hears(request, outcome)
-        kind = type(outcome).__name__ if not isinstance(outcome, Refused) else f"Refused {outcome.why.value}"
+        kind = kind_of(outcome)
         world.count(f"client http {path.value} {type(request).__name__}: {kind}")
         world.note(name, f"{number} http {path.value} at {host.id} {type(request).__name__} {kind}")
         return outcome
+
+    async def _response(self, host: Host, path: Path, request: Request, rid: RequestId | None) -> Any:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._exchange(host, path, request, rid)
+        except ConnectionRefusedError:
+            raise
+        except LOST:
+            self._hang_up(host)
+            raise
 
     async def _exchange(self, host: Host, path: Path, request: Request, rid: RequestId | None) -> Any:
         """Raises the error that the response stands for."""
@@ -91,15 +90,7 @@ class HttpClient:
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         if headers.get("connection") == "close":
             self._hang_up(host)
-        if status == 500:
-            raise AssertionError(f"{host.id} answers {request} with {status}: {body}")
-        if path is Path.FENCED_API and status == 404 and body["code"] == KeyNotFound.code:
-            return RangeResult(0, (), False, 0)
-        if status >= 400:
-            raise problem_in(body)
-        if path is Path.FENCED_API:
-            return RangeResult(0, (kv_from(body["kv"]),), False, 1)
-        return result_from(request, body)
+        return result_in(host.id, path, request, status, body)
 
     async def _connected(self, host: Host) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         known = self._connections.get(host.id)
@@ -160,6 +151,20 @@ def _compare(compare: Compare) -> dict[str, Any]:
     operand = compare.operand.decode() if isinstance(compare.operand, bytes) else compare.operand
     target, relation = compare.target.name.lower(), RELATIONS[compare.result]
     return {**_where(compare), "target": target, "relation": relation, "operand": operand}
+
+
+def result_in(node: str, path: Path, request: Request, status: int, body: dict[str, Any]) -> Any:
+    """Of a response. Raises the error that it stands for; AssertionError for one that a node must not send."""
+    if status == 500 or (status >= 400 and "code" not in body):
+        raise AssertionError(f"{node} answers {request} with {status}: {body}")
+    if path is Path.FENCED_API and status == 404 and body["code"] == KeyNotFound.code:
+        return RangeResult(0, (), False, 0)
+    if status >= 400:
+        raise problem_in(body)
+    if path is not Path.FENCED_API:
+        return result_from(request, body)
+    kvs = tuple(map(kv_from, body["kvs"] if "kvs" in body else (body["kv"],)))
+    return RangeResult(body["revision"] if "kvs" in body else 0, kvs, body.get("more", False), len(kvs))
 
 
 def kv_from(shape: dict[str, Any]) -> KeyValue:

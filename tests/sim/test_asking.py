@@ -16,7 +16,8 @@ ROW = KeyValue(b"s/a", b"1", 2, 9, 3, 0)
 
 
 def asking() -> Asking:
-    return Asking(World(1, Settings()))
+    world = World(1, Settings())
+    return Asking(world.chance, lambda: world.revision)
 
 
 def test_generated_requests_are_valid_and_cover_every_part() -> None:

@@ -16,6 +16,7 @@ from tests.sim.cluster_nemesis import ClusterNemesis
 from tests.sim.faults import CLIENTS, SCENARIOS, Fault, Kind
 from tests.sim.foreign import make_foreign
 from tests.sim.link_faults import DEAF_FROM
+from tests.sim.machine_faults import SILENT_S, UNREAD_S
 from tests.sim.node import Host
 from tests.sim.plants.vaults import EVICTIONS_INTERRUPTED
 from tests.sim.run import BEGIN_S, Run, run_seed
@@ -63,6 +64,33 @@ def test_stopped_node_is_not_hit_by_faults(kind: Kind) -> None:
     ClusterNemesis(world, (Fault(0.0, kind, "n2", "n1", 1.0, 0.5),)).start()
     world.simulation.run_for(0.5)
     assert not world.coverage
+    world.close()
+
+
+def test_isolated_pause_lets_only_the_messages_of_its_first_moment_arrive() -> None:
+    """When the node resumes, it has not received anything that others sent meanwhile, and receives nothing new yet."""
+    world = World(1, Settings())
+    host, blocked = world.hosts["n2"], world.network.blocked
+    host.process = host.new_process("n2")
+    ClusterNemesis(world, (Fault(0.0, Kind.PAUSE_ISOLATED, "n2", "n1", 1.0),)).start()
+    seen = []
+    for for_s in (UNREAD_S / 2, UNREAD_S, 1.0, SILENT_S):
+        world.simulation.run_for(for_s)
+        seen.append((host.paused, ("n1", "n2") in blocked and ("n2", "f1") in blocked))
+    assert seen == [(True, False), (True, True), (False, True), (False, False)]
+    assert world.coverage == {"fault: pause-isolated": 1}
+    world.close()
+
+
+def test_fault_of_the_leader_affects_every_node_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one that does not know yet that another one was elected."""
+    world = World(1, Settings())
+    for host in world.members:
+        host.process = host.new_process(host.id)
+    monkeypatch.setattr(World, "leaders", lambda self: self.members[1:])
+    ClusterNemesis(world, (Fault(0.0, Kind.PAUSE, "leader", "n1", 1.0),)).start()
+    world.simulation.run_for(0.5)
+    assert [host.paused for host in world.members] == [False, True, True]
     world.close()
 
 

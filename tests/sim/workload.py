@@ -52,7 +52,7 @@ class Workload:
         self.chance = world.chance
         self.going = self.listening = True
         """Whether clients continue, and watches."""
-        self.asking = asking or Asking(world)
+        self.asking = asking or Asking(world.chance, lambda: world.revision)
         self._all: list[Client] = []
         self.clients = [self._client(f"c{number}") for number in range(1, clients + 1)]
         self._slow: list[Client] = []
