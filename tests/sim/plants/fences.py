@@ -109,7 +109,7 @@ def grants_without_the_quorum_lease(patch: Patch) -> None:
     patch.setattr(LeaseServer, "end_term", lambda self: None)
 
 
-@caught_by("fenced reads", on=Stage("many", 32))
+@caught_by("fenced reads", on=Stage("many", 34))
 def reads_of_what_is_not_released(patch: Patch) -> None:
     patch.setattr(StrictResponses, "is_pending", lambda self, request: False)
 

@@ -35,7 +35,7 @@ def with_faults(*faults: Fault, seed: int = 3) -> Stage:
     return Stage("calm", seed, faults, Settings())
 
 
-MANY = Stage("many", 2)
+MANY = Stage("many", 3)
 SLOW_READERS = Stage(settings=Settings(window_bytes=SMALL_WINDOW_BYTES))
 HOLDERS_PAUSED = Stage(
     "calm",
