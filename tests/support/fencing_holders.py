@@ -29,6 +29,11 @@ def move(options: Callable[[HolderMoves], Sequence[Any]]) -> Callable[[F], F]:
     return decorate
 
 
+def move_like(step: Callable[..., None]) -> Callable[[F], F]:
+    """A step that overrides this one, with the same options."""
+    return move(vars(step)["options"])
+
+
 def when(possible: Callable[[HolderMoves], bool]) -> Callable[[F], F]:
     """A move without a choice."""
     return move(lambda world: [None] if possible(world) else [])

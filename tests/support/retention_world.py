@@ -28,7 +28,7 @@ from palisade.vault import vault as product
 from palisade.vault.fence_page import FENCE_BYTES, FencePage, FenceState
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.reader import VaultReader
-from tests.support.fencing_holders import HolderMoves, is_not_stopped, move, of_holders
+from tests.support.fencing_holders import HolderMoves, is_not_stopped, move, move_like, of_holders
 from tests.support.fencing_parts import Scope, Vault
 from tests.support.fencing_world import World
 from tests.support.meta_driver import Driver
@@ -222,7 +222,7 @@ class RetentionWorld(World):
         self.calm(0)
         self.catch_up()
 
-    @move(vars(HolderMoves.apply)["options"])
+    @move_like(World.apply)
     def apply(self, number: int) -> None:
         """One revision or more."""
         super().apply(number)
