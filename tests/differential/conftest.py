@@ -14,7 +14,8 @@ from palisade.api.http.server import HttpServer
 from palisade.api.services import NodeServices
 from palisade.service.key_values import KeyValues
 from tests.differential.etcd_process import Etcd, require_etcd
-from tests.support.fake_group import FakeClock, fake_group
+from tests.support.fake_group import fake_group
+from tests.support.hand_clock import Clock
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +42,7 @@ async def ours(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     """Over a group in memory, and over a real group of one with its journal and its store on disk."""
     async with contextlib.AsyncExitStack() as stack:
         if request.param == "memory":
-            group = fake_group(clock=FakeClock())
+            group = fake_group(clock=Clock())
             service = KeyValues(group, group.store)
         else:
             service = (await stack.enter_async_context(palisade.node.embedded.open(tmp_path / "ours"))).key_values

@@ -32,18 +32,11 @@ from palisade.topology.physical import PhysicalTopology
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
 from palisade.topology.topology import Topology
 from palisade.vault.opening import open_vault
+from tests.support.hand_clock import Clock
 from tests.support.keeper_world import World
 
 METHODS = {"GET", "PUT", "POST", "PATCH", "DELETE"}
 ACTIVE = NodeRecord("n1", NodeRole.VOTER, NodeStanding.ACTIVE, "i1", 1, 1, {"http": "127.0.0.1:7401"}, 7, "")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
 
 
 class Members:

@@ -8,11 +8,12 @@ import palisade.raftgroup.replica
 from palisade.raftgroup.message_screen import Append, Extend, screen_append
 from palisade.raftgroup.messages import MessageKind
 from tests.support.bare_library import BareNode, entry
-from tests.support.lone_replica import HandClock, LoneReplica, storage
+from tests.support.hand_clock import Clock
+from tests.support.lone_replica import LoneReplica, storage
 
 
 def test_fault_1_library_removes_applied_entries_on_a_late_append() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.gets_append(1, [entry(2, 1), entry(3, 1)], prev=(1, 0), commit=3)
     node.tick()
     assert node.raftLastApplied == 3
@@ -67,7 +68,7 @@ def test_fault_1_without_the_screen_a_late_append_removes_entries(monkeypatch: p
 
 
 def test_fault_2_library_counts_an_acknowledgement_of_an_earlier_term() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.leads()
     node.gets("n2", type="next_node_idx", next_node_idx=3, reset=False, success=True)
     assert node.field("raftMatchIndex")[node.peers["n2"]] == 2, "the message has no term that could be looked at"
@@ -86,7 +87,7 @@ def test_fault_2_acknowledgement_of_an_earlier_term_does_not_count() -> None:
 
 
 def test_fault_3_library_moves_next_index_below_match_index_on_reset() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.leads()
     node.gets("n2", type="next_node_idx", next_node_idx=3, reset=False, success=True)
     node.gets("n2", type="next_node_idx", next_node_idx=1, reset=True, success=False)
@@ -135,7 +136,7 @@ def test_fault_3_failed_heartbeat_changes_nothing_and_a_successful_one_advances_
 
 
 def test_fault_6_library_trusts_its_stored_commit_index() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
 
     class Journal(type(node.field("raftLog"))):  # type: ignore[misc]
         def getRaftCommitIndex(self) -> int:  # noqa: N802

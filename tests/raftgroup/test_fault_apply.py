@@ -11,13 +11,13 @@ from palisade.raftgroup.errors import NodeFailed, OutcomeUnknown, RaftError, Una
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.proposals import Applied, CallbackProposal
 from tests.support.bare_library import BareNode
-from tests.support.lone_replica import HandClock
+from tests.support.hand_clock import Clock
 from tests.support.raft_cluster import Cluster, Node
 from tests.support.register_machine import put
 
 
 def test_fault_12_library_applies_half_a_command_repeatedly() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.leads()
     node.break_after(1)
     node.tick()
@@ -54,7 +54,7 @@ def test_fault_12_exception_in_apply_stops_the_node_and_nothing_is_applied_twice
 
 
 def test_fault_13_library_callback_is_never_called() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.leads()
     ends: list[Any] = []
     node.add(1, callback=lambda *end: ends.append(end))

@@ -9,7 +9,8 @@ from palisade.raftgroup.membership_entries import membership_entry
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.role import RaftRole
 from tests.support.bare_library import BareNode, entry
-from tests.support.lone_replica import HandClock, LoneReplica, storage, voters
+from tests.support.hand_clock import Clock
+from tests.support.lone_replica import LoneReplica, storage, voters
 
 
 def following_follower() -> LoneReplica:
@@ -23,7 +24,7 @@ def following_follower() -> LoneReplica:
 
 
 def test_fault_7_library_votes_while_it_follows_a_leader() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.gets_append(1, [entry(2, 1)], prev=(1, 0))
     node.gets("n3", type="request_vote", term=9, last_log_index=2, last_log_term=1)
     assert node.raftCurrentTerm == 9
@@ -56,7 +57,7 @@ def test_fault_7_no_vote_within_the_election_timeout_after_start() -> None:
 
 
 def test_fault_7_library_raises_its_term_alone() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     for _ in range(5):
         node.clock.time += 2.0
         node.tick()
@@ -112,7 +113,7 @@ def test_fault_7_vote_is_given_without_the_promise(monkeypatch: pytest.MonkeyPat
 
 
 def test_fault_8_library_believes_in_its_leadership_for_half_a_minute() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.leads()
     node.clock.time += 29.0
     node.tick()
@@ -147,7 +148,7 @@ def test_fault_8_lease_is_measured_from_the_sending_not_from_the_answer() -> Non
 
 
 def test_fault_14_library_counts_a_vote_twice() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node._SyncObj__otherNodes |= {type(node.peers["n2"])("n4"), type(node.peers["n2"])("n5")}
     node.clock.time += 2.0
     node.tick()

@@ -14,7 +14,8 @@ from palisade.raftgroup.log_retention import LogRetention
 from palisade.raftgroup.messages import MessageKind
 from palisade.raftgroup.snapshot_transfer import SnapshotMessage
 from tests.support.bare_library import BareNode, entry
-from tests.support.lone_replica import HandClock, LoneReplica
+from tests.support.hand_clock import Clock
+from tests.support.lone_replica import LoneReplica
 from tests.support.raft_cluster import Cluster
 from tests.support.register_machine import RegisterMachine
 
@@ -25,7 +26,7 @@ def dump(index: int, total: int) -> bytes:
 
 
 def test_fault_9_library_installs_a_snapshot_older_than_its_state() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.gets_append(1, [entry(index, 1) for index in range(2, 7)], prev=(1, 0), commit=6)
     node.tick()
     assert node.raftLastApplied == 6
@@ -34,7 +35,7 @@ def test_fault_9_library_installs_a_snapshot_older_than_its_state() -> None:
 
 
 def test_fault_9_library_continues_after_a_snapshot_that_it_could_not_load() -> None:
-    node = BareNode(HandClock())
+    node = BareNode(Clock())
     node.gets("n2", type="append_entries", term=1, commit_index=9, serialized=(b"not a dump", True, True))
     assert node.network.sent[-1][1]["success"] is True, "it says that it has it"
 
@@ -91,7 +92,7 @@ def test_fault_9_snapshot_that_does_not_load_stops_the_node(
 
 
 def test_fault_10_library_sends_a_whole_snapshot_in_one_tick() -> None:
-    node = BareNode(HandClock(), logCompactionBatchSize=10)
+    node = BareNode(Clock(), logCompactionBatchSize=10)
     node._SyncObj__forceLogCompaction = True
     for number in range(20):
         node.add(number)

@@ -20,6 +20,7 @@ from palisade.raftgroup.proposals import (
     Proposals,
     end_late,
 )
+from tests.support.hand_clock import Clock
 
 
 def add(queue: Proposals, ends: list[Applied | RaftError], timeout_s: float = 10.0, command: bytes = b"x") -> None:
@@ -179,14 +180,6 @@ def test_exactly_the_overdue_proposals_end(deadlines: list[float], now: float) -
     assert sorted(ended) == sorted(deadline for deadline in deadlines if deadline <= now)
 
 
-class StandingClock:
-    def now(self) -> float:
-        return 0.0
-
-    def wall_ns(self) -> int:
-        return 0
-
-
 def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
     """Otherwise an entry would have as many puts as fit in its bytes: a series of hundreds is one command (R5)."""
     sent: list[Any] = []
@@ -198,10 +191,10 @@ def test_forwarded_proposal_has_the_same_weight_at_the_leader() -> None:
     here, there = Proposals(), Proposals()
     for _ in range(3):
         here.add(CallbackProposal([b"series"], lambda _end: None, 10.0, BATCH_COMMANDS_MAX // 2 + 1), 0.0)
-    follower = Forwarding(here, StandingClock(), send, Random(1))
+    follower = Forwarding(here, Clock(), send, Random(1))
     follower.forward("n1", here.take())
     follower.forward("n1", here.take())
-    Forwarding(there, StandingClock(), send, Random(2)).take("n2", sent, leads=True)
+    Forwarding(there, Clock(), send, Random(2)).take("n2", sent, leads=True)
     assert [len(there.take()) for _ in range(2)] == [2, 1]
 
 
@@ -230,7 +223,7 @@ def test_proposals_refused_by_the_leader_are_queued_again_in_order() -> None:
     queue = Proposals()
     for name in (b"a", b"b", b"c"):
         add(queue, [], command=name)
-    follower = Forwarding(queue, StandingClock(), send, Random(1))
+    follower = Forwarding(queue, Clock(), send, Random(1))
     follower.forward("n1", queue.take())
     add(queue, [], command=b"d")
     follower.answered("n1", [[number, 1, 0, 0, []] for number, _, _ in sent])

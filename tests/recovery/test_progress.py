@@ -15,6 +15,7 @@ from palisade.recovery.decision import Case
 from palisade.recovery.errors import SourceUnavailable
 from palisade.recovery.report import Counts, RecoveryOutcome, RecoveryPhase, RecoveryProgress, RecoveryRecorder
 from palisade.vault.change import Revision
+from tests.support.hand_clock import Clock
 from tests.support.recovery_world import Bench, Node
 
 API = Path(palisade.__file__).parent / "api"
@@ -34,14 +35,6 @@ def slow(node: Node, at: Callable[[int], None], seconds: float = 0.01) -> None:
         at(revision.number)
 
     node.recorded.on_revision = hear
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.time = 10.0
-
-    def now(self) -> float:
-        return self.time
 
 
 def test_progress_contains_speed_and_remaining_time() -> None:
@@ -70,7 +63,7 @@ def test_names_of_phases_are_documented_as_they_are_shown() -> None:
 
 
 def test_report_in_progress_includes_the_present_phase() -> None:
-    watch = Watch()
+    watch = Clock()
     recorder = RecoveryRecorder("n1", watch.now)
     with recorder.phase(RecoveryPhase.ASK):
         watch.time += 1

@@ -12,7 +12,7 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from tests.support.lone_replica import HandClock
+from tests.support.hand_clock import Clock
 
 
 class RecordedTransport(Transport):
@@ -36,7 +36,7 @@ class _FixedRandom:
 class BareNode(SyncObj):  # type: ignore[misc]
     """Node `n1` of three. It counts the increments that it applies."""
 
-    def __init__(self, clock: HandClock, **conf: Any) -> None:
+    def __init__(self, clock: Clock, **conf: Any) -> None:
         library.createJournal = pysyncobj.journal.createJournal
         library.createPoller = pysyncobj.poller.createPoller
         library.pickle = pysyncobj.pickle

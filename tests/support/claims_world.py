@@ -23,7 +23,8 @@ from palisade.raftgroup.errors import Unavailable
 from palisade.service.callers import UNRESTRICTED
 from palisade.service.housekeeping import due
 from palisade.service.key_values import KeyValues
-from tests.support.fake_group import FakeClock, FakeGroup, fake_group
+from tests.support.fake_group import FakeGroup, fake_group
+from tests.support.hand_clock import Clock
 from tests.support.simulation import Process, Simulation
 
 REQUEST_S = 0.01
@@ -69,7 +70,9 @@ class SimulatedStore(StoreApi):
 class ClaimsWorld:
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
-        self.group: FakeGroup = fake_group(clock=FakeClock(lambda: self.simulation.now))
+        clock = Clock()
+        clock.now = lambda: self.simulation.now  # type: ignore[method-assign]
+        self.group: FakeGroup = fake_group(clock=clock)
         self._service = KeyValues(self.group, self.group.store)
         self._expire()
 

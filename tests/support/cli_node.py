@@ -18,7 +18,8 @@ from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
-from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import FenceableRows, Users, gate_over, usual
 from tests.support.releases import ControlledReleases
 
 

@@ -7,7 +7,6 @@ that the APIs above it can be tested without a cluster. Time is handed in.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from palisade.metastore.limits import Limits
 from palisade.metastore.memory_map import MemoryMap
@@ -17,6 +16,7 @@ from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.proposals import Applied, AwaitedProposal, Proposal, end_applied
 from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.status import GroupStatus, MemberStatus
+from tests.support.hand_clock import Clock
 
 TERM = 2
 
@@ -25,27 +25,13 @@ HOST = "127.77.0.1"
 there, and the test failed."""
 
 
-class FakeClock:
-    """Seconds that pass only when a test advances them, unless `running` gives another clock."""
-
-    def __init__(self, running: Callable[[], float] | None = None) -> None:
-        self._running = running
-        self._now_s = 1000.0
-
-    def now(self) -> float:
-        return self._running() if self._running else self._now_s
-
-    def advance(self, seconds: float) -> None:
-        self._now_s += seconds
-
-
 class FakeGroup:
     """`leading` False: no leader is known. `majority` False: proposals are accepted, and never complete in time.
     `held`: submitted commands wait until `release`."""
 
-    def __init__(self, store: MetaStore, clock: FakeClock | None = None, member: str = "n1") -> None:
+    def __init__(self, store: MetaStore, clock: Clock | None = None, member: str = "n1") -> None:
         self.store = store
-        self.clock = clock or FakeClock()
+        self.clock = clock or Clock()
         self.member = member
         self.leading = True
         self._leader = member
@@ -190,6 +176,6 @@ class FakeGroup:
         )
 
 
-def fake_group(limits: Limits | None = None, clock: FakeClock | None = None) -> FakeGroup:
+def fake_group(limits: Limits | None = None, clock: Clock | None = None) -> FakeGroup:
     """A group with an empty store in memory."""
     return FakeGroup(MetaStore(MemoryMap(), limits), clock)

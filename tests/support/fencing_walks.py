@@ -103,7 +103,7 @@ def main() -> None:
     scope = FAULTS[options.plant] if options.plant else BASES[options.base]
     began = time.monotonic()
     found = _walk_on(scope, options, began)
-    report(found and found.stale, found.steps if found else ())
+    report(found.stale if found else None, found.steps if found else ())
 
 
 def report(stale: str | None, steps: Iterable[Step]) -> None:

@@ -16,18 +16,8 @@ from palisade.raftgroup.ports import BATCH
 from palisade.raftgroup.proposals import Applied, CallbackProposal
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.timing import RaftTiming
+from tests.support.hand_clock import Clock
 from tests.support.register_machine import RegisterMachine
-
-
-class HandClock:
-    def __init__(self, now: float = 100.0) -> None:
-        self.time = now
-
-    def now(self) -> float:
-        return self.time
-
-    def wall_ns(self) -> int:
-        return int(self.time * 1000) * 1_000_000
 
 
 def storage(member: str) -> str:
@@ -46,7 +36,7 @@ class LoneReplica:
     def __init__(
         self, members: Iterable[str] = ("n1", "n2", "n3"), *, membership: Membership | None = None, seed: int = 1
     ) -> None:
-        self.clock = HandClock()
+        self.clock = Clock()
         self.journal = MemoryJournal()
         self.machine = RegisterMachine()
         self.membership = membership or voters(*members)

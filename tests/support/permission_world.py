@@ -16,6 +16,7 @@ from palisade.service.callers import UNRESTRICTED
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.credentials import Password, header_of, node_proof
+from tests.support.hand_clock import Clock
 
 JOIN_TOKEN = "a join token"
 PROOF = node_proof(JOIN_TOKEN)
@@ -29,23 +30,6 @@ def as_user(name: str, password: str = "") -> dict[str, str]:
 def same(password: str, credential: Any) -> bool:
     """Instead of scrypt."""
     return isinstance(credential, dict) and credential.get("plain") == password
-
-
-class Clock:
-    """Seconds, of the monotonic and of the wall clock."""
-
-    def __init__(self) -> None:
-        self.now_s, self.wall_s = 1000.0, 1_700_000_000.0
-
-    def now(self) -> float:
-        return self.now_s
-
-    def wall(self) -> float:
-        return self.wall_s
-
-    def advance(self, seconds: float) -> None:
-        self.now_s += seconds
-        self.wall_s += seconds
 
 
 class FenceableRows(StoreRows):

@@ -22,6 +22,7 @@ from palisade.vault.change import Item, Revision, VaultEvent, events_of
 from palisade.vault.memory_tables import MemoryBackend
 from palisade.vault.tables import Backend, Changes, VaultTable
 from palisade.vault.vault import Vault
+from tests.support.hand_clock import Clock
 from tests.support.meta_driver import Driver
 from tests.support.vault_feed import compact, full, items_of, state_of, write_some
 
@@ -33,15 +34,12 @@ class Crash(BaseException):
     """The process is dead: no handler catches this."""
 
 
-class SimulatedClock:
+class SimulatedClock(Clock):
     """Time passes when a task sleeps, or a test advances it."""
 
     def __init__(self) -> None:
-        self.time = 0.0
+        super().__init__(0.0)
         self.on_sleep: Callable[[float], None] | None = None
-
-    def now(self) -> float:
-        return self.time
 
     async def sleep(self, seconds: float) -> None:
         self.time += seconds

@@ -34,7 +34,8 @@ from palisade.service.pending_write import ReleaseWaiters
 from palisade.service.regions import regions_of
 from palisade.service.strict_changes import StrictLog
 from palisade.topology.records import NodeRecord, NodeRole, NodeStanding
-from tests.support.fake_group import TERM, FakeClock, FakeGroup
+from tests.support.fake_group import TERM, FakeGroup
+from tests.support.hand_clock import Clock
 
 
 class World:
@@ -43,7 +44,7 @@ class World:
     def __init__(self) -> None:
         self.active, self.gone = True, False
         self.store = MetaStore(MemoryMap(), Limits())
-        self.group = FakeGroup(self.store, FakeClock())
+        self.group = FakeGroup(self.store, Clock())
         log = StrictLog(self.store.bodies, lambda: regions_of(self.store), lambda: self.store.revision)
         self.lease_server = LeaseServer(
             ReleaseWaiters(log, self.group.clock.now),

@@ -13,7 +13,8 @@ from palisade.api.services import NodeServices
 from palisade.api.stream.server import StreamServer
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.key_values import KeyValues
-from tests.support.permission_world import Clock, FenceableRows, Users, gate_over, usual
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import FenceableRows, Users, gate_over, usual
 
 
 @pytest.fixture

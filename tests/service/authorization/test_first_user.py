@@ -20,7 +20,8 @@ from palisade.service.authorization.rows import StoreRows
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, WrongPassword
 from palisade.wire.credentials import Password
-from tests.support.permission_world import PROOF, Clock, Users, gate_over
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import PROOF, Users, gate_over
 from tests.support.waiting import until
 
 

@@ -31,7 +31,8 @@ from palisade.wire.auth_errors import (
 )
 from palisade.wire.credentials import Password, Token, from_header, header_of
 from tests.support.fake_group import FakeGroup
-from tests.support.permission_world import PROOF, Clock, FenceableRows, Users, as_user, gate_over
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import PROOF, FenceableRows, Users, as_user, gate_over
 
 ALICE = Password("alice", "alices password")
 

@@ -28,7 +28,8 @@ from palisade.service.callers import Caller
 from palisade.service.key_values import KeyValues
 from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unauthenticated
 from palisade.wire.credentials import Password, Token, header_of
-from tests.support.permission_world import AS_NODE, Clock, FenceableRows, Users, as_user, gate_over
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import AS_NODE, FenceableRows, Users, as_user, gate_over
 from tests.support.waiting import until
 
 PUT = {"key": base64.b64encode(b"/a/x/k").decode(), "value": base64.b64encode(b"v").decode()}

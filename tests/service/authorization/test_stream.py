@@ -30,7 +30,8 @@ from palisade.wire.auth_errors import PermissionDenied, PermissionsUnknown, Unau
 from palisade.wire.credentials import Credentials, Password, Token, to_hello
 from palisade.wire.stream_frames import PROTOCOL, FrameKind
 from tests.support.fake_group import FakeGroup
-from tests.support.permission_world import PROOF, Clock, FenceableRows, Users
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import PROOF, FenceableRows, Users
 from tests.support.segment_names import segment
 from tests.support.waiting import until
 
