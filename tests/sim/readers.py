@@ -28,6 +28,7 @@ from tests.sim.seen import Committed, Ok, Outcome, Path, Refused, Why
 from tests.sim.vault_disk import Killed
 from tests.sim.world import World
 from tests.support.simulation import Process
+from tests.support.stepped_reader import Step, stepped_reader
 from tests.support.virtual_loop import TIMER_S_MIN
 
 WAIT_S = 0.05
@@ -35,16 +36,6 @@ WAITED = 0.15
 """The share of reads that wait for a revision, and are of an eventual key."""
 TIMES_MAX = 5
 STRICT_PREFIX = b"s/"
-
-
-class Step(enum.Enum):
-    """Of a read: what it does next."""
-
-    PAGE = "page"
-    SNAPSHOT = "snapshot"
-    LOOK = "look"
-    """It has its snapshot, and reads from it."""
-    CLOCK = "clock"
 
 
 class Way(enum.Enum):
@@ -112,35 +103,11 @@ class Steps:
             raise Killed
 
 
-class _Words:
-    """The words of the fence page; each read of it is a step."""
-
-    def __init__(self, steps: Steps, words: memoryview) -> None:
-        self._steps, self._words = steps, words
-
-    def __getitem__(self, index: int) -> int:
-        self._steps.take(Step.PAGE)
-        return self._words[index]
-
-
 def reader_of(vault: Vault, process: Process, steps: Steps) -> VaultReader:
     def clock_ns() -> int:
-        steps.take(Step.CLOCK)
         return int(process.now() * 1e9)
 
-    reader = VaultReader.over(vault, clock_ns=clock_ns, sleep=steps.sleep, wait_s=WAIT_S)
-    source: Any = reader._source
-    begin = source.begin
-
-    def stepped() -> Any:
-        steps.take(Step.SNAPSHOT)
-        snapshot = begin()
-        steps.take(Step.LOOK)
-        return snapshot
-
-    source.begin, source.words = stepped, _Words(steps, source.words)
-    reader._trust(reader._fence, source)
-    return reader
+    return stepped_reader(vault, steps.take, clock_ns=clock_ns, sleep=steps.sleep, wait_s=WAIT_S)
 
 
 class ReaderBeside:

@@ -21,7 +21,7 @@ from palisade.segments.expiry import Expiry
 from palisade.segments.fenced_rules import FencedRules, unfenced_rules
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.names import TRASH
-from palisade.segments.retention import Chosen, Rules
+from palisade.segments.retention import Rules
 from palisade.segments.retention_worker import Pace, RetentionWorker
 from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.vault import vault as product
@@ -34,6 +34,7 @@ from tests.support.fencing_world import World
 from tests.support.meta_driver import Driver
 from tests.support.segment_names import name
 from tests.support.segment_world import Files, SimulatedDisk, Stock
+from tests.support.stepped_reader import Step, stepped_reader
 from tests.support.vault_feed import follow, full, staged_of
 
 DAYS = [name(day) for day in range(1, 5)]
@@ -262,37 +263,29 @@ class RetentionWorld(World):
     # The reader
 
     def _reader(self) -> VaultReader:
-        """Between two of its steps everything else may happen."""
-        wait_s = 0 if self.fault == "no_deadline" else WAIT_S
-        reader = VaultReader.over(self.vault, clock_ns=self._clock, wait_s=wait_s, sleep=self._sleep)
-        source: Any = reader._source
-        source.begin = self._begin
-        reader._trust(reader._fence, source)
-        return reader
+        ignores_time = self.fault == "no_deadline"
+        return stepped_reader(
+            self.vault,
+            self._between,
+            clock_ns=lambda: 0 if ignores_time else int(self._clock_of(0) * 1e9),
+            sleep=self._sleep,
+            wait_s=0 if ignores_time else WAIT_S,
+        )
 
-    def _between(self) -> None:
-        if self.wild and self.rng.random() > 0.7:
+    def _between(self, _: Step | None = None) -> None:
+        """Two steps of a read: everything else may happen."""
+        if self.wild and self.rng.random() < 0.2:
             self.some(6)
-
-    def _clock(self) -> int:
-        self._between()
-        return 0 if self.fault == "no_deadline" else int(self._clock_of(0) * 1e9)
 
     def _sleep(self, _: float) -> None:
         self.tick(None)
         for _ in range(3):
             self._between()
 
-    def _begin(self) -> Any:
-        self._between()
-        begun = self.stored.backend.begin()
-        self._between()
-        return begun
-
     # Passes of the worker
 
-    async def pass_by(self) -> Chosen:
-        return await self.worker.look_and_act()
+    async def pass_by(self) -> None:
+        await self.worker.look_and_act()
 
     def checked(self, still: Callable[[], bool]) -> bool:
         if self.wild:

@@ -22,7 +22,7 @@ from tests.sim.world import Settings
 from tests.support.simulation import Process
 
 BEFORE_A_SNAPSHOT = 0.25
-"""As `amount`: `tests.sim.readers.Step`, and which one of the next ones."""
+"""As `amount`: `tests.support.stepped_reader.Step`, and which one of the next ones."""
 RESTARTED = Stage("many", 3, tuple(
     fault
     for number in range(10)
