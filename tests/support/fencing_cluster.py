@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from tests.support.fence_history import ReadSoFar, violations
+from tests.support.fence_reader import now
 from tests.support.ordered_answers import Answer
 from tests.support.preloaded import Preloaded
 from tests.support.processes import Cluster, NodeProcess, until
@@ -23,10 +23,6 @@ KEY = "/strict/x"
 STDERR = 2
 ENOUGH = 100
 """Reads from each vault before any fault, so that later results are meaningful."""
-
-
-def now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def lease(node: NodeProcess) -> dict[str, Any]:
