@@ -111,7 +111,8 @@ class HolderMoves:
         return self.processes[number].clock(self.now)
 
     def _call(self, number: int, method: str, *more: Any) -> Any:
-        return self.processes[number].call(method, self._clock_of(number), *more)
+        process = self.processes[number]
+        return process.call(method, process.clock(self.now), *more)
 
     def alive(self, able: Callable[[Holder, Process], bool] = lambda _h, _p: True) -> list[int]:
         return [i for i, p in enumerate(self.processes) if p.holder is not None and able(p.holder, p)]
@@ -119,7 +120,7 @@ class HolderMoves:
     # Moves
 
     def options(self, move: str) -> list[Any]:
-        found: list[Any] = getattr(self, move).options(self)
+        found: list[Any] = getattr(type(self), move).options(self)
         return found
 
     def do(self, move: str, option: Any) -> None:

@@ -43,6 +43,7 @@ RECEIVED = {
     Behind: "on_behind",
 }  # fmt: skip
 """The call of a holder for each message of a leader."""
+SENT = (StagedMessage, FencedMessage)
 
 
 class Vault:
@@ -69,7 +70,9 @@ class Vault:
         if active and not self.active:
             self.activation += 1
         self.active, self.deadline = active, holder.deadline
-        self.released = max(self.released, holder.released)
+        released = holder.released
+        if released > self.released:
+            self.released = released
         self.term = holder.term
 
     def mark(self, mark: Mark) -> None:
@@ -137,8 +140,10 @@ class Process(Machine):
 
     def call(self, method: str, *arguments: Any) -> Any:
         """A call of the holder, and its caller's duty before the answer is sent: publish."""
-        answer = getattr(self.running, method)(*arguments)
-        self.vault.publish(self.running)
+        holder = self.holder
+        assert holder is not None
+        answer = getattr(holder, method)(*arguments)
+        self.vault.publish(holder)
         return answer
 
     def receive(self, what: Any, at: float, *, marks_first: bool = True) -> StagedMessage | FencedMessage | None:
@@ -147,7 +152,7 @@ class Process(Machine):
         if isinstance(answer, Mark):
             self.queue.append(answer)
             answer = None if marks_first else self.call("marked", answer, at)
-        return answer if isinstance(answer, StagedMessage | FencedMessage) else None
+        return answer if isinstance(answer, SENT) else None
 
     def mark(self, at: float) -> StagedMessage | None:
         """The vault commits the oldest marks."""
