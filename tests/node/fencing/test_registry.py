@@ -224,7 +224,7 @@ def test_record_of_a_holder_has_everything_that_the_next_leader_counts_with() ->
 def test_active_nodes_follow_the_records() -> None:
     """Also those of an installed snapshot: what was read of the records before is void."""
     store = MetaStore(MemoryMap(), Limits())
-    group, active = FakeGroup(store, FakeClock()), ActiveNodes(store.system)
+    group, active = FakeGroup(store, Clock()), ActiveNodes(store.system)
     for number, standing in enumerate((NodeStanding.ACTIVE, NodeStanding.GONE, NodeStanding.ACTIVE), 1):
         record = NodeRecord("n1", NodeRole.FOLLOWER, standing, "i", 1, number, {})
         group.apply([encode_command(SystemWrite((), ((record.key, record.to_bytes()),)))])
