@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +14,27 @@ from hypothesis import strategies as st
 from palisade.metastore.command_codec import decode_result
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.record import StoredRow
-from palisade.metastore.requests import LeaseGrant, Put, Range, RequestId, WatchRequest
+from palisade.metastore.requests import (
+    Compare,
+    CompareResult,
+    CompareTarget,
+    DeleteRange,
+    LeaseGrant,
+    Put,
+    Range,
+    RequestId,
+    Txn,
+    WatchRequest,
+)
 from palisade.metastore.results import RevisionEvents
 from palisade.metastore.revision_writer import RevisionWriter
+from tests.support import store_rules
 from tests.support.meta_driver import Driver
 from tests.support.meta_model import Model
 from tests.support.meta_workload import ENDS, KEYS, LEASES, Workload
+from tests.support.store_rules import Execution, rows
 
+SEEDS, COMMANDS = 60, 120
 FILTERS = [frozenset(), frozenset({"put"}), frozenset({"delete"})]
 
 
@@ -114,9 +130,9 @@ def run(seed: int, commands: int) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_commands_give_the_results_of_the_model(seed: int) -> None:
-    run(seed, 120)
+    run(seed, COMMANDS)
 
 
 @given(st.integers(1000, 10**9))
@@ -160,6 +176,60 @@ def test_model_detects_a_wrong_version_count(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(RevisionWriter, "_write", wrong)
     with pytest.raises(AssertionError):
         run_seeds(range(10), 60)
+
+
+def value_of_an_absent_key_holds(right: Any, state: Any, compare: Compare) -> Any:
+    is_absent = compare.target is CompareTarget.VALUE and not rows(state, compare.key, compare.range_end)
+    return is_absent or right(state, compare)
+
+
+def delete_without_range_end(right: Any, execution: Execution, request: DeleteRange) -> Any:
+    return right(execution, replace(request, range_end=b""))
+
+
+def put_returns_the_new_row(right: Any, execution: Execution, request: Put) -> Any:
+    result = right(execution, request)
+    return replace(result, prev_kv=execution.now[request.key]) if request.prev_kv else result
+
+
+def limit_is_one_more(right: Any, execution: Execution, request: Range) -> Any:
+    return right(execution, replace(request, limit=request.limit + 1 if request.limit else 0))
+
+
+def compare_of_a_range_holds_for_its_first_key(right: Any, state: Any, compare: Compare) -> Any:
+    first = rows(state, compare.key, compare.range_end)[:1]
+    return right({row.key: row for row in first}, compare)
+
+
+@pytest.mark.parametrize(
+    ("place", "rule", "wrong"),
+    [
+        (store_rules, "verdict", value_of_an_absent_key_holds),
+        (store_rules, "verdict", compare_of_a_range_holds_for_its_first_key),
+        (Execution, "_delete", delete_without_range_end),
+        (Execution, "_put", put_returns_the_new_row),
+        (Execution, "_read", limit_is_one_more),
+    ],
+)
+def test_wrong_rule_of_the_model_differs_from_the_store(
+    place: Any, rule: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model of the linearizability search has the same rules: nothing but the store shows that they are right."""
+    right = getattr(place, rule)
+    monkeypatch.setattr(place, rule, lambda *given: wrong(right, *given))
+    with pytest.raises(AssertionError, match="instead of"):
+        run_seeds(range(SEEDS), COMMANDS)
+
+
+def test_model_agrees_on_a_nested_compare_of_a_key_that_was_just_written() -> None:
+    """It is of the state before the whole transaction. The random load hardly comes to it."""
+    driver, model = Driver(), Model()
+    absent = Compare(b"b", CompareTarget.VERSION, CompareResult.EQUAL, 0)
+    nested = Txn((absent,), (Range(b"a"),), (Range(b"b"),))
+    for first in (Put(b"b", b"1"), DeleteRange(b"b")):
+        request = Txn((), (first, nested))
+        model.clock_ms = driver.clock_ms + 1
+        assert driver.do(request, None) == model.do(request, None)
 
 
 def test_model_agrees_on_a_retried_put() -> None:
