@@ -19,6 +19,7 @@ from palisade.raftgroup.membership import Membership
 from palisade.raftgroup.membership_entries import membership_entry
 from palisade.raftgroup.memory_journal import MemoryJournal
 from palisade.raftgroup.messages import MessageKind
+from palisade.raftgroup.ports import Entry
 from tests.support.lone_replica import LoneReplica, voters
 from tests.support.raft_cluster import Cluster, Node
 
@@ -120,6 +121,16 @@ def test_mark_of_another_install_does_not_explain_a_store_ahead_of_its_log() -> 
         with pytest.raises(DataDirectoryError, match="one of them was lost or replaced"):
             realigned(journal, applied, voters("n1"))
     assert realigned(journal, (9, 2), voters("n1")) == voters("n1", "n2")
+
+
+def test_store_of_another_history_does_not_fit_a_log_that_reaches_its_index() -> None:
+    """One of the two was put back from another time: entries would be applied twice, or left out."""
+    journal = MemoryJournal()
+    for index in range(1, 7):
+        journal.append(Entry(b"", index, 2))
+    assert realigned(journal, (4, 2), voters("n1")) == voters("n1")
+    with pytest.raises(DataDirectoryError, match="one of them was lost or replaced"):
+        realigned(journal, (4, 1), voters("n1"))
 
 
 # The same at random moments: the membership changes while a follower is away, its disk is slow, and it dies again and
