@@ -153,6 +153,8 @@ class UninitializedNode:
         names = body.get("members") if isinstance(body, dict) else None
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InitRefused('the body must name the members, such as {"members": ["n1", "n2", "n3"]}')
+        if len(set(names)) < len(names):
+            raise InitRefused(f"a node is named twice in {', '.join(names)}: name each one once")
         plan = self._plan_for(names, cancel=bool(body.get("cancel")))
         async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
             held = self._held_in(str(body.get("attempt") or "")[:64], plan)

@@ -6,9 +6,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.errors import DataDirectoryError, MustJoin
 from palisade.raftgroup.founding import Founding, Greeting, Introductions
-from palisade.raftgroup.generations import UNKNOWN, left_behind, may_work_together, outlived, refusing_generation
+from palisade.raftgroup.generations import (
+    UNKNOWN,
+    left_behind,
+    may_work_together,
+    new_storage,
+    outlived,
+    refusing_generation,
+)
 from palisade.raftgroup.group_config import GroupConfig
 from palisade.raftgroup.journal_identity import StoredIdentity, keep_generation, keep_membership, keep_pins
 from palisade.raftgroup.membership import FIRST_GENERATION, Membership
@@ -82,7 +89,7 @@ class MemberAdmission:
             return self._judged(Greeting.from_wire(wire))
         except ValueError as error:
             return str(error)
-        except DataDirectoryError as error:
+        except (DataDirectoryError, MustJoin) as error:
             self._fail(error)
             return str(error)
 
@@ -91,7 +98,9 @@ class MemberAdmission:
         reason = self._introductions.judge(peer, self._committed_members(), own)
         is_of_another = reason is not None and refusing_generation(reason) is not None
         if is_of_another and peer.generation > own and not self._replica.membership.members:
-            raise DataDirectoryError(left_behind(self._replica.identity.member, peer.member, peer.generation, own))
+            raise self._outlived(
+                left_behind(self._replica.identity.member, peer.member, peer.generation, own), peer.member
+            )
         if reason is None:
             self._contacts.met(peer)
             if own == UNKNOWN:
@@ -112,7 +121,13 @@ class MemberAdmission:
             self._fail(error)
         newer_ones_go_on = outlived(self._replica.identity.member, self.generation, membership, self.refusals)
         if newer_ones_go_on is not None:
-            self._fail(DataDirectoryError(newer_ones_go_on))
+            self._fail(self._outlived(newer_ones_go_on, member))
+
+    def _outlived(self, text: str, member: str) -> DataDirectoryError | MustJoin:
+        """A newer generation, that of `member`, continues without this node."""
+        if self._introductions.founds(self._replica.membership):
+            return MustJoin(new_storage(self._replica.identity.member, member))
+        return DataDirectoryError(text)
 
     def connected(self, member: str) -> None:
         """Both sides have admitted each other."""

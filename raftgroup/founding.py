@@ -200,6 +200,10 @@ class Introductions:
             f"{self._own.origin or 'an empty store'}: restore the same backup on all founding members"
         )
 
+    def founds(self, membership: Membership) -> bool:
+        """Whether this node was started to found a group, and has no membership yet: its storage is new."""
+        return self._founding is not None and membership.version == 0
+
     def refused(self, member: str, reason: str, membership: Membership) -> None:
         """Raises DataDirectoryError if a founding member without a membership is refused because of another storage:
         the group was founded with that storage, and this one will never be admitted.
@@ -207,8 +211,7 @@ class Introductions:
         A node with a membership, even if only in its log, may be refused by an outdated member that knows its earlier
         storage; so may a joining node. `membership`: the newest one of this node, committed or not.
         """
-        founds = self._founding is not None and membership.version == 0 and membership.get(member) is not None
-        if founds and reason.startswith(OTHER_STORAGE):
+        if self.founds(membership) and membership.get(member) is not None and reason.startswith(OTHER_STORAGE):
             raise DataDirectoryError(
                 f"{member} refuses {self._own.member} ({reason.removeprefix(OTHER_STORAGE)}): the data directory was "
                 "lost or swapped. Restore the old one, or start with --join and an empty data directory to join as a "

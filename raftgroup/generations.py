@@ -92,3 +92,11 @@ def left_behind(own: str, member: str, newer: int, generation: int) -> str:
         f"backup or a forced new cluster has broken the history, and the data of {own} is of the earlier one. Put its "
         "data directory aside (it may hold writes that the others lost), and start it with --join and an empty one"
     )
+
+
+def new_storage(own: str, member: str) -> str:
+    """For a node that was started to found a group, and has nothing to lose."""
+    return (
+        f"the cluster of {member} continues after a restored backup or a forced new cluster, and the data directory of "
+        f"{own} is new: start it with --join instead of --initial-cluster to let it join"
+    )

@@ -44,6 +44,8 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
         node.start()
     for node in nodes:
         await until(lambda node=node: sees(node, 3), f"{node.id} seeing all")
+    code, _, said = await palisade("init", "n1", "n1", "n3", "--at", nodes[0].http)
+    assert (code, "a node is named twice" in said) == (REFUSED, True)
     nodes[2].pause()
     code, _, said = await palisade("init", "n1", "n2", "n3", "--at", nodes[0].http, "--timeout", "5")
     assert code == 3, said

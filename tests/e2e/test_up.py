@@ -238,6 +238,26 @@ def test_removed_member_joins_again_with_an_empty_data_folder(
     assert mended.stop() == 0
 
 
+def test_cluster_starts_without_a_node_whose_disk_was_lost_so_that_it_can_be_replaced(
+    up: Callable[..., Up], base_port: int, tmp_path: Path
+) -> None:
+    """Issue 16: all nodes were stopped, so the lost one could not be removed."""
+    run = up("--base-port", str(base_port), "--no-demo")
+    run.wait("ready")
+    assert run.stop() == 0
+    shutil.rmtree(tmp_path / "cluster" / "n3" / "data")
+    without = up("--no-demo")
+    without.wait("node-exited", node="n3")
+    endpoints = without.wait("ready")["endpoints"]
+    palisade(endpoints, "member", "remove", "n3")
+    assert without.stop() == 0
+    mended = up("--no-demo")
+    mended.wait("node-joins", node="n3")
+    mended.wait("ready")
+    assert {each["id"] for each in palisade(endpoints, "member", "list")["members"]} == {"n1", "n2", "n3"}
+    assert mended.stop() == 0
+
+
 def test_removed_member_joins_again_as_soon_as_its_data_folder_is_empty(
     up: Callable[..., Up], base_port: int, tmp_path: Path
 ) -> None:

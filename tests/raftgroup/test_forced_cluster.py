@@ -14,7 +14,7 @@ import pytest
 from palisade.raftgroup import quorum_loss as forced_cluster
 from palisade.raftgroup import replication
 from palisade.raftgroup.admission import MemberAdmission
-from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused
+from palisade.raftgroup.errors import DataDirectoryError, MembershipRefused, MustJoin
 from palisade.raftgroup.journal_identity import keep_membership, open_storage
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.memory_journal import MemoryJournal
@@ -118,6 +118,31 @@ def test_member_that_returns_empty_copies_everything_and_votes_again(make_cluste
     for member in ("n1", "n2", "n3"):
         assert cluster.read(member, "a") == "first"
         assert cluster.nodes[member].group.members.generation == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_founding_member_with_a_new_disk_is_told_to_join_the_newer_generation(
+    make_cluster: MakeCluster, seed: int
+) -> None:
+    """Issue 16: its empty folder was "of the earlier" generation, so `palisade up` let it stay down."""
+    cluster = without_majority(make_cluster, seed)
+    founders = cluster.nodes["n2"].founders
+    force(cluster, "n1")
+    cluster.start("n1")
+    cluster.wipe("n3")
+    cluster.start("n3")
+    n1, n3 = cluster.nodes["n1"], cluster.nodes["n3"]
+    cluster.put("n1", "b", "second")
+    cluster.run_until(lambda: n3.group is not None)
+    cluster.call("n1", n1.group.add(cluster.member(n3, becomes_voter=True)))
+    cluster.run_until(lambda: len(n1.group.members.voters) == 2)
+    cluster.tolerates_failed_nodes = True
+    cluster.wipe("n2")
+    cluster.nodes["n2"].founders = founders
+    cluster.start("n2")
+    cluster.run_until(lambda: cluster.nodes["n2"].failed)
+    with pytest.raises(MustJoin, match="the data directory of n2 is new: start it with --join instead"):
+        cluster.nodes["n2"].group.failed.result()
 
 
 def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:

@@ -68,12 +68,13 @@ async def up(request: UpRequest, screen: ClusterScreen) -> int:
     """Runs until a signal; returns the exit code. Raises UpRefused if the cluster cannot start."""
     with opened(request, screen) as (folder, layout):
         cluster = LocalCluster(layout, folder, screen.show, request.node_options)
+        founded = is_majority(sum(child.has_data() for child in cluster.children), layout)
         stop = StopRequest(cluster, screen)
         async with stop.on_signals():
             try:
                 cluster.start()
                 async with LocalNodes(layout.members()) as nodes:
-                    await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen))
+                    await _until_stopped(stop, _serve(request, layout, cluster, nodes, screen, founded))
             finally:
                 await cluster.stop()
         screen.show(
@@ -223,9 +224,14 @@ async def _until_stopped(stop: StopRequest, serving: Coroutine[None, None, None]
 
 
 async def _serve(
-    request: UpRequest, layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen
+    request: UpRequest,
+    layout: Layout,
+    cluster: LocalCluster,
+    nodes: LocalNodes,
+    screen: ClusterScreen,
+    founded: bool,
 ) -> None:
-    await _wait_ready(layout, cluster, nodes, screen)
+    await _wait_ready(layout, cluster, nodes, screen, founded)
     _show_ready(request.data_dir, layout, screen)
     await check_first_user(layout, screen.show)
     if request.demo:
@@ -244,15 +250,24 @@ def reasons_of(refused: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in nodes.items())
 
 
-async def _wait_ready(layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen) -> None:
-    """Waits until every node is ready. Raises UpRefused if one refuses to run."""
+def is_majority(nodes: int, layout: Layout) -> bool:
+    return 2 * nodes > layout.nodes
+
+
+async def _wait_ready(
+    layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen, founded: bool
+) -> None:
+    """Waits until every node is ready. `founded`: a majority has data, so the cluster starts without a node that
+    refuses to run, perhaps because its disk was lost: it can only be replaced while the others run.
+
+    Raises UpRefused if too many refuse."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}
     waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
     while waiting:
-        if cluster.refused:
+        if cluster.refused and not (founded and is_majority(layout.nodes - len(cluster.refused), layout)):
             raise UpRefused(f"a node refuses to run, so all of them were stopped: {reasons_of(cluster.refused)}")
-        for node in cluster.removed:
+        for node in (*cluster.removed, *cluster.refused):
             waiting.pop(node, None)
         for node, ready in (await nodes.ready()).items():
             if ready and (member := waiting.pop(node, None)) is not None:

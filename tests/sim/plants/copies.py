@@ -64,7 +64,7 @@ def announcements_before_the_copy_is_stored(patch: Patch) -> None:
     patch.setattr(SegmentHolder, "_bring", bring)
 
 
-@caught_by("segment counts", on=Stage("segments", 1), says="UNAVAILABLE")
+@caught_by("segment counts", on=Stage("segments", 2), says="UNAVAILABLE")
 def nodes_that_do_not_find_their_copies(patch: Patch) -> None:
     """They announce copies, and answer that they do not have them."""
 
@@ -74,7 +74,7 @@ def nodes_that_do_not_find_their_copies(patch: Patch) -> None:
     patch.setattr(SegmentHolder, "read_recorded", read_recorded)
 
 
-@caught_by("segment counts", on=Stage("segments", 1), says="rows are counted")
+@caught_by("segment counts", on=Stage("segments", 3), says="rows are counted")
 def counts_that_keep_the_positions_of_earlier_attempts(patch: Patch) -> None:
     """A growing segment is not asked again, although it may have been handed off since."""
     patch.setattr(segment_query, "unchanging", lambda known, recorded: known)
@@ -94,7 +94,7 @@ def rows_acknowledged_before_they_are_synced(patch: Patch) -> None:
     patch.setattr(JournalLog, "sync", unsynced)
 
 
-@caught_by("segment copies", on=Stage("segments", 1), says="which grows")
+@caught_by("segment copies", on=Stage("segments", 2), says="which grows")
 def logs_removed_when_they_are_closed(patch: Patch) -> None:
     step = realtime_handoff.next_step
 
@@ -105,7 +105,7 @@ def logs_removed_when_they_are_closed(patch: Patch) -> None:
     patch.setattr(realtime_handoff, "next_step", drops)
 
 
-@caught_by("liveness", on=Stage("segments", 1), says="clients have not come to an end: segmenter")
+@caught_by("liveness", on=Stage("segments", 2), says="clients have not come to an end: segmenter")
 def publications_without_a_copy(patch: Patch) -> None:
     """The record has a digest, and no node has a file with these rows."""
 
@@ -115,7 +115,7 @@ def publications_without_a_copy(patch: Patch) -> None:
     patch.setattr(RealtimeHandOff, "_store", only_computed)
 
 
-@caught_by("segment rows", on=Stage("segments", 1), says="is marked unused")
+@caught_by("segment rows", on=Stage("segments", 2), says="is marked unused")
 def hand_offs_in_two_transactions(patch: Patch) -> None:
     """The growing segment ends in one transaction, and the published one begins in the next."""
     publish = RealtimeHandOff._publish
@@ -129,6 +129,6 @@ def hand_offs_in_two_transactions(patch: Patch) -> None:
     patch.setattr(RealtimeHandOff, "_publish", in_two)
 
 
-@caught_by("segment rows", on=Stage("segments", 1, CUT_OFF, Settings()), says="which was given up")
+@caught_by("segment rows", on=Stage("segments", 6, CUT_OFF, Settings()), says="which was given up")
 def rows_acknowledged_without_an_announcement(patch: Patch) -> None:
     patch.setattr(LeasedAnnouncements, "is_announced", lambda self, name: True)

@@ -167,7 +167,7 @@ def snapshots_without_the_results_of_retries(patch: Patch) -> None:
     _snapshots_of(patch, lambda table, row: None if table is Table.CLIENT and row[1][:1] == RESULT else row)
 
 
-@caught_by("state machine equality", on=replace(LATE_WIPE, seed=6))
+@caught_by("state machine equality", on=replace(LATE_WIPE, seed=8))
 def snapshots_in_which_leases_are_longer(patch: Patch) -> None:
     """A leader with this state deletes keys too late (M5)."""
 
