@@ -48,6 +48,11 @@ class FrameTooLarge(FrameError):
         self.bytes_max = bytes_max
 
 
+def is_http(error: FrameError) -> bool:
+    """Whether the bytes read as the length of a frame are the beginning of an HTTP response."""
+    return isinstance(error, FrameTooLarge) and error.announced_bytes == int.from_bytes(b"HTTP")
+
+
 class FrameCorrupt(FrameError):
     """Not a frame, altered on the way, or not one msgpack value of plain types."""
 

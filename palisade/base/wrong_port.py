@@ -19,7 +19,9 @@ HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n"
 _HTTP2_SETTINGS, _HTTP2_GOAWAY = 4, 7
 _HTTP_1_1_REQUIRED = 0x0D
 _TLS_HANDSHAKE = b"\x16\x03"
-_STREAM_REFUSED, _PEER_REFUSE = 3, 2
+_STREAM_REFUSED, _PEER_REFUSE, _JOURNAL_REFUSED = 3, 2, 3
+_JOURNAL_HELLO, _KIND_AT, _BODY_AT = 1, 4, 9
+_LIST_OF_TWO = b"\x92"
 _PEER_MAGIC = b"palisade-peer"
 _LOOKED_AT_BYTES = 256
 
@@ -31,6 +33,7 @@ class ClientProtocol(enum.Enum):
     HTTP2 = "http2"
     STREAM = "stream"
     PEER = "peer"
+    JOURNAL = "journal"
     TLS = "tls"
 
 
@@ -39,9 +42,13 @@ _WORDS = {
     ClientProtocol.HTTP2: "HTTP/2, as gRPC does",
     ClientProtocol.STREAM: "the client stream",
     ClientProtocol.PEER: "the protocol between members",
+    ClientProtocol.JOURNAL: "the protocol of a journal",
     ClientProtocol.TLS: "TLS",
 }
 _PORTS = {"http": "HTTP API", "stream": "stream", "peer": "peer", "swim": "SWIM"}
+_HERE = {name: f"the {port} port of a Palisade node" for name, port in _PORTS.items()}
+_HERE["journal"] = "the port of a journal copy ('palisade journal serve')"
+COPY_ADDRESS = "use the address of a journal copy, which is its --advertise or --listen"
 
 
 def protocol_of(first: bytes) -> ClientProtocol | None:
@@ -55,17 +62,24 @@ def protocol_of(first: bytes) -> ClientProtocol | None:
     if len(first) < 9 or not first.startswith(b"\0\0"):
         return None
     head = first[:_LOOKED_AT_BYTES]
-    return ClientProtocol.PEER if _PEER_MAGIC in head else ClientProtocol.STREAM if b"protocol" in head else None
+    if _PEER_MAGIC in head:
+        return ClientProtocol.PEER
+    if b"protocol" in head:
+        return ClientProtocol.STREAM
+    is_journal = head[_KIND_AT] == _JOURNAL_HELLO and head.startswith(_LIST_OF_TWO, _BODY_AT)
+    return ClientProtocol.JOURNAL if is_journal else None
 
 
 def advice(what: ClientProtocol, here: str, ports: Mapping[str, str]) -> str:
-    """The text for a client that speaks the protocol `what` to the port `here`: http, stream, peer or swim (UDP).
-    `ports`: name -> 'host:port' of this node."""
-    begin = f"this is the {_PORTS[here]} port of a Palisade node, and the client speaks {_WORDS[what]}"
+    """The text for a client that speaks the protocol `what` to the port `here`: http, stream, peer, swim (UDP), or
+    journal (of a copy, which knows no port of a node). `ports`: name -> 'host:port' of this node."""
+    begin = f"this is {_HERE[here]}, and the client speaks {_WORDS[what]}"
     if what is ClientProtocol.TLS:
         return f"{begin}: this port has no TLS, connect without it"
     if what is ClientProtocol.HTTP2 and here == "http":
         return f"{begin}: this port has HTTP/1.1 only, use it with the JSON paths /v1 and /v3"
+    if what is ClientProtocol.JOURNAL:
+        return f"{begin}: {COPY_ADDRESS}"
     port, how = ("http", " with HTTP/1.1") if what is ClientProtocol.HTTP2 else (what.value, "")
     return f"{begin}: use the {_PORTS[port]} port {ports.get(port) or 'of a member'}{how}"
 
@@ -87,6 +101,8 @@ def refusal(what: ClientProtocol, text: str) -> bytes:
         return head.encode() + body
     if what is ClientProtocol.STREAM:
         return encode(_STREAM_REFUSED, {"reason": text, "code": CODE})
+    if what is ClientProtocol.JOURNAL:
+        return encode(_JOURNAL_REFUSED, [0, CODE, text, False, ""])
     return encode(_PEER_REFUSE, text)
 
 

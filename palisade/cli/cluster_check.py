@@ -94,9 +94,9 @@ def require_same(address: str, cluster_id: str, token: StoredToken) -> None:
 
 async def cluster_at_stream(endpoint: str) -> str:
     """The cluster ID of the node; empty if it has none. Raises OSError, WrongPort."""
-    from palisade.base.frames import FrameError, FrameParser, encode
+    from palisade.base.frames import FrameError, FrameParser, encode, is_http
     from palisade.base.version import VERSION
-    from palisade.client.connection import SPEAKS_HTTP, is_http, refusal_in
+    from palisade.client.connection import SPEAKS_HTTP, refusal_in
     from palisade.wire.error_codes import WrongPort
     from palisade.wire.stream_frames import PROTOCOL, FrameKind
 

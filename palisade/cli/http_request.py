@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.wrong_port import CODE as WRONG_PORT
 from palisade.cli.cluster_check import OtherCluster, check_http
 from palisade.cli.credentials import shown
 from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
@@ -53,6 +54,8 @@ async def ask(
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:
+        if found["code"] == WRONG_PORT:
+            found = {**found, "detail": f"{at}: {found.get('detail')}"}
         raise RequestRefused({"status": answer.status, **found})
     raise NoAnswer(at, f"HTTP {answer.status}, not from a node")
 

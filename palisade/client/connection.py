@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from palisade.base.frames import Encoder, FrameError, FrameParser, FrameTooLarge
+from palisade.base.frames import Encoder, FrameError, FrameParser, is_http
 from palisade.base.version import VERSION
 from palisade.metastore.command_codec import encode_plain_put
 from palisade.metastore.errors import RequestTooLarge
@@ -45,11 +45,6 @@ UNENCODED_BYTES = 64 * 1024
 def silence_limit_s(timeout_s: float) -> float:
     """How long a node may be silent: half of the deadline, so that the requests can be sent to another node in time."""
     return max(SILENT_S_MIN, min(SILENT_S, timeout_s / 2))
-
-
-def is_http(error: FrameError) -> bool:
-    """Whether the bytes read as the length of a frame are the beginning of an HTTP response."""
-    return isinstance(error, FrameTooLarge) and error.announced_bytes == int.from_bytes(b"HTTP")
 
 
 def refusal_in(body: Any) -> tuple[str, Exception | None]:

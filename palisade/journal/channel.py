@@ -8,13 +8,20 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
 from palisade.base.address import Address
-from palisade.base.frames import Encoder, FrameError, FrameParser
+from palisade.base.frames import Encoder, FrameError, FrameParser, is_http
+from palisade.base.wrong_port import COPY_ADDRESS
+from palisade.journal.errors import WrongPort
+from palisade.journal.messages import JournalMessageKind, refusal_of
 
 WAITING_BYTES_MAX = 1 << 20
 """Maximum size of the messages that wait to be received; beyond it, the connection is not read."""
 DIAL_S = 1.0
 
 
+HTTP_HERE = f"this is an HTTP address, and the client speaks the protocol of a journal: {COPY_ADDRESS}"
+Misdirected = Callable[[bytes], bytes | None]
+"""Called with the first bytes of a connection. Returns the answer to a client of another protocol, which is then
+disconnected."""
 AtOnce = Callable[[int, Any], bool]
 """Called with a message in the turn in which it arrives. Returns False if `receive` has to return it."""
 
@@ -120,10 +127,13 @@ class Silence:
 
 
 class TcpChannel(asyncio.Protocol):
-    """`connected` is called with it once the connection is there."""
+    """`connected` is called with it once the connection is there. An answer in HTTP arrives as REFUSED."""
 
-    def __init__(self, connected: Callable[[TcpChannel], object] = lambda _channel: None) -> None:
+    def __init__(
+        self, connected: Callable[[TcpChannel], object] = lambda _channel: None, misdirected: Misdirected | None = None
+    ) -> None:
         self._connected = connected
+        self._misdirected = misdirected
         self._encode = Encoder().encode
         self._parser = FrameParser()
         self._inbox = Inbox()
@@ -140,9 +150,17 @@ class TcpChannel(asyncio.Protocol):
         self._connected(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._misdirected is not None:
+            answer, self._misdirected = self._misdirected(data), None
+            if answer is not None and self._transport is not None:
+                self._transport.write(answer)
+                self.close()
+                return
         try:
             self._inbox.put(self._parser.feed(data))
-        except FrameError:
+        except FrameError as error:
+            if is_http(error):
+                self._inbox.put([(JournalMessageKind.REFUSED, refusal_of(WrongPort(HTTP_HERE)).body())])
             self.close()
             return
         if self._inbox:

@@ -17,9 +17,10 @@ from typing import Any
 
 from palisade.base.clock import SystemClock
 from palisade.base.network_reason import reason_of
+from palisade.base.wrong_port import COPY_ADDRESS
 from palisade.journal.channel import Channel, Network, TcpNetwork
-from palisade.journal.errors import AppendUnknown, JournalError, NotActive
-from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind
+from palisade.journal.errors import AppendUnknown, JournalError, NotActive, WrongPort
+from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind, read_refusal
 
 RETRY_S = 0.05
 HELLO_S = 1.0
@@ -52,6 +53,8 @@ class JournalClient:
         self._next_address = 0
         self._hint = self._tried = ""
         self._trouble = ""
+        self._wrong: set[str] = set()
+        """Addresses at which no copy listens, but a node or another server."""
         self._asked_at: dict[object, float] = {}
         """The requests without a response, oldest first."""
 
@@ -144,6 +147,12 @@ class JournalClient:
                 if kind == JournalMessageKind.APPEND:
                     raise
                 self._move(connection, "", f"{self._tried}: the connection ended")
+            except WrongPort as error:
+                self._wrong.add(self._tried)
+                text = f"{self._tried}: {error}"
+                if self._wrong.issuperset(self._addresses):
+                    raise WrongPort(text) from None
+                self._move(connection, "", text)
             except (OSError, TimeoutError) as error:
                 self._move(connection, "", f"{self._tried}: {reason_of(error)}")
                 if connection is not None and kind == JournalMessageKind.APPEND:
@@ -187,9 +196,11 @@ class JournalClient:
             async with asyncio.timeout(HELLO_S):
                 message = await channel.receive()
             if message is None:
-                raise ConnectionError(f"{address} closed the connection: is it a journal?")
+                raise ConnectionError("closed the connection: is it a journal?")
             if message[0] == JournalMessageKind.REFUSED:
-                raise AppendRefusal(*message[1]).error()
+                raise read_refusal(message[1]).error()
+            if message[0] != JournalMessageKind.WELCOME:
+                raise WrongPort(f"this is not the port of a journal copy: {COPY_ADDRESS}")
         except BaseException:
             channel.close()
             raise
@@ -240,7 +251,7 @@ class _Connection:
         answer = self._waiting.get(body[0])
         if answer is not None and not answer.done():
             if kind == JournalMessageKind.REFUSED:
-                answer.set_exception(_with_hint(AppendRefusal(*body)))
+                answer.set_exception(_with_hint(read_refusal(body)))
             else:
                 answer.set_result(body)
         return True

@@ -74,6 +74,12 @@ class ReplicaRefused(JournalError):
     retry = True
 
 
+class WrongPort(JournalError):
+    """The address is not that of a journal copy. The text names what listens there. Nothing was done."""
+
+    code = "wrong-port"
+
+
 class PortUnusable(JournalError):
     """Cannot listen on the address. Nothing was started."""
 

@@ -11,7 +11,7 @@ from palisade.journal.blocks import UNSYNCED_BYTES_MAX, JournalEnd, read_blocks
 from palisade.journal.channel import Channel, Silence
 from palisade.journal.copy_state import CopyState
 from palisade.journal.errors import ReplicaRefused
-from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind, runs_body
+from palisade.journal.messages import FORMAT, JournalMessageKind, read_refusal, runs_body
 
 
 class FollowerSession:
@@ -55,7 +55,7 @@ class FollowerSession:
         message = await self._channel.receive(self._take_at_once)
         self._silence.heard()
         if message is not None and message[0] == JournalMessageKind.REFUSED:
-            raise AppendRefusal(*message[1]).error()
+            raise read_refusal(message[1]).error()
         return message
 
     def _take_at_once(self, kind: int, body: Any) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 from palisade.journal import errors
-from palisade.journal.errors import JournalError, NewerFormat, WrongRole
+from palisade.journal.errors import JournalError, NewerFormat, WrongPort, WrongRole
 from palisade.journal.history import Run
 
 FORMAT = 1
@@ -72,6 +73,14 @@ class AppendRefusal:
             if isinstance(kind, type) and issubclass(kind, JournalError) and kind.code == self.code:
                 return kind(self.text)
         return JournalError(self.text)
+
+
+def read_refusal(body: Any) -> AppendRefusal:
+    """Of a REFUSED message. A node of Palisade refuses with another body: then the address is not that of a copy."""
+    if isinstance(body, list) and len(body) == 5:
+        return AppendRefusal(*body)
+    reason = body.get("reason") if isinstance(body, dict) else body
+    return AppendRefusal(0, WrongPort.code, f"this is not the port of a journal copy, its answer is: {reason}", False)
 
 
 def refusal_of(error: JournalError, request: int = 0, active: str = "") -> AppendRefusal:

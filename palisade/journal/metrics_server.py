@@ -11,9 +11,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from palisade.base.address import Address
 from palisade.base.metrics import Histogram
+from palisade.base.wrong_port import CODE
 from palisade.journal.errors import PortUnusable
 from palisade.journal.metrics import JournalMetrics
 from palisade.journal.role import RoleRunner
+
+ONLY_METRICS = (
+    "this is the metrics port of a journal copy, which has GET /metrics only: use the HTTP API port of a node, or the "
+    "address of the copy"
+)
 
 
 @asynccontextmanager
@@ -26,7 +32,12 @@ async def served_metrics(runner: RoleRunner, syncs: Histogram, at: Address) -> A
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()
-    app.add_routes([web.get("/metrics", scrape)])
+
+    async def refuse(_request: web.Request) -> web.Response:
+        problem = {"type": "about:blank", "title": "Wrong port", "status": 421, "code": CODE, "detail": ONLY_METRICS}
+        return web.json_response({**problem, "retry": False}, status=421, content_type="application/problem+json")
+
+    app.add_routes([web.get("/metrics", scrape), web.route("*", "/{path:.*}", refuse)])
     server = web.AppRunner(app, access_log=None)
     await server.setup()
     try:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from palisade.base.address import Address
 from palisade.base.clock import SystemClock
+from palisade.base.log_rate_limit import LogLimit
+from palisade.base.wrong_port import ClientProtocol, advice, protocol_of, refusal
 from palisade.client.activation import RoleStore
 from palisade.journal.agreed import RoleRecord
 from palisade.journal.aside import AsideReport
@@ -62,7 +64,17 @@ def log_aside(report: AsideReport, directory: Path) -> None:
 async def _serve(runner: RoleRunner, at: Address) -> None:
     service, connections = JournalService(runner), set[asyncio.Task[None]]()
 
-    loop = asyncio.get_running_loop()
+    loop, lines = asyncio.get_running_loop(), LogLimit()
+
+    def misdirected(first: bytes) -> bytes | None:
+        what = protocol_of(first)
+        if what is None or what is ClientProtocol.JOURNAL:
+            return None
+        text = advice(what, "journal", {})
+        line = lines.admit(f"refused a client: {text}", loop.time())
+        if line is not None:
+            log.warning("%s", line)
+        return refusal(what, text)
 
     def connected(channel: TcpChannel) -> None:
         task = loop.create_task(service.serve(channel))
@@ -70,7 +82,7 @@ async def _serve(runner: RoleRunner, at: Address) -> None:
         task.add_done_callback(connections.discard)
 
     try:
-        server = await loop.create_server(lambda: TcpChannel(connected), at.host, at.port)
+        server = await loop.create_server(lambda: TcpChannel(connected, misdirected), at.host, at.port)
     except OSError as error:
         raise PortUnusable(f"cannot listen on {at}: {error.strerror}; free it, or give another --listen") from error
     running, stopped = asyncio.ensure_future(runner.run()), asyncio.Event()

@@ -1,0 +1,113 @@
+"""Each command at each port that is not its own: refused at once, with the port to use (issue 16, item 9)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from palisade.cli.main import main
+from palisade.client.loop_thread import LoopThread
+from palisade.raftgroup.tcp_transport import TcpPeers
+from tests.support.cli_node import cli_node
+from tests.support.loopback import LOOPBACK
+from tests.support.recorder import Recorder
+from tests.support.threaded_node import unused_address
+
+STORE = "--endpoints={stream}"
+COMMANDS = {
+    "stream": (("put", "/a", "b", "--endpoints={port}"), ("watch", "/a", "--endpoints={port}")),
+    "http": (("get", "/a", "--at={port}"), ("status", "--at={port}"), ("recovery", "--at={port}")),
+    "journal": (
+        ("journal", "append", "x", "--role=orders", "--copies={port}"),
+        ("journal", "read", "--role=orders", "--copies={port}"),
+        ("journal", "status", "--role=orders", "--copies={port}"),
+        ("activation", "show", "orders", "--copy={port}", STORE),
+    ),
+}
+REPORTS = ("status", "show")
+"""Commands of a journal that print what is wrong with each copy, beside the copies that answer."""
+HERE = {
+    "stream": "this is the stream port",
+    "http": "this is the HTTP API port",
+    "peer": "this is the peer port",
+    "journal": "this is the port of a journal copy",
+    "metrics": "this is the metrics port of a journal copy",
+}
+USE = {"stream": "use the stream port", "http": "use the HTTP API port", "journal": "use the address of a journal copy"}
+HTTP_CLIENTS_OF_OTHERS = "this is an HTTP address"
+PAIRS = [
+    (command, right, port) for right, commands in COMMANDS.items() for command in commands for port in HERE
+    if port != right
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    peers: list[TcpPeers] = []
+
+    async def start() -> None:
+        peers.append(TcpPeers(LOOPBACK, random.Random(1)))
+        await peers[0].start(Recorder("n1"))
+
+    async def stop() -> None:
+        await peers[0].close()
+
+    thread = LoopThread(start, stop, "peers")
+    with cli_node() as node:
+        thread.run(asyncio.sleep(0))
+        copy, metrics = unused_address(), unused_address()
+        folder = tmp_path_factory.mktemp("copy")
+        serving = subprocess.Popen(
+            [sys.executable, "-m", "palisade.cli", "journal", "serve", "--role=orders", "--name=a", "--primary",
+             f"--dir={folder}", f"--listen={copy}", f"--metrics={metrics}", f"--endpoints={node.endpoint}"],
+            stderr=(folder / "log").open("wb"),
+        )  # fmt: skip
+        try:
+            _until_listening(folder / "log", serving)
+            yield {
+                "stream": node.endpoint, "http": node.http, "peer": peers[0].address, "journal": copy,
+                "metrics": metrics,
+            }  # fmt: skip
+        finally:
+            serving.kill()
+            serving.wait()
+            thread.stop()
+
+
+def _until_listening(log: Path, serving: subprocess.Popen[bytes]) -> None:
+    while b"listening" not in log.read_bytes():
+        assert serving.poll() is None, log.read_text()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("command", "right", "port"), PAIRS, ids=lambda each: each if isinstance(each, str) else "-".join(each[:2])
+)
+def test_command_at_the_port_of_another_protocol_names_the_port_to_use(
+    command: tuple[str, ...], right: str, port: str, ports: Mapping[str, str]
+) -> None:
+    """`journal status` at a stream ended with a traceback, `put` at a journal tried again for 5 s."""
+    began = time.monotonic()
+    arguments = [each.format(port=ports[port], stream=ports["stream"]) for each in command]
+    done = CliRunner().invoke(main, arguments)
+    assert time.monotonic() - began < 3
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    shown = done.output
+    assert done.exit_code == (0 if command[1] in REPORTS else 1), shown
+    assert HERE[port] in shown or (port in ("http", "metrics") and HTTP_CLIENTS_OF_OTHERS in shown), shown
+    assert USE[right] in shown or HTTP_CLIENTS_OF_OTHERS in shown or port == "metrics", shown
+    assert ports[port] in shown
+
+
+def test_journal_client_uses_the_right_address_beside_a_wrong_one(ports: Mapping[str, str]) -> None:
+    copies = f"--copies={ports['stream']},{ports['journal']}"
+    done = CliRunner().invoke(main, ["journal", "append", "x", "--role=orders", copies])
+    assert done.exit_code == 0, done.output
