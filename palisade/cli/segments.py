@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,13 +42,16 @@ def segments() -> None:
 @click.option(
     "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"
 )
+@click.option("--force", is_flag=True, help="With --nodes: accept nodes that are unknown or store no segments.")
 @client_options
-def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None) -> None:
+def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | None, force: bool) -> None:
     """Assign the used segments to nodes.
 
     Each segment is assigned to as many nodes as its replication factor.
     The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
     that node. Repeat the command when nodes or segments have changed: only differences are written.
+
+    A node in --nodes may be stopped, but must be in the topology (palisade topology) and, if it runs, with --segments.
     """
     from palisade.segments.assigning import assign_segments
     from palisade.wire.segment_errors import SegmentError
@@ -58,6 +61,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
         async with session.shown_progress(progress):
             progress.begin("asking which nodes keep segments")
             chosen = named(nodes) if nodes is not None else await keepers(client, session.deadline_s)
+            if nodes is not None and not force:
+                await check_keepers(client, chosen, session.deadline_s)
             progress.begin("reading the segments")
             return await assign_segments(client, chosen, replicas, prefix, progress.count)
 
@@ -121,6 +126,24 @@ async def keepers(client: Any, deadline_s: float) -> list[str]:
             "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])
+
+
+async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) -> None:
+    """Raises SegmentError for a name that is in neither topology, and for a node that runs without --segments. A node
+    that does not answer is accepted: the operator may know that it returns."""
+    from palisade.wire.segment_errors import SegmentError
+
+    topology = await client.topology()
+    known = {row["id"] for view in ("physical", "logical") for row in topology[view]}
+    found = await ask_all(addresses_in(topology), deadline_s)
+    keep = ", ".join(sorted(name for name, each in found.items() if each is not None and each["keeps"])) or "none"
+    remedy = f"nothing was assigned. Nodes that store segments: {keep}. To assign to others as well, give --force"
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SegmentError(f"--nodes: not in the topology: {', '.join(unknown)}; {remedy}")
+    without = [name for name in names if (each := found.get(name)) is not None and not each["keeps"]]
+    if without:
+        raise SegmentError(f"--nodes: running without --segments: {', '.join(without)}; {remedy}")
 
 
 async def ask_all(addresses: Mapping[str, str], deadline_s: float) -> dict[str, dict[str, Any] | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from palisade.cli.main import main
-from palisade.wire.segment_errors import NotFetched
+from palisade.wire.segment_errors import NotFetched, SegmentError
 from tests.support.cli_node import cli_node
 
 segments_module: Any = importlib.import_module("palisade.cli.segments")
@@ -43,6 +44,51 @@ async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, 
     text = "no answer from n1, n3, so it is not known which of the nodes keep segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
         await segments_module.keepers(Topology(), 5.0)
+
+
+class OfTwo:
+    """n1 runs, n2 has stopped and is still in the physical topology."""
+
+    async def topology(self) -> dict[str, Any]:
+        return {"physical": [{"id": "n1"}, {"id": "n2"}], "logical": [{"id": "n1", "addresses": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("names", "refusal"),
+    [
+        (["n1"], None),
+        (["n1", "n2"], None),
+        (["nosuch", "n1", "n4"], "--nodes: not in the topology: nosuch, n4; nothing was assigned. Nodes .*: n1, n5. "),
+        (["n3"], "--nodes: running without --segments: n3; nothing was assigned"),
+    ],
+)
+async def test_node_that_cannot_store_copies_is_refused(
+    names: list[str], refusal: str | None, answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--nodes nosuch` assigned all segments to a node that did not exist."""
+    answers |= {"n1": {"keeps": True}, "n5": {"keeps": True}, "n2": None}
+    if names == ["n3"]:
+        answers["n3"] = {"keeps": False}
+        monkeypatch.setattr(OfTwo, "topology", with_third)
+    context = contextlib.nullcontext() if refusal is None else pytest.raises(SegmentError, match=refusal)
+    with context:
+        await segments_module.check_keepers(OfTwo(), names, 5.0)
+
+
+async def with_third(_: Any) -> dict[str, Any]:
+    return {"physical": [{"id": "n3"}], "logical": []}
+
+
+@pytest.mark.parametrize(("force", "exit_code"), [((), 1), (("--force",), 0)])
+def test_segments_are_assigned_to_an_unknown_node_with_force_only(
+    force: tuple[str, ...], exit_code: int, answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers |= {"n1": {"keeps": True}}
+    monkeypatch.setattr("palisade.client.client.Client.topology", OfTwo.topology)
+    with cli_node() as node:
+        options = ["--nodes", "nosuch", *force, "--endpoints", node.endpoint]
+        done = CliRunner().invoke(main, ["segments", "assign", *options])
+    assert done.exit_code == exit_code, done.output
 
 
 @pytest.mark.parametrize("command", ["nodes", "assign"])
