@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -68,24 +67,23 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str
         serving = subprocess.Popen(
             [sys.executable, "-m", "palisade.cli", "journal", "serve", "--role=orders", "--name=a", "--primary",
              f"--dir={folder}", f"--listen={copy}", f"--metrics={metrics}", f"--endpoints={node.endpoint}"],
-            stderr=(folder / "log").open("wb"),
+            stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
-            _until_listening(folder / "log", serving)
+            _until_listening(serving)
             yield {
                 "stream": node.endpoint, "http": node.http, "peer": peers[0].address, "journal": copy,
                 "metrics": metrics,
             }  # fmt: skip
         finally:
             serving.kill()
-            serving.wait()
+            serving.communicate()
             thread.stop()
 
 
-def _until_listening(log: Path, serving: subprocess.Popen[bytes]) -> None:
-    while b"listening" not in log.read_bytes():
-        assert serving.poll() is None, log.read_text()
-        time.sleep(0.05)
+def _until_listening(serving: subprocess.Popen[bytes]) -> None:
+    assert serving.stderr is not None
+    assert any(b"listening" in line for line in serving.stderr), f"the copy ended with {serving.wait()}"
 
 
 @pytest.mark.parametrize(
