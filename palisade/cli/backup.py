@@ -96,7 +96,7 @@ async def take(session: CliSession, target: BackupFile | None, serializable: boo
     longer than that later: then the next one has the deadline from there on. Raises BrokenOff, RequestRefused,
     BackupInvalid, BackupFileError."""
     state = BackupState()
-    if session.as_json:
+    if session.as_json and not sys.stderr.isatty():
         return await from_one_of(session, target, serializable, state)
     if sys.stderr.isatty():
         shown_state = waiting(lambda: None if state.received else state.waits_for, lines=True)  # else there is a bar

@@ -36,11 +36,12 @@ def fencing(session: CliSession, at: str | None) -> None:
         session.note(NO_LEADER)
     if not session.as_csv:
         print_own(found)
-    if found["leader"] is not None:
-        holders = sorted(found["leader"]["holders"], key=lambda each: str(each["node"]))
+    leader = found["leader"] or {"holders": [], "waits": []}
+    if found["leader"] is not None or session.as_csv:
+        holders = sorted(leader["holders"], key=lambda each: str(each["node"]))
         session.rows(found, HEADER, [holder_row(each, separators=not session.as_csv) for each in holders])
-        for wait in () if session.as_csv else found["leader"]["waits"]:
-            print(wait_line(wait))
+    for wait in () if session.as_csv else leader["waits"]:
+        print(wait_line(wait))
 
 
 async def of_leader(client: Any) -> dict[str, Any]:

@@ -180,8 +180,10 @@ def append(entries: tuple[bytes, ...], role: str, copies: list[str], deadline_s:
     first, last, count = ask(role, copies, deadline_s, as_json, work)
     if as_json:
         print_json({"first": first, "last": last, "entries": count})
-    else:
+    elif count:
         print(f"{counted(count, 'entry')}\t{first} to {last}")
+    else:
+        print("nothing to append: no ENTRIES and no lines on stdin")
 
 
 async def appended(client: JournalClient, contents: Iterator[bytes]) -> AsyncIterator[tuple[int, int]]:

@@ -183,16 +183,16 @@ class CliSession:
     def notice(
         self, why: Callable[[], str | None], *, lines: bool = False
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """`waiting`; with --json only the line on a terminal, which is erased, because stderr is for one object."""
-        return waiting(why, lines=lines, only_erased=self.as_json)
+        """`waiting`; with --json only on a terminal, because elsewhere stderr is for one object."""
+        return waiting(why, lines=lines, only_terminal=self.as_json)
 
     def shown_progress(self, progress: RequestProgress) -> contextlib.AbstractAsyncContextManager[None]:
         """`progressing`; with --json as in `notice`."""
-        return progressing(progress.line, only_erased=self.as_json)
+        return progressing(progress.line, only_terminal=self.as_json)
 
     def shown_work(self, progress: RequestProgress) -> contextlib.AbstractContextManager[None]:
         """As `shown_progress`, for work without an event loop."""
-        return progressing_in_thread(progress.line, only_erased=self.as_json)
+        return progressing_in_thread(progress.line, only_terminal=self.as_json)
 
     def notice_of_check(self, unreached: Mapping[str, str]) -> contextlib.AbstractAsyncContextManager[None]:
         """A `notice` while the cluster of each address is checked."""

@@ -2,7 +2,7 @@
 
 On a terminal: one line with the elapsed time, which is updated each second and erased at the end. Elsewhere, or if the
 command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
---json, stderr has at most one object for an error, so only the line on a terminal, which is erased, is shown.
+--json only on a terminal, for the people there; elsewhere stderr has at most one object for an error.
 
 A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
 """
@@ -42,12 +42,12 @@ def silence_s() -> float:
 
 @contextlib.asynccontextmanager
 async def waiting(
-    why: Callable[[], str | None], *, lines: bool = False, only_erased: bool = False
+    why: Callable[[], str | None], *, lines: bool = False, only_terminal: bool = False
 ) -> AsyncIterator[None]:
     """`why`: what the command waits for at the moment; None if it does not wait. `lines`: never show the line that is
-    erased; `only_erased`: show no other line."""
-    erased = sys.stderr.isatty() and not lines
-    if only_erased and not erased:
+    erased; `only_terminal`: show nothing elsewhere."""
+    terminal = sys.stderr.isatty()
+    if only_terminal and not terminal:
         yield
         return
 
@@ -55,15 +55,15 @@ async def waiting(
         text = why()
         return None if text is None else f"palisade: waiting: {' '.join(text.split())}"
 
-    async with _shown(line, TerminalNotice() if erased else LineNotice()):
+    async with _shown(line, TerminalNotice() if terminal and not lines else LineNotice()):
         yield
 
 
 @contextlib.asynccontextmanager
-async def progressing(line: Callable[[], str], *, only_erased: bool = False) -> AsyncIterator[None]:
-    """Shows the progress of a long command. `only_erased`: as in `waiting`."""
+async def progressing(line: Callable[[], str], *, only_terminal: bool = False) -> AsyncIterator[None]:
+    """Shows the progress of a long command. `only_terminal`: as in `waiting`."""
     erased = sys.stderr.isatty()
-    if only_erased and not erased:
+    if only_terminal and not erased:
         yield
         return
     async with _shown(line, TerminalNotice() if erased else ProgressLines()):
@@ -71,10 +71,10 @@ async def progressing(line: Callable[[], str], *, only_erased: bool = False) -> 
 
 
 @contextlib.contextmanager
-def progressing_in_thread(line: Callable[[], str], *, only_erased: bool = False) -> Iterator[None]:
+def progressing_in_thread(line: Callable[[], str], *, only_terminal: bool = False) -> Iterator[None]:
     """As `progressing`, for work without an event loop: a thread calls `line`."""
     erased = sys.stderr.isatty()
-    if only_erased and not erased:
+    if only_terminal and not erased:
         yield
         return
     notice, silent_s, ends = TerminalNotice() if erased else ProgressLines(), silence_s(), threading.Event()

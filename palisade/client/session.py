@@ -404,7 +404,8 @@ class StreamSession:
     def trouble(self) -> str | None:
         """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
-            return f"no connection to a node ({self._why_unanswered})"
+            why = self._why_unanswered
+            return f"connecting to {why}" if self._connector.silent else f"no connection to a node ({why})"
         silence = None if self._link is None else self._link.silence(self._loop.time())
         return self._found.trouble(silence, self._connector.unreached)
 

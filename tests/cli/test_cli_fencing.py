@@ -128,3 +128,10 @@ def test_status_has_fencing_columns_and_waits(run: Run) -> None:
     (row,) = json.loads(run("status", "--json").stdout)["nodes"]
     assert row["fencing"]["waits"] == [WAIT]
     assert (row["fencing"]["incarnation"], row["fencing"]["lease_age_ms"], row["fencing"]["applied"]) == (2, 286, 5530)
+
+
+def test_csv_without_a_leader_has_the_header(run: Run, shown: dict[str, Any]) -> None:
+    """It printed nothing, which programs that read the header cannot read."""
+    with_rows = run("fencing", "-o", "csv").stdout.splitlines()
+    shown["leader"] = None
+    assert run("fencing", "-o", "csv").stdout.splitlines() == with_rows[:1]

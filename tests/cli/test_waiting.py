@@ -126,17 +126,19 @@ async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
 
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("lines", [True, False])
-async def test_notice_of_a_command_with_json_leaves_nothing_on_stderr(
+async def test_notice_of_a_command_with_json_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, lines: bool
 ) -> None:
-    """A terminal was silent until the deadline (issue 16). `lines`: the command writes other output meanwhile."""
+    """A terminal was silent until the deadline (issue 16). `lines`: the command writes other output meanwhile; then a
+    terminal was silent, too."""
     monkeypatch.setattr(waiting_module, "NOTICE_S", 0.01)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     session = CliSession(["127.0.0.1:1"], 1.0, as_json=True)
     async with session.notice(lambda: "n1 is silent", lines=lines):
         await asyncio.sleep(0.05)
     shown = capsys.readouterr().err
-    assert shown.endswith(waiting_module.CLEAR_BELOW) if terminal and not lines else shown == ""
+    assert shown.startswith("palisade: waiting: n1 is silent") is terminal
+    assert shown.endswith("\n" if lines else waiting_module.CLEAR_BELOW) if terminal else shown == ""
 
 
 def test_notice_of_several_rows_is_erased_as_a_whole() -> None:
