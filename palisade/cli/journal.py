@@ -19,6 +19,7 @@ from palisade.cli.printing import print_json, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
 
 if TYPE_CHECKING:
+    from palisade.client import Client
     from palisade.journal.client import JournalClient
 
 BATCH_ENTRIES = 1000
@@ -151,7 +152,11 @@ def serve(
     uvloop.install()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     call = partial(session.call, notice=False, waits_for_nodes=True)
-    with_errors(session.as_json, lambda: call(lambda client: run(client, options, directory, listen, metrics)))
+
+    def serving(client: Client) -> Coroutine[Any, Any, None]:
+        return run(client, options, directory, listen, metrics, lambda: client.trouble)
+
+    with_errors(session.as_json, lambda: call(serving))
 
 
 @journal.command()

@@ -22,6 +22,7 @@ from palisade.journal.errors import PortUnusable
 from palisade.journal.files import DiskFiles
 from palisade.journal.role import RoleRunner
 from palisade.journal.service import JournalService
+from palisade.journal.store_trouble import Trouble, report
 
 log = logging.getLogger(__name__)
 CYCLES_SOUGHT_AFTER = 20_000
@@ -29,11 +30,18 @@ CYCLES_SOUGHT_AFTER = 20_000
 
 
 async def serve(
-    store: RoleStore, options: CopyOptions, directory: Path, listen: str, metrics: str | None = None
+    store: RoleStore,
+    options: CopyOptions,
+    directory: Path,
+    listen: str,
+    metrics: str | None = None,
+    trouble: Trouble = lambda: None,
 ) -> None:
     """Runs until SIGTERM or SIGINT; then releases the role, so that the other copy takes over at once.
 
-    `metrics`: the address of its metrics. Raises JournalError, OSError of the disk."""
+    `metrics`: the address of its metrics. `trouble`: of the store, for the log.
+
+    Raises JournalError, OSError of the disk."""
     gc.set_threshold(CYCLES_SOUGHT_AFTER)
     files = DiskFiles(directory)
     try:
@@ -49,7 +57,7 @@ async def serve(
                 from palisade.journal.metrics_server import served_metrics
 
                 await stack.enter_async_context(served_metrics(runner, files.sync_times, Address.parse(metrics)))
-            await _serve(runner, Address.parse(listen))
+            await _serve(runner, Address.parse(listen), trouble)
     finally:
         files.close()
 
@@ -61,7 +69,7 @@ def log_aside(report: AsideReport, directory: Path) -> None:
     )  # fmt: skip
 
 
-async def _serve(runner: RoleRunner, at: Address) -> None:
+async def _serve(runner: RoleRunner, at: Address, trouble: Trouble) -> None:
     service, connections = JournalService(runner), set[asyncio.Task[None]]()
 
     loop, lines = asyncio.get_running_loop(), LogLimit()
@@ -90,6 +98,7 @@ async def _serve(runner: RoleRunner, at: Address) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     options = runner.copy.options
+    reporting = asyncio.ensure_future(report(options.role, trouble))
     log.warning(
         "listening: role=%s name=%s address=%s advertised=%s", options.role, options.own.name, at, options.own.address
     )
@@ -98,9 +107,9 @@ async def _serve(runner: RoleRunner, at: Address) -> None:
         if running.done():
             running.result()
     finally:
-        running.cancel()
-        stopping.cancel()
-        await asyncio.gather(running, stopping, return_exceptions=True)
+        for task in (running, stopping, reporting):
+            task.cancel()
+        await asyncio.gather(running, stopping, reporting, return_exceptions=True)
         server.close()
         for task in connections:
             task.cancel()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from palisade.cli.journal import read_advertised
 from palisade.cli.main import main
+from tests.support.threaded_node import unused_address
 
 SERVE = "journal", "serve", "--role=orders", "--name=a", "--dir=a", "--primary"
 
@@ -35,3 +41,17 @@ def test_append_without_entries_reports_that_there_was_nothing_to_append() -> No
     """It printed "0 entries  0 to 0". No copy is asked."""
     done = CliRunner().invoke(main, ["journal", "append", "--role=orders", "--copies=127.0.0.1:9"], input="")
     assert (done.exit_code, done.stdout) == (0, "nothing to append: no ENTRIES and no lines on stdin\n")
+
+
+def test_copy_without_a_metadata_store_logs_within_two_seconds_that_it_does_not_answer(tmp_path: Path) -> None:
+    """It logged "listening", and nothing else until it was ended."""
+    options = f"--name=a --dir={tmp_path} --listen={unused_address()} --endpoints={unused_address()} --primary".split()
+    command = [sys.executable, "-m", "palisade.cli", "journal", "serve", "--role=orders", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as serving:
+        lines = iter(serving.stderr or ())
+        assert "listening" in next(lines)
+        began, line = time.monotonic(), next(lines)
+        serving.kill()
+    assert time.monotonic() - began < 2
+    assert "metadata store does not answer: role=orders reason=" in line
+    assert "connection refused" in line
