@@ -6,6 +6,9 @@ import sys
 def main() -> None:
     try:
         from palisade.cli.main import main as command
+        from palisade.cli.output import guard
+
+        guard()
     except KeyboardInterrupt:
         sys.exit(130)
     command()

@@ -6,14 +6,15 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from palisade.cli.help_formatter import HelpContext, format_help_of
 from palisade.cli.old_spellings import modern
+from palisade.cli.output import OutputFailed, discard_output, text_of
 from palisade.cli.process_age import process_age_s
-from palisade.cli.session import INTERRUPTED, USAGE
+from palisade.cli.session import INTERRUPTED, UNKNOWN, USAGE, CliSession
 
 
 class RootGroup(click.Group):
@@ -42,13 +43,39 @@ class RootGroup(click.Group):
             print(f"palisade: {note}", file=sys.stderr)
         if not standalone_mode:
             return super().main(words, prog_name, complete_var, False, **extra)
+        code: str | int | None = 0
+        try:
+            code = self._exit_code(words, prog_name, complete_var, as_json, extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            discard_output()
+        except OutputFailed as error:
+            discard_output()
+            code = code or fail_output(error, as_json)
+        sys.exit(code)
+
+    def _exit_code(
+        self, words: Sequence[str], prog_name: str | None, complete_var: str | None, as_json: bool, extra: Any
+    ) -> str | int | None:
+        """Raises BrokenPipeError, OutputFailed."""
         try:
             found = super().main(words, prog_name, complete_var, False, **extra)
         except click.ClickException as error:
-            fail(error, as_json)
+            return fail(error, as_json)
         except click.Abort:
+            return INTERRUPTED
+        except SystemExit as ended:
+            return ended.code
+        return found if isinstance(found, int) else 0
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Click would print an empty line for Ctrl-C, and end with 1, "refused", for a closed pipe."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        sys.exit(found if isinstance(found, int) else 0)
+        except BrokenPipeError:
+            CliSession.leave_closed_pipe()
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -59,7 +86,7 @@ def wants_json(words: Sequence[str]) -> bool:
     return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in pairs)
 
 
-def fail(error: click.ClickException, as_json: bool) -> NoReturn:
+def fail(error: click.ClickException, as_json: bool) -> int:
     """Exit code 2 for every error that click finds: options, arguments, files."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
@@ -73,4 +100,15 @@ def fail(error: click.ClickException, as_json: bool) -> NoReturn:
         print(f"palisade: {message}{help_text}", file=sys.stderr)
     else:
         print(f"palisade: {' '.join(error.format_message().split())}", file=sys.stderr)
-    sys.exit(USAGE)
+    return USAGE
+
+
+def fail_output(error: OutputFailed, as_json: bool) -> int:
+    """Exit code 4, because the command may have changed something."""
+    message = text_of(error)
+    if as_json:
+        shape = {"error": {"code": "output-not-written", "message": message, "retry": False}}
+        print(json.dumps(shape), file=sys.stderr)
+    else:
+        print(f"palisade: {message}", file=sys.stderr)
+    return UNKNOWN

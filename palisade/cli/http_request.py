@@ -12,6 +12,7 @@ from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.wrong_port import CODE as WRONG_PORT
 from palisade.cli.cluster_check import OtherCluster, check_http
 from palisade.cli.credentials import shown
+from palisade.cli.output import work_done
 from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
 from palisade.wire.credentials import Credentials, StoredToken, header_of
 
@@ -69,7 +70,9 @@ def run_or_fail(session: CliSession, asking: Coroutine[Any, Any, Any], at: str =
             return await asking
 
     try:
-        return asyncio.run(run())
+        found = asyncio.run(run())
+        work_done()
+        return found
     except NoAnswer as error:
         hint = "give the HTTP address of a running node, as in its --http"
         session.fail(Failure(UNAVAILABLE, "unreachable", f"{error}; {hint}", True))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from palisade.cli.output import discard_output, work_done
 from palisade.cli.printing import print_csv, print_json, print_rows
 from palisade.cli.waiting import progressing, progressing_in_thread, waiting
 from palisade.wire.credentials import StoredToken
@@ -209,7 +209,9 @@ class CliSession:
     def run(self, asking: Coroutine[Any, Any, T]) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""
         try:
-            return asyncio.run(asking)
+            found = asyncio.run(asking)
+            work_done()
+            return found
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -250,6 +252,7 @@ class CliSession:
 
     def answer(self, shape: Any, text: str) -> None:
         """Prints the result as JSON, as CSV of the fields that are single values, or as text."""
+        work_done()
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
@@ -269,6 +272,7 @@ class CliSession:
     ) -> None:
         """Prints a result of several rows. `flexible`: the column that may be shortened on a narrow terminal, or
         wrapped if `wraps`."""
+        work_done()
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
@@ -284,5 +288,5 @@ class CliSession:
     @staticmethod
     def leave_closed_pipe() -> NoReturn:
         """Ends the process if the reader of the output has ended (`| head`); this is not an error."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         sys.exit(0)

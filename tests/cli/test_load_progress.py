@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from palisade.cli.main import main
 from palisade.cli.request_progress import RequestProgress
@@ -83,3 +84,17 @@ def test_terminal_at_which_the_input_is_typed_shows_no_progress(load: Load, monk
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     assert isinstance(load_module.shown_while_reading(session, "-", progress), nullcontext)
     assert not isinstance(load_module.shown_while_reading(session, "some.ndjson", progress), nullcontext)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_load_that_is_interrupted_while_it_reads_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """It printed an empty line, which is not an object (`palisade load flights --json` in a pipe)."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palisade.client.bulk_load.read_demo", interrupted)
+    shown = CliRunner().invoke(main, ["load", "flights", *more])
+    assert (shown.exit_code, shown.output) == (130, "")
