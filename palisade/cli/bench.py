@@ -17,6 +17,7 @@ from palisade.cli.bench_statistics import Figures, figures
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import INTERRUPTED, UNAVAILABLE, CliSession, Failure, failure_of
+from palisade.cli.stop_signals import Stopped, stoppable
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -138,7 +139,10 @@ def measure(session: CliSession, plan: BenchPlan) -> None:
             for each in () if session.as_json else left:
                 click.echo(each.text(), err=True)
 
-    found = session.call(run, notice=False)
+    try:
+        found = session.call(lambda client: stoppable(lambda: run(client)), notice=False)
+    except Stopped as stopped:
+        sys.exit(128 + stopped.number)
     thousands = "" if session.as_csv else ","
     rows: list[tuple[str, str]] = [("requests", f"{found.done:{thousands}}"), ("seconds", f"{found.seconds:.2f}")]
     rows += [(f"failed: {code}", f"{count:{thousands}}") for code, count in found.failures.items()]

@@ -11,45 +11,12 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
-T = TypeVar("T")
 GRACE_S = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a command that cannot be started, the same as in shells."""
 _PR_SET_PDEATHSIG = 1
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class Stopped(Exception):
-    """This process received a signal to stop."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-async def stoppable(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`. SIGTERM and SIGHUP cancel it, so that its claims are released. Then raises Stopped."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work())
-    received: list[int] = []
-
-    def stop(number: int) -> None:
-        received.append(number)
-        task.cancel()
-
-    for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if received:
-            raise Stopped(received[0]) from None
-        raise
-    finally:
-        for number in _STOP_SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> int:

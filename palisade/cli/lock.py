@@ -89,7 +89,8 @@ def elect(
 
 def hold(session: CliSession, claim_of: Any, command: tuple[str, ...], names: str) -> None:
     """Exits with the code of the command, or by the end of the claim. `names`: prefix of its environment variables."""
-    from palisade.cli.held_command import Stopped, run_held, stoppable
+    from palisade.cli.held_command import run_held
+    from palisade.cli.stop_signals import Stopped, stoppable
 
     async def work(client: Any) -> int:
         claim: Claim = claim_of(client)

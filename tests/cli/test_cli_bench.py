@@ -96,6 +96,20 @@ def test_bench_with_json_names_keys_that_remain_in_the_object_of_its_error(
     assert error["keys_left"]["reason"] == "no leader yet"
 
 
+def test_bench_that_is_terminated_deletes_its_keys(run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 16: `timeout 3 palisade bench put` left its keys, and nothing named them."""
+    put, keys = Client.put, node.group.store.key_count
+
+    async def stopped_after_the_first(self: Client, *rest: Any, **more: Any) -> Any:
+        found = await put(self, *rest, **more)
+        signal.raise_signal(signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr(Client, "put", stopped_after_the_first)
+    result = run("bench", "put", "--total", "5", "--clients", "1")
+    assert (result.exit_code, node.group.store.key_count) == (128 + signal.SIGTERM, keys)
+
+
 def test_bench_names_keys_whose_deletion_was_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token that expired meanwhile: the figures were lost, and no keys were named."""
 

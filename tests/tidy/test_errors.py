@@ -15,7 +15,7 @@ CONTROL_FLOW = {
     "palisade/catalog/engine.py ProcedurePending", "palisade/catalog/plan.py NeedsRange",
     "palisade/catalog/plan.py NeedsRow", "palisade/catalog/procedures.py IllegalStep",
     "palisade/cli/backup.py BrokenOff", "palisade/cli/http_request.py NoAnswer",
-    "palisade/cli/held_command.py Stopped", "palisade/cli/http_request.py RequestRefused",
+    "palisade/cli/http_request.py RequestRefused", "palisade/cli/stop_signals.py Stopped",
     "palisade/cli/scenarios/stage.py DidNotHold", "palisade/service/authorization/rows.py WouldBlock",
     "palisade/topology/swim/wire.py Dropped",
     "raftgroup/message_screen.py UnsoundAppend", "recovery/vault_opening.py Unwanted", "vault/fence_page.py TornPage",
