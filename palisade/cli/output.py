@@ -2,7 +2,8 @@
 
 A write to stdout that fails (a full disk) raises OutputFailed. An OSError would be reported as an error of the network
 or of a file, and a traceback ends with exit code 1, which means that nothing was changed. A closed pipe stays a
-BrokenPipeError: it is not an error. A write to stderr that fails does not change the exit code.
+BrokenPipeError: it is not an error. A write to stderr that fails does not change the exit code. Characters that the
+encoding of the terminal lacks are escaped.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _guarded(stream: Any, kind: type[io.FileIO]) -> io.TextIOWrapper:
     return io.TextIOWrapper(
         io.BufferedWriter(kind(stream.fileno(), "wb", closefd=False)),
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors="backslashreplace" if stream.errors == "strict" else stream.errors,
         line_buffering=stream.line_buffering or stream.write_through,
     )
 

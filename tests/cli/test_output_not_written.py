@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -71,3 +72,15 @@ def test_error_of_a_command_stands_if_its_output_is_lost_too(node: CliNode) -> N
     code, shown = ended(node, "get", "/missing")
     assert code == 1
     assert NO_ROOM not in shown
+
+
+def test_characters_that_the_terminal_lacks_are_escaped() -> None:
+    """Issue 16: `palisade ls /ü` ended with a UnicodeEncodeError."""
+    program = "from palisade.cli.output import guard; guard(); print('/\\u00fc')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"/\\xfc\n")
