@@ -92,11 +92,15 @@ OPERATIONS = frozenset((Put, DeleteRange, Range, Txn))
 
 
 def encode_command(request: Command, request_id: RequestId | None = None) -> bytes:
+    """Raises InvalidRequest for a number of more than 64 bits."""
     rid = (request_id.client, request_id.sequence) if request_id is not None else None
     if type(request) is Put and not (request.lease or request.prev_kv or request.ignore_value or request.ignore_lease):
         return pack((PLAIN_PUT, rid, request.key, request.value))
     number, *fields = operation_fields(request)
-    return pack((number, rid, *fields))
+    try:
+        return pack((number, rid, *fields))
+    except OverflowError:
+        raise InvalidRequest("a number of the request does not fit in 64 bits") from None
 
 
 def encode_plain_put(key: bytes, value: bytes, rid: tuple[str, int] | None) -> bytes:

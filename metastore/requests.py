@@ -130,7 +130,9 @@ class LeaseGrant:
 
 def ttl_ms_of(ttl_s: float) -> int:
     """The `ttl_ms` for a time in seconds. A time out of range stays out of range, so it is refused later. Raises
-    ValueError for NaN."""
+    ValueError for NaN, TypeError for anything that is no number."""
+    if not isinstance(ttl_s, int | float):
+        raise TypeError(f"the time of a lease is a number of seconds, not {type(ttl_s).__name__}")
     if ttl_s != ttl_s:
         raise ValueError("the time of a lease is a number of seconds, not NaN")
     return round(max(-TTL_S_BOUND, min(ttl_s, TTL_S_BOUND)) * 1000)

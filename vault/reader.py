@@ -143,18 +143,18 @@ class VaultReader:
         Fenced and Pending (retry), Denied (treat as denial), according to the policy of the region; VaultDamaged.
         """
         sequence, deadline_ns, words, begin, entries, marks, clock_ns = self._hot
-        key_bytes = len(key)
-        if deadline_ns and key_bytes <= PREFIX_BYTES:
+        if deadline_ns:
             try:
-                snapshot = begin()
-                sealed = snapshot.get(key, None, entries)
-                pending = marks is not None and snapshot.get(key, None, marks) is not None
-                if not pending and words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
-                    if sealed is None:
-                        return None
-                    entry: bytes = sealed[_CONTENT]
-                    if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:  # type: ignore[arg-type]
-                        return entry[HEADER_BYTES + key_bytes :]
+                if (key_bytes := len(key)) <= PREFIX_BYTES:
+                    snapshot = begin()
+                    sealed = snapshot.get(key, None, entries)
+                    pending = marks is not None and snapshot.get(key, None, marks) is not None
+                    if not pending and words[SEQUENCE_WORD] == sequence and clock_ns() < deadline_ns:
+                        if sealed is None:
+                            return None
+                        entry: bytes = sealed[_CONTENT]
+                        if xxh3_64_digest(entry, crc32(key, _SEED)) == sealed[_CHECKSUM]:  # type: ignore[arg-type]
+                            return entry[HEADER_BYTES + key_bytes :]
             except self._errors:
                 pass
             except TypeError:

@@ -13,6 +13,7 @@ from palisade.client.bulk_puts import Many
 from palisade.client.call_kinds import CALL_KINDS
 from palisade.client.endpoints import Endpoints, EndpointsLike
 from palisade.client.recording_files import Recording, open_recorder
+from palisade.client.request_check import check_arguments, check_interval
 from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch
@@ -53,6 +54,7 @@ class Client(StoreApi):
         wait_for_nodes: bool = True,
         record: str | Path | Recording | None = None,
     ) -> None:
+        check_interval("timeout_s", timeout_s)
         route = Endpoints(endpoints, follow_leader=follow_leader)
         self._session = StreamSession(route, timeout_s, credentials, wait_for_nodes=wait_for_nodes)
         self._credentials = credentials
@@ -140,6 +142,7 @@ class Client(StoreApi):
         return result
 
     async def _call(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
+        check_arguments(name, arguments)
         await self._session.admit()
         kind, content = CALL_KINDS[name], (name, list(arguments))
         return await self._session.send(

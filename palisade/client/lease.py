@@ -15,6 +15,7 @@ from typing import Protocol
 from palisade.base.clock import SystemClock
 from palisade.base.errors import PalisadeError
 from palisade.client.loss_guard import GuardedBody, LossGuard
+from palisade.metastore.requests import ttl_ms_of
 from palisade.metastore.results import LeaseResult
 from palisade.raftgroup.errors import RaftError
 
@@ -53,6 +54,7 @@ class Lease(GuardedBody):
     """
 
     def __init__(self, store: LeaseStore, ttl_s: float, *, clock: Callable[[], float] = _system_clock.now) -> None:
+        ttl_ms_of(ttl_s)  # Refuses here what is no time.
         self._store = store
         self._ttl_s = ttl_s
         self._clock = clock

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from palisade.base.content import Content, as_bytes
+from palisade.client.request_check import each
 from palisade.metastore import requests
 from palisade.metastore.requests import CompareResult, CompareTarget, SortOrder, SortTarget, prefix_end
 
@@ -86,6 +87,8 @@ class Compare(requests.Compare):
         operand: int | Content,
         range_end: Content = b"",
     ) -> None:
+        if not isinstance(operand, int | str | bytes | bytearray | memoryview):
+            raise TypeError(f"an operand must be a whole number, bytes or text, not {type(operand).__name__}")
         bound = operand if isinstance(operand, int) else as_bytes(operand)
         super().__init__(as_bytes(key), target, result, bound, as_bytes(range_end))
 
@@ -124,14 +127,22 @@ class Txn(requests.Txn):
         success: Iterable[Operation] = (),
         failure: Iterable[Operation] = (),
     ) -> None:
-        super().__init__(tuple(compare), tuple(success), tuple(failure))
+        super().__init__(
+            tuple(each("compare", compare, "Compare")),
+            tuple(each("success", success, "operations")),
+            tuple(each("failure", failure, "operations")),
+        )
 
 
 def plain_txn(
     compare: Iterable[requests.Compare], success: Iterable[Operation], failure: Iterable[Operation]
 ) -> requests.Txn:
     """The request of a transaction, in the classes that the codec encodes."""
-    return requests.Txn(tuple(map(_plain_compare, compare)), tuple(map(plain, success)), tuple(map(plain, failure)))
+    return requests.Txn(
+        tuple(map(_plain_compare, each("compare", compare, "Compare"))),
+        tuple(map(plain, each("success", success, "operations"))),
+        tuple(map(plain, each("failure", failure, "operations"))),
+    )
 
 
 def plain(operation: Operation) -> Operation:
@@ -148,6 +159,8 @@ def plain(operation: Operation) -> Operation:
 
 
 def _plain_compare(compare: requests.Compare) -> requests.Compare:
+    if not isinstance(compare, requests.Compare):
+        raise TypeError(f"a condition must be a Compare, not {type(compare).__name__}")
     return _copied(requests.Compare, compare, requests.Compare.__slots__)
 
 

@@ -19,6 +19,7 @@ from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, 
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
+from palisade.client.request_check import check_interval, checked, each, pair_of, whole
 from palisade.client.scan_api import ScanApi
 from palisade.client.segments_api import SegmentsApi
 from palisade.client.watch_handle import WatchHandle
@@ -86,11 +87,14 @@ class StoreApi(ScanApi, SegmentsApi):
         key, value = as_bytes(key), as_bytes(value)
         if not (lease or prev_kv or ignore_value or ignore_lease):
             return await self._put(key, value, timeout_s)
-        result: PutResult = await self._write(Put(key, value, lease, prev_kv, ignore_value, ignore_lease), timeout_s)
+        request = checked(Put(key, value, lease, prev_kv, ignore_value, ignore_lease))
+        result: PutResult = await self._write(request, timeout_s)
         return result
 
     async def get(self, key: Content, *, revision: int = 0, serializable: bool = False) -> KeyValue | None:
         """The key at `revision` (0: now); None if it does not exist."""
+        if revision != 0:
+            whole("revision", revision)
         found = await self._read(Range(as_bytes(key), revision=revision, serializable=serializable))
         return found.kvs[0] if found.kvs else None
 
@@ -111,6 +115,8 @@ class StoreApi(ScanApi, SegmentsApi):
         for name in options.keys() - RangeOptions.__annotations__.keys():
             raise TypeError(f"range() got an unexpected keyword argument {name!r}")
         request = Range(*interval(key, range_end, prefix), **options)
+        if options:
+            checked(request)
         return await self._whole(request, await self._read(request, timeout_s), timeout_s)
 
     async def _whole(self, request: Range, first: RangeResult, timeout_s: float | None) -> RangeResult:
@@ -150,7 +156,7 @@ class StoreApi(ScanApi, SegmentsApi):
         timeout_s: float | None = None,
     ) -> TxnResult:
         """`success` if every compare holds, else `failure`; all writes share one revision."""
-        result: TxnResult = await self._write(plain_txn(compare, success, failure), timeout_s)
+        result: TxnResult = await self._write(checked(plain_txn(compare, success, failure)), timeout_s)
         return result
 
     async def put_many(
@@ -171,11 +177,13 @@ class StoreApi(ScanApi, SegmentsApi):
         try:
             await self._room_for(many)
             if isinstance(items, AsyncIterable):
-                async for key, value in items:
+                async for item in items:
+                    key, value = item if type(item) is tuple and len(item) == 2 else pair_of(item)
                     if not self._put_one_of(many, key, value):
                         await self._room_for(many)
             else:
-                for key, value in items:
+                for item in each("items", items, "pairs (key, value)"):
+                    key, value = item if type(item) is tuple and len(item) == 2 else pair_of(item)
                     if not self._put_one_of(many, key, value):
                         await self._room_for(many)
             await many.all_done()
@@ -198,7 +206,7 @@ class StoreApi(ScanApi, SegmentsApi):
 
     async def compact(self, revision: int) -> CompactResult:
         """Discard the history below `revision`."""
-        result: CompactResult = await self._write(Compact(revision))
+        result: CompactResult = await self._write(checked(Compact(revision)))
         return result
 
     def watch(
@@ -217,8 +225,10 @@ class StoreApi(ScanApi, SegmentsApi):
         `filters`: "put" and/or "delete" events are omitted. `progress_s`: the interval of progress notifications.
         """
         start, end = interval(key, range_end, prefix)
-        request = WatchRequest(start, end, start_revision, prev_kv, progress_s is not None, frozenset(filters))
-        return self._watch(request, progress_s)
+        check_interval("progress_s", progress_s)
+        omitted = frozenset(each("filters", filters, "names"))
+        request = WatchRequest(start, end, start_revision, prev_kv, progress_s is not None, omitted)
+        return self._watch(checked(request), progress_s)
 
     # Leases.
 
@@ -227,18 +237,19 @@ class StoreApi(ScanApi, SegmentsApi):
 
         `lease` keeps one alive by itself.
         """
-        result: LeaseResult = await self._write(LeaseGrant(ttl_ms_of(ttl_s), id))
+        result: LeaseResult = await self._write(checked(LeaseGrant(ttl_ms_of(ttl_s), id)))
         return result
 
     async def lease_keep_alive(self, lease: int) -> LeaseResult:
-        result: LeaseResult = await self._write(LeaseKeepAlive(lease))
+        result: LeaseResult = await self._write(checked(LeaseKeepAlive(lease)))
         return result
 
     async def lease_revoke(self, lease: int) -> LeaseResult:
-        result: LeaseResult = await self._write(LeaseRevoke(lease))
+        result: LeaseResult = await self._write(checked(LeaseRevoke(lease)))
         return result
 
     async def lease_info(self, lease: int) -> LeaseInfo:
+        whole("lease", lease)
         revision, id_, ttl_ms, granted_ttl_ms, keys = await self._call("lease_info", lease)
         return LeaseInfo(revision, id_, ttl_ms, granted_ttl_ms, tuple(keys))
 

@@ -16,6 +16,7 @@ from palisade.client.claims import TTL_S, Lock
 from palisade.client.loop_thread import LoopThread
 from palisade.client.pair_feed import Pair, PairFeed
 from palisade.client.realtime import RealtimeWriter
+from palisade.client.request_check import each
 from palisade.client.store_api import StoreApi
 from palisade.client.sync_claims import SyncClaim, SyncLeadership, SyncLease
 from palisade.client.sync_realtime import SyncRealtimeWriter
@@ -91,6 +92,7 @@ class SyncApi(ABC):
         def consume(pairs: AsyncIterator[Pair], counted: Callable[[int], None]) -> Coroutine[Any, Any, int]:
             return self._api.put_many(pairs, outstanding=outstanding, progress=counted)
 
+        each("items", items, "pairs (key, value)")
         return PairFeed(self._running(), progress).run(consume, items)
 
     copy_chunk = blocking(StoreApi.copy_chunk)

@@ -251,6 +251,7 @@ async def test_closed_client_ends_those_that_wait_for_a_claim(waits: str) -> Non
     """They repeated their request without an end."""
     client = Client("127.0.0.1:9")
     lock = client.lock("/locks/a")
+    lock._token = 7
     with pytest.raises(ClientClosed, match="not open"):
         async with asyncio.timeout(5):
             await (anext(client.observe("/leader")) if waits == "observes" else lock._has_turn(waits=True))

@@ -312,11 +312,10 @@ def test_get_takes_text_on_the_fast_path(node: Node, monkeypatch: pytest.MonkeyP
 
 def test_invalid_keys_are_refused(node: Node) -> None:
     reader = node.reader()
-    for wrong in (None, 7):
-        with pytest.raises(TypeError):
-            reader.get(wrong)  # type: ignore[arg-type]
-        with pytest.raises(TypeError):
-            reader.get_item(wrong)  # type: ignore[arg-type]
+    for wrong in (None, 7, [7]):
+        for read in (reader.get, reader.get_item, reader.prefix, reader.range):
+            with pytest.raises(TypeError, match=f"must be bytes or text, not {type(wrong).__name__}"):
+                read(wrong)  # type: ignore[operator]
     with pytest.raises(ValueError, match="at least one byte"):
         reader.get(b"")
     assert reader.get(b"x" * 100_000) is None
