@@ -63,9 +63,9 @@ def text(shape: dict[str, Any], name: str) -> str:
     help="Response to a read while the vault must not be trusted: an error (fail_closed); a read of the cluster, else "
     "an error (refetch) or a refusal (deny); the value of --default (safe_default).",
 )
-@click.option("--default", "default", default="", help="The value of the policy safe_default.")
+@click.option("--default", "default", help="The value of the policy safe_default, which requires it.")
 @client_options
-def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str) -> None:
+def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, default: str | None) -> None:
     """Create or replace the region NAME of a prefix.
 
     It covers all keys that begin with PREFIX; the region with the longest prefix applies. The command returns when the
@@ -74,11 +74,12 @@ def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, de
     """
     from palisade.vault.regions import Mode, Policy, Region, pack_region
 
-    made = Region(name, prefix.encode(), Mode(mode), Policy(policy), default.encode())
+    if policy == Policy.SAFE_DEFAULT and default is None:
+        raise click.UsageError("the policy safe_default needs --default, the value of such a read; it may be ''")
+    made = Region(name, prefix.encode(), Mode(mode), Policy(policy), (default or "").encode())
     revision = session.call(lambda client: client.region_set(name, pack_region(made)))
-    session.answer(
-        {"revision": revision, "name": name}, f"region {name}: {prefix} is {mode}, {policy}; revision {revision}"
-    )
+    keys = f"{prefix} is" if prefix else "all keys are"
+    session.answer({"revision": revision, "name": name}, f"region {name}: {keys} {mode}, {policy}; revision {revision}")
 
 
 @region.command()

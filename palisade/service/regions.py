@@ -54,6 +54,12 @@ def named(regions: Regions, name: str) -> Region:
     return found
 
 
+def is_default_missing(region: Region, fields: Mapping[str, Any]) -> bool:
+    """Whether a change to SAFE_DEFAULT gives no default: its reads would return an empty value nobody has chosen."""
+    chosen = "default" in fields or region.policy is Policy.SAFE_DEFAULT
+    return fields.get("policy") is Policy.SAFE_DEFAULT and not chosen
+
+
 class RegionReader(Protocol):
     """Reads that every node with a vault serves."""
 
@@ -120,6 +126,10 @@ class RegionAdmin:
         concurrent changes. Raises KeyNotFound, InvalidRequest."""
         for _ in range(CHANGE_TRIES):
             region, modified = await self._stored(name)
+            if is_default_missing(region, fields):
+                raise InvalidRequest(
+                    f"region {name} has no default, which the policy safe_default needs: give one, which may be empty"
+                )
             changed = replace(region, **fields)
             if changed.policy is not Policy.SAFE_DEFAULT and "default" not in fields:
                 changed = replace(changed, default=b"")

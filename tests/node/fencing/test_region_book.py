@@ -64,6 +64,23 @@ async def test_missing_or_built_in_region_is_not_changed(http: ClientSession) ->
     assert (status, found["code"]) == (400, "invalid-request")
 
 
+async def test_safe_default_needs_a_default(http: ClientSession, service: KeyValues) -> None:
+    """It was accepted without one, and reads of a node without a lease returned an empty value."""
+    body = {"prefix": "/x/", "policy": "safe_default"}
+    async with http.put("/v1/regions/x", json=body) as response:
+        assert (response.status, (await response.json(content_type=None))["detail"][:45]) == (
+            400, "the body: the policy safe_default needs defau",
+        )  # fmt: skip
+    async with http.put("/v1/regions/x", json={"prefix": "/x/"}) as response:
+        assert response.status == 200
+    status, found = await patched(http, {"policy": "safe_default"}, "x")
+    assert (status, found["code"]) == (400, "invalid-request")
+    assert "the policy safe_default needs" in found["detail"]
+    assert (await patched(http, {"policy": "safe_default", "default": ""}, "x"))[0] == 200
+    assert (await patched(http, {"mode": "eventual", "policy": "safe_default"}, "x"))[0] == 200
+    assert await RegionAdmin(service).get("x") == Region("x", b"/x/", Mode.EVENTUAL, Policy.SAFE_DEFAULT)
+
+
 async def test_concurrent_region_changes_both_apply(service: KeyValues, monkeypatch: pytest.MonkeyPatch) -> None:
     """The change that lost the race reads again."""
     book = RegionAdmin(service)
