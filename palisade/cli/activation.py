@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.session import REFUSED, CliSession, Failure
 
@@ -153,7 +154,7 @@ def reports_of(session: CliSession, role: str, places: Sequence[str]) -> list[Co
     "--compare", "others", multiple=True, metavar="DIR|HOST:PORT", help="Another copy, to compare with (repeatable)."
 )
 @click.option("--name", help="Name of the copy.  [default: the name of its directory]")
-@click.option("--sequence", type=click.IntRange(1), help="A higher sequence than the next one.")
+@click.option("--sequence", type=WholeNumber(1), help="A higher sequence than the next one.")
 @click.option("--use-older-copy", "older", is_flag=True, help="Accept the loss of entries that only a newer copy has.")
 @click.option("--without-store", is_flag=True, help="The metadata store has no majority: write the copy only.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

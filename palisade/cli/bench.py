@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.cli.bench_statistics import Figures, figures
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import INTERRUPTED, UNAVAILABLE, CliSession, Failure, failure_of
@@ -57,11 +58,11 @@ def bench() -> None:
 
 def sizes(command: Command) -> Command:
     for option in (
-        click.option("--keys", type=click.IntRange(1, KEYS_MAX), default=10_000, show_default=True,
+        click.option("--keys", type=WholeNumber(1, KEYS_MAX), default=10_000, show_default=True,
                      help="Number of different keys."),
-        click.option("--value-size", "value_bytes", type=click.IntRange(0, VALUE_BYTES_MAX), default=100,
+        click.option("--value-size", "value_bytes", type=WholeNumber(0, VALUE_BYTES_MAX), default=100,
                      show_default=True, metavar="BYTES", help="Size of each value."),
-        click.option("--total", type=click.IntRange(1, TOTAL_MAX), default=10_000, show_default=True,
+        click.option("--total", type=WholeNumber(1, TOTAL_MAX), default=10_000, show_default=True,
                      help="Number of requests."),
     ):  # fmt: skip
         command = option(command)
@@ -69,7 +70,7 @@ def sizes(command: Command) -> Command:
 
 
 def clients(most: int, default: int, what: str) -> Callable[[Command], Command]:
-    return click.option("--clients", type=click.IntRange(1, most), default=default, show_default=True, help=what)
+    return click.option("--clients", type=WholeNumber(1, most), default=default, show_default=True, help=what)
 
 
 @bench.command()

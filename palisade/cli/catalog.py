@@ -15,6 +15,7 @@ from palisade.base.errors import by_code
 from palisade.catalog.errors import CatalogError
 from palisade.catalog.operations.all import KINDS
 from palisade.catalog.operations.operation_kind import Field, OperationKind
+from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNKNOWN, CliSession, Failure
@@ -225,7 +226,7 @@ def report(session: CliSession, view: dict[str, Any], wait_s: float) -> None:
 
 
 WAIT = click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
     help="Longest time to wait until the change is visible on every node; 0: start the operation, then exit.",
 )  # fmt: skip
 PROCEDURE = click.option(
@@ -278,7 +279,7 @@ def show(session: CliSession, collection: str, name: str) -> None:
 @catalog.command()
 @click.option("--open", "open_only", is_flag=True, help="Only procedures that have not ended.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Largest number of procedures."
+    "--limit", type=WholeNumber(1, 1000), default=100, show_default=True, help="Largest number of procedures."
 )
 @client_options
 def procedures(session: CliSession, open_only: bool, limit: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,9 @@ from palisade.cli.old_spellings import modern
 from palisade.cli.output import OutputFailed, discard_output, text_of
 from palisade.cli.process_age import process_age_s
 from palisade.cli.session import INTERRUPTED, UNKNOWN, USAGE, CliSession
+
+HINT = re.compile(r"'palisade [a-z -]+'")
+"""In a message that names a command itself. Then the general hint is omitted."""
 
 
 class RootGroup(click.Group):
@@ -95,8 +99,8 @@ def fail(error: click.ClickException, as_json: bool) -> int:
         print(json.dumps({"error": {"code": "usage", "message": message, "retry": False}}), file=sys.stderr)
     elif isinstance(error, click.UsageError):
         context = error.ctx
-        help_text = f"; see '{context.command_path} --help'" if context is not None else ""
         message = " ".join(error.format_message().split()).rstrip(".")
+        help_text = "" if context is None or HINT.search(message) else f"; see '{context.command_path} --help'"
         print(f"palisade: {message}{help_text}", file=sys.stderr)
     else:
         print(f"palisade: {' '.join(error.format_message().split())}", file=sys.stderr)

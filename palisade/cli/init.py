@@ -13,6 +13,7 @@ import click
 
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import node_credentials, shown
+from palisade.cli.numbers import Number
 from palisade.cli.options import read_address
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.cli.target import VARIABLE, find_target
@@ -36,7 +37,7 @@ NO_ANSWER = 0
 @click.option(
     "--timeout",
     "deadline_s",
-    type=click.FloatRange(0.01, 3600),
+    type=Number(0.01, 3600),
     default=20.0,
     show_default=True,
     metavar="SECONDS",

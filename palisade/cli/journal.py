@@ -14,6 +14,7 @@ import click
 
 from palisade.base.address import Address, is_wildcard
 from palisade.base.counted import counted
+from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options, output_options, read_address, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import REFUSED, UNAVAILABLE, UNKNOWN, CliSession, Failure
@@ -34,7 +35,7 @@ copies_option = click.option(
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
 timeout_option = click.option(
-    "--timeout", "deadline_s", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True, metavar="SECONDS",
+    "--timeout", "deadline_s", type=Number(0.1, 3600), default=10.0, show_default=True, metavar="SECONDS",
     help="Longest time for one request.",
 )  # fmt: skip
 
@@ -223,8 +224,8 @@ def lines() -> Iterator[bytes]:
 @journal.command()
 @role_option
 @copies_option
-@click.option("--from", "first", type=click.IntRange(1), default=1, show_default=True, help="First number.")
-@click.option("--limit", type=click.IntRange(1), help="Number of entries.  [default: all]")
+@click.option("--from", "first", type=WholeNumber(1), default=1, show_default=True, help="First number.")
+@click.option("--limit", type=WholeNumber(1), help="Number of entries.  [default: all]")
 @timeout_option
 @json_option
 def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s: float, as_json: bool) -> None:

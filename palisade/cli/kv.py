@@ -10,6 +10,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease
 from palisade.cli.printing import print_bytes, print_json, readable
 from palisade.cli.session import REFUSED, CliSession, Failure
@@ -58,8 +59,8 @@ def range_options(command: Command) -> Command:
         click.option("--sort", type=click.Choice(list(TARGETS)), default="key", show_default=True, help="Sort field."),
         click.option("--count-only", is_flag=True, help="Print only the number of keys."),
         click.option("--keys-only", is_flag=True, help="Omit the values."),
-        click.option("--revision", type=click.IntRange(0), default=0, help="Read at this revision; 0 is the newest."),
-        click.option("--limit", type=click.IntRange(0), default=0, help="Maximum number of keys; 0 is no limit."),
+        click.option("--revision", type=WholeNumber(0), default=0, help="Read at this revision; 0 is the newest."),
+        click.option("--limit", type=WholeNumber(0), default=0, help="Maximum number of keys; 0 is no limit."),
         click.option("--from-key", is_flag=True, help="All keys from KEY on."),
         click.option("--prefix", is_flag=True, help="All keys that begin with KEY."),
         click.argument("end", type=read_bytes, default=""),
@@ -87,6 +88,7 @@ def get(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: boo
     With --at: from the vault of that node, through its fence: linearizable for strict keys, without a network hop to
     another node.
     """
+    refuse_empty(session, key, prefix)
     if end or prefix or from_key or options["count_only"] or options["keys_only"]:
         show_range(session, key, end, prefix, from_key, **options)
         return
@@ -131,6 +133,7 @@ def range_(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
 
     With --at: from the vault of that node, through its fence, at one revision.
     """
+    refuse_empty(session, key, prefix)
     show_range(session, key, end, prefix, from_key, **options)
 
 
@@ -170,6 +173,7 @@ def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
 
     A range is from KEY up to END, END excluded, or all keys that begin with KEY (--prefix).
     """
+    refuse_empty(session, key, prefix)
     range_end = end_of_range(end, prefix, from_key)
     result = session.call(lambda client: client.delete(key, range_end, prefix=prefix, prev_kv=prev_kv))
     lines = [f"deleted {result.deleted}, revision {result.revision}"]
@@ -178,7 +182,7 @@ def delete(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
 
 
 @click.command()
-@click.argument("revision", type=click.IntRange(1))
+@click.argument("revision", type=WholeNumber(1))
 @client_options
 def compact(session: CliSession, revision: int) -> None:
     """Remove the history below REVISION. Current values stay; reads and watches below it are refused from then on."""
@@ -192,6 +196,12 @@ def end_of_range(end: bytes, prefix: bool, from_key: bool = False) -> bytes:
     if sum((bool(end), prefix, from_key)) > 1:
         raise click.UsageError("give only one of END, --prefix and --from-key")
     return FROM_KEY if from_key else end
+
+
+def refuse_empty(session: CliSession, key: bytes, prefix: bool) -> None:
+    """A range cannot begin at an empty key, whose successor cannot be typed in a shell; the empty prefix can."""
+    if not key and not prefix:
+        session.fail(Failure(REFUSED, "key-empty", "the key is empty; for all keys give '' --prefix", False))
 
 
 def refuse_with_at(

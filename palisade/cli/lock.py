@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palisade.cli.numbers import Number
 from palisade.cli.options import client_options, read_bytes, read_time
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
@@ -25,14 +26,20 @@ ttl_option = click.option(
     help="Time after which the next claimant takes over if the holder dies.",
 )  # fmt: skip
 wait_option = click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS",
+    "--wait", "wait_s", type=Number(0), metavar="SECONDS",
     help="Give up with exit code 1 after this time; 0 does not wait. Default: wait without limit. While no node "
     "responds, --timeout applies.",
 )  # fmt: skip
 
 
+def read_name(text: str) -> bytes:
+    if not text:
+        raise click.BadParameter("the name is empty; give one, such as /locks/compaction")
+    return read_bytes(text)
+
+
 @click.command()
-@click.argument("name", type=read_bytes)
+@click.argument("name", type=read_name)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @ttl_option
 @wait_option
@@ -52,7 +59,7 @@ def lock(session: CliSession, name: bytes, command: tuple[str, ...], ttl_s: floa
 
 
 @click.command()
-@click.argument("name", type=read_bytes)
+@click.argument("name", type=read_name)
 @click.argument("value", type=read_bytes, required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--listen", "-l", is_flag=True, help="Do not campaign; print the leader now and after each change.")

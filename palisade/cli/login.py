@@ -13,6 +13,7 @@ from palisade.base.durable_files import publish, sync_file
 from palisade.base.http_request import NoAnswer
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import cluster_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.wire.credentials import Password
@@ -31,7 +32,7 @@ HOUR_S, DAY_S = 3600, 86_400
 @click.option(
     "--ttl",
     "ttl_s",
-    type=click.IntRange(1, DAY_S),
+    type=WholeNumber(1, DAY_S),
     default=HOUR_S,
     show_default=True,
     metavar="SECONDS",

@@ -13,6 +13,7 @@ import click
 
 from palisade.base.address import Address, AddressError
 from palisade.cli.credentials import credentials_from, keep
+from palisade.cli.numbers import Number
 from palisade.cli.session import CliSession
 from palisade.cli.target import find_target, read_endpoints
 
@@ -100,7 +101,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     found = with_output(with_session)
     for option in (
-        click.option("--timeout", "deadline_s", type=click.FloatRange(0.01, 3600), default=5.0, show_default=True,
+        click.option("--timeout", "deadline_s", type=Number(0.01, 3600), default=5.0, show_default=True,
                      metavar="SECONDS", help="Longest time for one request."),
         click.option("--endpoints", type=read_endpoints, metavar="HOST:PORT,...",
                      help="Stream addresses of the nodes.  [default: PALISADE_ENDPOINTS, else the cluster in .palisade,"

@@ -16,6 +16,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.cli.credentials import shown
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
@@ -122,7 +123,7 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 @click.option("--writer", default="", help="Name of the writer, whose open segment at --node is continued.")
 @click.option(
     "--replicas",
-    type=click.IntRange(1, 64),
+    type=WholeNumber(1, 64),
     default=1,
     show_default=True,
     help="Replication factor of the published segment.",

@@ -11,6 +11,7 @@ from palisade.base.counted import counted
 from palisade.base.http_request import NoAnswer
 from palisade.base.network_reason import reason_of
 from palisade.cli.http_request import ask, run_or_fail
+from palisade.cli.numbers import WHOLE
 from palisade.cli.options import output_options, read_address
 from palisade.cli.session import REFUSED, CliSession, Failure
 
@@ -41,7 +42,7 @@ COLUMNS = (
 @click.option(
     "--catch-up-difference",
     "difference",
-    type=int,
+    type=WHOLE,
     metavar="REVISIONS",
     help="Set until the next start: the node has caught up when LM - LV is at most REVISIONS.",
 )

@@ -10,6 +10,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.segments import segments
 from palisade.cli.session import CliSession
@@ -54,7 +55,7 @@ def listed(file: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise click.UsageError(f"{file} is not a readable JSON file: {reason_of(error)}") from None
     if not isinstance(found, list):
-        raise click.UsageError(f"{file} is not a JSON list of segments: see palisade segments publish --help")
+        raise click.UsageError(f"{file} is not a JSON list of segments; see 'palisade segments publish --help'")
     return found
 
 
@@ -136,7 +137,7 @@ def mark_unused(session: CliSession, data_source: str, names: tuple[str, ...], s
 
 @segments.command("set-replicas")
 @click.argument("data_source")
-@click.argument("replicas", type=click.IntRange(0, 64))
+@click.argument("replicas", type=WholeNumber(0, 64))
 @click.argument("names", metavar="[SEGMENT]...", nargs=-1)
 @FROM
 @TO

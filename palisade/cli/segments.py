@@ -12,6 +12,7 @@ from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.catalog.segment import REPLICAS_MAX
 from palisade.cli.credentials import shown
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.request_progress import RequestProgress
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
@@ -35,9 +36,7 @@ def segments() -> None:
 
 
 @segments.command("assign")
-@click.option(
-    "--replicas", type=click.IntRange(0, REPLICAS_MAX), help="Set this replication factor first; 0: no copies."
-)
+@click.option("--replicas", type=WholeNumber(0, REPLICAS_MAX), help="Set this replication factor first; 0: no copies.")
 @click.option("--prefix", default="", help="Only segments whose names begin so, such as flights/2013-01.")
 @click.option(
     "--nodes", metavar="NAME,...", help="The nodes that store copies.  [default: all that run with --segments]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from palisade.metastore.command_codec import INT_MAX, INT_MIN
 from palisade.metastore.requests import Compare, CompareResult, CompareTarget, DeleteRange, Put, Range, Txn
 
 Operation = Put | DeleteRange | Range | Txn
@@ -39,9 +40,12 @@ def number(name: str, value: Any) -> int:
     try:
         if isinstance(value, bool | float | bytes):
             raise ValueError
-        return int(value, 16) if isinstance(value, str) and value.startswith("0x") else int(value)
+        found = int(value, 16) if isinstance(value, str) and value.startswith("0x") else int(value)
     except (TypeError, ValueError):
         raise FormError(f"{name} {value!r} is not a whole number") from None
+    if not INT_MIN <= found <= INT_MAX:
+        raise FormError(f"{name} {value!s:.60} does not fit in 64 bits")
+    return found
 
 
 def key_bytes(text: str) -> bytes:

@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from palisade.cli.credentials import shown
+from palisade.cli.numbers import WHOLE
 from palisade.cli.session import REFUSED, CliSession, Failure
 from palisade.node.config import LOG_FORMATS
 
 
 @click.command()
 @click.option(
-    "--nodes", type=int, metavar="N", help="Number of nodes, 1 to 9, preferably odd.  [default: 3 in a new cluster]"
+    "--nodes", type=WHOLE, metavar="N", help="Number of nodes, 1 to 9, preferably odd.  [default: 3 in a new cluster]"
 )
 @click.option(
     "--data-dir",
@@ -26,7 +27,7 @@ from palisade.node.config import LOG_FORMATS
 )
 @click.option(
     "--base-port",
-    type=int,
+    type=WHOLE,
     metavar="P",
     help="Node i has HTTP at P+i, peer at P+100+i, stream at P+200+i, SWIM at P+300+i.  [default: 7400, if new]",
 )

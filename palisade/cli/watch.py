@@ -10,6 +10,7 @@ import click
 
 from palisade.base.recurring_line import RecurringLine
 from palisade.cli.kv import end_of_range
+from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options, read_bytes
 from palisade.cli.printing import print_json, readable
 from palisade.cli.session import CliSession
@@ -23,9 +24,9 @@ LOOK_S = 0.2
 @click.argument("key", type=read_bytes)
 @click.argument("end", type=read_bytes, default="")
 @click.option("--prefix", is_flag=True, help="All keys that begin with KEY.")
-@click.option("--start-revision", type=click.IntRange(0), default=0, help="First revision; 0: after the newest one.")
+@click.option("--start-revision", type=WholeNumber(0), default=0, help="First revision; 0: after the newest one.")
 @click.option("--prev-kv", is_flag=True, help="Print the previous values.")
-@click.option("--revisions", type=click.IntRange(1), help="Exit after the changes of this number of revisions.")
+@click.option("--revisions", type=WholeNumber(1), help="Exit after the changes of this number of revisions.")
 @client_options
 def watch(
     session: CliSession, key: bytes, end: bytes, prefix: bool, start_revision: int, prev_kv: bool, revisions: int | None

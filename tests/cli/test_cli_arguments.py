@@ -1,0 +1,97 @@
+"""Wrong arguments are refused before anything is sent, in plain words and with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from palisade.cli.main import main
+from tests.support.cli_node import CliNode
+
+HUGE = "99999999999999999999999999"
+NOWHERE = "127.0.0.1:9"
+
+
+def invoke(*arguments: str, stdin: str | None = None, endpoint: str = NOWHERE) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin, env={"PALISADE_ENDPOINTS": endpoint}, prog_name="palisade")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("get", "/a", "--revision", "abc"), "'abc' is not a whole number"),
+        (("get", "/a", "--revision", HUGE), f"{HUGE} does not fit in 64 bits"),
+        (("get", "/a", "--revision", "-1"), "-1 is out of range; give 0 or more"),
+        (("get", "/a", "--limit", HUGE), f"{HUGE} does not fit in 64 bits"),
+        (("range", "/a", "--limit", "1.5"), "'1.5' is not a whole number"),
+        (("watch", "/a", "--start-revision", HUGE), f"{HUGE} does not fit in 64 bits"),
+        (("compact", HUGE), f"{HUGE} does not fit in 64 bits"),
+        (("compact", "0"), "0 is out of range; give 1 or more"),
+        (("get", "/a", "--timeout", "soon"), "'soon' is not a number"),
+        (("get", "/a", "--timeout", "nan"), "nan is out of range; give 0.01 to 3600"),
+        (("catalog", "procedures", "--limit", "1001"), "1001 is out of range; give 1 to 1000"),
+        (("up", "--nodes", "many"), "'many' is not a whole number"),
+        (("lock", "", "--", "echo", "x"), "the name is empty; give one, such as /locks/compaction"),
+        (("elect", "", "n1"), "the name is empty; give one, such as /locks/compaction"),
+        (("elect", "", "--listen"), "the name is empty; give one, such as /locks/compaction"),
+        (("region", "set", "x", "/x/", "--policy", "safe_default"), "the policy safe_default needs --default"),
+    ],
+)
+def test_wrong_argument_is_named_in_plain_words(arguments: tuple[str, ...], text: str) -> None:
+    """An empty name of a lock and a number of more than 64 bits ended with a traceback; click's own words were "is not
+    a valid integer range"."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (f"compare\n version /a = {HUGE}\nsuccess\n get /a\n", f"operand {HUGE} does not fit in 64 bits"),
+        (f"success\n put /a b lease={HUGE}\n", f"lease {HUGE} does not fit in 64 bits"),
+        (f'{{"compare": [{{"target": "mod", "key": "/a", "operand": -{HUGE}}}]}}', "does not fit in 64 bits"),
+        (f'{{"success": [{{"put": {{"key": "/a", "value": "b", "lease": {HUGE}}}}}]}}', "does not fit in 64 bits"),
+        (f'{{"success": [{{"range": {{"key": "/a", "limit": "0x{HUGE}"}}}}]}}', "does not fit in 64 bits"),
+    ],
+)
+def test_number_of_more_than_64_bits_in_a_transaction_is_refused(form: str, text: str) -> None:
+    result = invoke("txn", stdin=form)
+    assert result.exit_code == 2, result.output
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize("command", [("get",), ("get", "--from-key"), ("range", "--from-key"), ("del", "--from-key")])
+def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, ...]) -> None:
+    """The message named the byte 0x00 as the end, which cannot be typed in a shell."""
+    name, *options = command
+    result = invoke(name, "", *options, endpoint=node.endpoint)
+    assert (result.exit_code, result.stderr) == (1, "palisade: the key is empty; for all keys give '' --prefix\n")
+    invoke("put", "/a", "1", endpoint=node.endpoint)
+    assert invoke(name, "", "--prefix", endpoint=node.endpoint).exit_code == 0
+
+
+def test_region_of_all_keys_is_shown_as_such(node: CliNode) -> None:
+    """It was "region x:  is strict"."""
+    found = invoke("region", "set", "x", "", endpoint=node.endpoint)
+    assert found.stdout.startswith("region x: all keys are strict, fail_closed; revision ")
+    found = invoke("region", "set", "x", "/x/", "--policy", "safe_default", "--default", "", endpoint=node.endpoint)
+    assert found.stdout.startswith("region x: /x/ is strict, safe_default; revision ")
+
+
+def test_message_that_names_a_command_has_no_second_hint(tmp_path: Path) -> None:
+    """It was "see 'palisade lease list'; see 'palisade lease revoke --help'"."""
+    (tmp_path / "records").write_text("{}")
+    for arguments, end in (
+        (("txn",), "the transaction is empty; 'palisade txn --help' shows an example"),
+        (("lease", "revoke", "abc"), "see 'palisade lease list'"),
+        (("segments", "publish", "flights", str(tmp_path / "records")), "see 'palisade segments publish --help'"),
+        (("get",), "see 'palisade get --help'"),
+    ):
+        result = invoke(*arguments, stdin="")
+        assert result.exit_code == 2
+        assert result.stderr.rstrip().endswith(end)
+        assert result.stderr.count("'palisade ") == 1
