@@ -200,7 +200,7 @@ class VaultReader:
         eventual regions waits until the vault has applied the strict changes that it has received. Raises as `get`; a
         range in several regions, or in one whose policy is a default, fails closed.
         """
-        low, high = bounds(start, end)
+        low, high = bounds(start, end, limit)
         return run(self._many(low, high, limit), self._ask_many(low, high, limit), self._now_s, self._sleep)
 
     def prefix(self, prefix: Content, limit: int = 0) -> Rows:
@@ -245,7 +245,7 @@ class VaultReader:
 
     async def range_async(self, start: Content, end: Content | None = None, limit: int = 0) -> Rows:
         """As `range`, still of one revision, but yields to other tasks in between."""
-        low, high = bounds(start, end)
+        low, high = bounds(start, end, limit)
         course, ask = self._opening(low, high), self._ask_many(low, high, limit)
         opened = await run_async(course, ask, self._now_s, self._changed)
         if isinstance(opened, Rows):

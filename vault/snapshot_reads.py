@@ -17,6 +17,7 @@ a key under constant writes remains readable.
 from __future__ import annotations
 
 import enum
+import sys
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -234,7 +235,7 @@ def open_range(
 
 def collect(opened: Opened, limit: int) -> Rows:
     """`limit` 0: all."""
-    found = list(islice(opened.items, limit + 1 if limit else None))
+    found = list(islice(opened.items, min(limit, sys.maxsize - 1) + 1 if limit else None))
     return limited(opened, found, limit)
 
 

@@ -16,6 +16,13 @@ def as_bytes(content: Content) -> bytes:
     raise TypeError(f"a key or value must be bytes or text, not {type(content).__name__}")
 
 
-def bounds(start: Content, end: Content | None) -> tuple[bytes, bytes | None]:
-    """(start, end) of a range as bytes."""
+LIMIT_MAX = (1 << 63) - 1
+
+
+def bounds(start: Content, end: Content | None, limit: int = 0) -> tuple[bytes, bytes | None]:
+    """(start, end) of a range as bytes. Raises TypeError, or ValueError for a `limit` that is no number of keys."""
+    if not isinstance(limit, int):
+        raise TypeError(f"limit must be a whole number, not {type(limit).__name__}")
+    if not 0 <= limit <= LIMIT_MAX:
+        raise ValueError(f"limit must be 0 (all keys) to {LIMIT_MAX}")
     return as_bytes(start), None if end is None else as_bytes(end)

@@ -310,6 +310,20 @@ def test_get_takes_text_on_the_fast_path(node: Node, monkeypatch: pytest.MonkeyP
     reader.close()
 
 
+async def test_invalid_limits_are_refused(node: Node) -> None:
+    """-1 returned no key and `more`; a number that is too large was reported as a full disk."""
+    reader = node.reader()
+    for wrong, error in ((-1, ValueError), (1 << 63, ValueError), ("1", TypeError), (1.5, TypeError)):
+        for read in (reader.range, reader.prefix):
+            with pytest.raises(error, match="limit must be"):
+                read(b"/s/", limit=wrong)  # type: ignore[call-overload]
+        with pytest.raises(error, match="limit must be"):
+            await reader.range_async(b"/s/", limit=wrong)  # type: ignore[arg-type]
+    assert reader.prefix(b"/s/", (1 << 63) - 1) == reader.prefix(b"/s/")
+    assert await reader.prefix_async(b"/s/", (1 << 63) - 1) == reader.prefix(b"/s/")
+    reader.close()
+
+
 def test_invalid_keys_are_refused(node: Node) -> None:
     reader = node.reader()
     for wrong in (None, 7, [7]):
