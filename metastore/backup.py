@@ -23,7 +23,6 @@ from typing import Any
 
 import msgpack
 
-from palisade.base.key_text import key_text
 from palisade.base.snapshots import SnapshotGone, SnapshotInvalid, SnapshotMeta
 from palisade.metastore.errors import StoreCorrupt
 from palisade.metastore.memory_map import MemoryMap
@@ -182,10 +181,8 @@ class BackupParser:
 
     def _take_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
-            raise BackupInvalid(
-                f"{self.name} is not a backup of Palisade (it begins with {key_text(bytes(self._buffer), 16)}): "
-                "give a file written by 'palisade backup'"
-            )
+            # Without its first bytes: the file may be one of passwords.
+            raise BackupInvalid(f"{self.name} is not a backup of Palisade: give a file written by 'palisade backup'")
         self._consume(len(MAGIC))
         self._begun = True
 

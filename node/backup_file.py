@@ -15,6 +15,7 @@ from typing import BinaryIO
 from palisade.base.directory_lock import lock_file
 from palisade.base.durable_files import publish, sync_file
 from palisade.base.errors import PalisadeError
+from palisade.base.new_file import why_not_made
 from palisade.metastore.backup import BackupCheck, BackupEnd, BackupHeader
 
 READ_BYTES = 1 << 20
@@ -33,9 +34,13 @@ class BackupFile:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self._path = path
+        try:
+            reason = why_not_made(path, overwrite=overwrite)
+        except OSError as error:
+            raise BackupFileError(f"{path} can't be written: {error.strerror}; give another path") from None
+        if reason is not None:
+            raise BackupFileError(reason)
         self._partial = path.with_name(f"{path.name}.partial")
-        if path.exists() and not overwrite:
-            raise BackupFileError(f"{path} exists already: give another name, or --overwrite")
         try:
             self._file: BinaryIO | None = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         except OSError as error:

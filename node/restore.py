@@ -32,6 +32,8 @@ from palisade.raftgroup.lmdb_journal import LmdbJournal
 UNFINISHED = "UNFINISHED"
 """The mark in `<folder>.restoring`: the folder was made by a restore, and may be removed."""
 CLUSTER_MARKER = "cluster.json"
+ANY_CLUSTER = "cluster"
+"""In place of the name in the backup, which is not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,10 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
     check_free(target)
     if request.node is not None:
         check_id("id", request.node)
+    if request.cluster is not None:
+        check_id("cluster", request.cluster)
+    if request.node is None:
+        Layout(request.cluster or ANY_CLUSTER, request.nodes, request.base_port)  # refused before the backup is read
     with StagingFolder(target) as staging:
         restoring = _Restoring(parts, name, request, progress, staging.content)
         try:

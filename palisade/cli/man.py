@@ -9,6 +9,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.version import VERSION
+from palisade.cli.session import REFUSED, CliSession, Failure
 
 SECTION = 1
 BEGIN_EXAMPLE = "\b"
@@ -26,11 +27,16 @@ def man(context: click.Context, directory: Path) -> None:
     \b
     palisade man ~/.local/share/man/man1 && man palisade-put
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for path, text in pages(context.find_root().command):
-        (directory / f"{'-'.join(path)}.{SECTION}").write_text(text, encoding="utf-8")
-        count += 1
+    count, written = 0, directory
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, text in pages(context.find_root().command):
+            written = directory / f"{'-'.join(path)}.{SECTION}"
+            written.write_text(text, encoding="utf-8")
+            count += 1
+    except OSError as error:
+        text = f"{written} can't be written: {error.strerror}; give another folder"
+        CliSession([], 0.0, as_json=False).fail(Failure(REFUSED, "not-written", text, False))
     click.echo(f"{directory}: {counted(count, 'page')}")
 
 

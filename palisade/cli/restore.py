@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from palisade.base.counted import counted
 from palisade.cli.numbers import WHOLE
 from palisade.cli.progress_bar import byte_bar
 from palisade.cli.session import INTERRUPTED, REFUSED, CliSession, Failure
+from palisade.cli.waiting import progressing_in_thread
 
 if TYPE_CHECKING:
     from palisade.node.local_layout import Layout
@@ -111,15 +114,40 @@ def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreR
 
     name = "the backup on stdin" if file == STDIN else file
     parts = stdin_parts() if file == STDIN else read_parts(Path(file))
+    state = RestoreState()
     try:
-        with byte_bar("restoring", lines=not session.as_json) as show:
-            return asyncio.run(run(parts, name, request, show))
+        with shown_restore(session, state) as show:
+            return asyncio.run(run(state.reading(parts), name, request, show))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
     except (ConfigError, FolderError, NodeFailed, StoreFailed, StoreCorrupt) as error:
         session.fail(Failure(REFUSED, "not-restored", str(error), False))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+@dataclass(slots=True)
+class RestoreState:
+    activity: str = "waiting for the backup"
+
+    def reading(self, parts: Iterator[bytes]) -> Iterator[bytes]:
+        yield from parts
+        self.activity = "the backup is read; its data are checked and written to disk for each node"
+
+    def count(self, done: int, total: int | None) -> None:
+        self.activity = f"{done:,} of {max(done, total or 0):,} bytes"
+
+
+@contextlib.contextmanager
+def shown_restore(session: CliSession, state: RestoreState) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on a terminal; else lines less than 2 s apart until the end, by a thread, because the data of the nodes are
+    written after the backup was read, and a backup on stdin may be slow."""
+    if sys.stderr.isatty():
+        with byte_bar("restoring") as show:
+            yield show
+        return
+    with progressing_in_thread(lambda: f"palisade: restoring: {state.activity}", only_erased=session.as_json):
+        yield state.count
 
 
 def stdin_parts() -> Iterator[bytes]:

@@ -14,6 +14,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.durable_files import replacing
+from palisade.base.new_file import why_not_made
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ def verify(session: CliSession, path: Path) -> None:
 
 @vault.command("export")
 @click.argument("file")
+@click.option("--overwrite", is_flag=True, help="Replace an existing FILE once the new one is complete.")
 @vault_options
-def export(session: CliSession, path: Path, file: str) -> None:
+def export(session: CliSession, path: Path, file: str, overwrite: bool) -> None:
     """Write every key and value into FILE (- for stdout).
 
     One JSON object per line, as input for `palisade load`.
@@ -99,6 +101,7 @@ def export(session: CliSession, path: Path, file: str) -> None:
     from palisade.vault.opening import read_vault
 
     with refused_clearly(session):
+        refuse_target(session, file, overwrite=overwrite)
         found = read_vault(path)
         try:
             with key_bar("exporting") as show:
@@ -127,6 +130,12 @@ def reset(session: CliSession, path: Path, confirm: bool) -> None:
     else:
         text = f"renamed {path} to {aside}; the next start fetches a snapshot. Remove {aside} if it is not needed"
     session.answer({"path": str(path), "aside": str(aside) if aside else None, "done": confirm}, text)
+
+
+def refuse_target(session: CliSession, file: str, *, overwrite: bool) -> None:
+    reason = None if file == STDOUT else why_not_made(Path(file), overwrite=overwrite)
+    if reason is not None:
+        session.fail(Failure(REFUSED, "not-written", reason, False))
 
 
 def write_rows(rows: Iterator[dict[str, object]], file: str, show: Callable[[int], None]) -> int:
@@ -160,8 +169,15 @@ def refused_clearly(session: CliSession) -> Iterator[None]:
     except VaultError as error:
         code = "vault-" + type(error).__name__.removeprefix("Vault").lower()
         session.fail(Failure(REFUSED, code, str(error), error.retry))
+    except BrokenPipeError:
+        session.leave_closed_pipe()
+    except FileExistsError as error:
+        text = f"{error.filename} exists: another export writes it; wait for that, or remove what is left of an export"
+        session.fail(Failure(REFUSED, "not-written", text, False))
     except OSError as error:
-        session.fail(Failure(REFUSED, "not-written", f"{error}; give another file", False))
+        name = error.filename or "the file"
+        text = f"{name} can't be written: {error.strerror}; make room, or give another file"
+        session.fail(Failure(REFUSED, "not-written", text, False))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

@@ -1,17 +1,22 @@
-"""What a backup shows in a pipe, and how it continues after a node that froze (issue 16)."""
+"""What a backup and a restore show in a pipe, and how a backup continues after a node that froze (issue 16)."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from palisade.cli import progress_bar
+from palisade.cli.main import main
 from palisade.cli.session import CliSession
 from palisade.node import backup_file
+from palisade.node.restore import RestoreRequest
 
 
 def test_bytes_without_a_terminal_are_shown_as_lines_less_than_two_seconds_apart(
@@ -51,3 +56,37 @@ def test_backup_that_breaks_off_in_the_middle_gives_the_next_node_the_whole_dead
         asyncio.run(command.take(CliSession(["127.0.0.1:1"], 0.2, as_json=True), target, False))
     target.discard()
     assert given == pytest.approx([0.2, 0.2], abs=0.05)
+
+
+@pytest.mark.parametrize("option", ["--nodes=0", "--base-port=80", "--id=../n1", "--cluster=a b"])
+def test_values_of_a_restore_are_checked_before_the_backup_is_read(tmp_path: Path, option: str) -> None:
+    """A backup of 120 MB was written first."""
+    result = CliRunner().invoke(main, ["restore", str(tmp_path / "missing"), "--data-dir", str(tmp_path / "d"), option])
+    assert result.exit_code == 1
+    assert option.removeprefix("--").partition("=")[0] in result.stderr
+
+
+def test_restore_shows_lines_while_the_data_of_the_nodes_are_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a pipe, it was silent from the last byte of the backup to its end."""
+    command: Any = importlib.import_module("palisade.cli.restore")
+    waiting: Any = importlib.import_module("palisade.cli.waiting")
+    lines, shown = list[str](), threading.Event()
+
+    def show(_: Any, text: str, waited_s: float) -> None:
+        lines.append(text)
+        if "the backup is read" in text:
+            shown.set()
+
+    async def restore(parts: Iterator[bytes], *_: Any) -> None:
+        assert list(parts) == [b"all"]
+        await asyncio.to_thread(shown.wait, 5)
+
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.01)
+    monkeypatch.setattr(waiting.ProgressLines, "show", show)
+    monkeypatch.setattr("palisade.node.restore.restore", restore)
+    (tmp_path / "b.backup").write_bytes(b"all")
+    request = RestoreRequest(tmp_path / "d")
+    command.attempt(CliSession([], 0.0, as_json=False), str(tmp_path / "b.backup"), request)
+    assert lines[-1].startswith("palisade: restoring: the backup is read; its data are checked and written to disk")

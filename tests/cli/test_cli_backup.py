@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -160,13 +161,17 @@ def test_backup_without_a_node_writes_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("path", ["none/b.backup", "file/b.backup", ""])
+@pytest.mark.parametrize("path", ["none/b.backup", "file/b.backup", "", ".", "device"])
 def test_unwritable_path_is_refused_before_a_request_is_sent(
-    take: Callable[..., Result], tmp_path: Path, path: str
+    take: Callable[..., Result], tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`palisade backup .` ended with a traceback; with --overwrite, a device would have been replaced by a file."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    assert "palisade: " in take(str(tmp_path / path), exit_code=1).stderr
-    assert names(tmp_path) == ["file"]
+    (tmp_path / "device").symlink_to("/dev/null")
+    shown = take(path, "--overwrite", exit_code=1).stderr
+    assert re.search(r"is a folder|is not a folder|there is no folder|is not a regular file", shown)
+    assert names(tmp_path) == ["device", "file"]
 
 
 @pytest.mark.parametrize("room", [0, 1, 100_000, 1_000_000])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from palisade.base.code_root import CODE_ROOT
 from palisade.cli.main import main
 from palisade.vault.directory import DATA
 from palisade.vault.fence_file import FENCE_FILE, FenceFile, clock_ns
@@ -101,3 +104,43 @@ def test_vault_in_use_and_missing_vault_are_refused(folder: Path, tmp_path: Path
     for command in ("inspect", "verify", "reset"):
         assert said(command, "--data-dir", str(tmp_path / "no"), exit_code=1)["error"]["code"] == "vault-foreign"
     assert not (tmp_path / "no").exists()
+
+
+def test_export_replaces_a_file_only_with_overwrite(folder: Path) -> None:
+    file = folder / "out"
+    file.write_text("kept")
+    error = said("export", str(file), "--data-dir", str(folder), exit_code=1)["error"]
+    assert error["message"] == f"{file} exists already: give another name, or --overwrite"
+    assert file.read_text() == "kept"
+    assert said("export", str(file), "--overwrite", "--data-dir", str(folder))["keys"] == 3
+
+
+def test_export_names_what_is_wrong_with_its_file(folder: Path) -> None:
+    """It was "[Errno 2] No such file or directory: '/nodir/x.partial'"."""
+    cases = {
+        str(folder): f"{folder} is a folder: give a file",
+        ".": ". is a folder: give a file",
+        str(folder / "none" / "x"): f"there is no folder {folder / 'none'}: create it, or give another file",
+        "/dev/null": "/dev/null is not a regular file: give another one",
+    }
+    for file, message in cases.items():
+        shown = run("export", file, "--overwrite", "--data-dir", str(folder), exit_code=1).stderr
+        assert shown == f"palisade: {message}\n"
+    (folder / "x.partial").touch()
+    shown = run("export", str(folder / "x"), "--data-dir", str(folder), exit_code=1).stderr
+    assert "x.partial exists: another export writes it" in shown
+
+
+def test_export_ends_quietly_if_the_reader_of_its_output_has_ended(folder: Path) -> None:
+    """It was "[Errno 32] Broken pipe; give another file", exit code 1."""
+    vault = open_vault(folder / "large" / "vault")
+    vault.claim(VaultLineage("c1", 2, "n1"))
+    follow(vault, full([(b"/%d" % number, b"v" * 1000) for number in range(1000)]))
+    vault.close()
+    command = [sys.executable, "-m", "palisade.cli", "vault", "export", "-", "--data-dir", str(folder / "large")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=CODE_ROOT)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=30)[1] == b""
+    assert process.returncode == 0

@@ -16,7 +16,6 @@ from tests.support.cli_node import CliNode
 
 FULL = Path("/dev/full")
 NO_ROOM = "the output can't be written: No space left on device"
-pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
 
 
 def ended(node: CliNode, *words: str, stdout: Path = FULL, stderr: Path | None = None) -> tuple[int, str]:

@@ -47,3 +47,13 @@ def test_credentials_of_a_pipeline_job_that_are_missing(tmp_path: Path) -> None:
     access = ClusterAccess(("127.0.0.1:1",), "", "alice", str(tmp_path / "none"), 1.0)
     shown = message_of(lambda: credentials_of(access))
     assert shown == f"option passwordFile: cannot read {tmp_path}/none: no such file or directory"
+
+
+def test_manual_pages_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """`palisade man /proc/x` ended with a traceback."""
+    (tmp_path / "file").touch()
+    shown = command("man", str(tmp_path / "file" / "man1"))()
+    assert shown == f"palisade: {tmp_path}/file/man1 can't be written: Not a directory; give another folder\n"
+    (tmp_path / "man2" / "palisade.1").mkdir(parents=True)
+    shown = command("man", str(tmp_path / "man2"))()
+    assert shown == f"palisade: {tmp_path}/man2/palisade.1 can't be written: Is a directory; give another folder\n"

@@ -160,10 +160,11 @@ def test_backup_with_valid_checksums_but_incomplete_snapshot_is_refused() -> Non
 
 
 def test_other_file_is_distinguished_from_a_damaged_backup() -> None:
-    with pytest.raises(BackupInvalid, match=r"not a backup of Palisade \(it begins with SQLite format 3 \.\.\.\)"):
-        checked(b"SQLite format 3 is what this is" + bytes(5000))
-    with pytest.raises(BackupInvalid, match=r"\(it begins with 0x7f454c46020101000000000000000000\.\.\.\)"):
-        checked(b"\x7fELF\x02\x01\x01" + bytes(5000))
+    """Its content is not shown: it may be a file of passwords."""
+    for content in (b"SQLite format 3 is what this is" + bytes(5000), b"rootsecret\n" + bytes(5000)):
+        with pytest.raises(BackupInvalid, match="not a backup of Palisade: give a file written by") as refused:
+            checked(content)
+        assert content[:6].decode() not in str(refused.value)
     with pytest.raises(BackupInvalid, match="cut off"):
         checked(b"")
 
