@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from palisade.base.address import Address
 from palisade.base.metrics import Histogram
+from palisade.base.network_reason import reason_of
 from palisade.base.wrong_port import CODE
 from palisade.journal.errors import PortUnusable
 from palisade.journal.metrics import JournalMetrics
@@ -44,7 +45,7 @@ async def served_metrics(runner: RoleRunner, syncs: Histogram, at: Address) -> A
         await web.TCPSite(server, at.host, at.port).start()
     except OSError as error:
         await server.cleanup()
-        raise PortUnusable(f"cannot listen on {at}: {error.strerror}; free it, or give another --metrics") from error
+        raise PortUnusable(f"can't listen on {at}: {reason_of(error)}; free it, or give another --metrics") from error
     try:
         yield
     finally:

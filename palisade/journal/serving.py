@@ -12,6 +12,8 @@ from pathlib import Path
 from palisade.base.address import Address
 from palisade.base.clock import SystemClock
 from palisade.base.log_rate_limit import LogLimit
+from palisade.base.network_reason import reason_of
+from palisade.base.port_probe import PortUnavailable, check_free
 from palisade.base.wrong_port import ClientProtocol, advice, protocol_of, refusal
 from palisade.client.activation import RoleStore
 from palisade.journal.agreed import RoleRecord
@@ -43,6 +45,7 @@ async def serve(
 
     Raises JournalError, OSError of the disk."""
     gc.set_threshold(CYCLES_SOUGHT_AFTER)
+    check_ports(options.role, listen, metrics)
     files = DiskFiles(directory)
     try:
         copy = CopyState(files, options, on_aside=lambda report: log_aside(report, directory))
@@ -60,6 +63,18 @@ async def serve(
             await _serve(runner, Address.parse(listen), trouble)
     finally:
         files.close()
+
+
+def check_ports(role: str, listen: str, metrics: str | None) -> None:
+    """Before the directory is made, so that a refused start leaves nothing. Raises PortUnusable."""
+    if listen == metrics:
+        raise PortUnusable(f"--listen and --metrics are both {listen}: give another --metrics")
+    for option, given in (("--listen", listen), ("--metrics", metrics)):
+        if given is not None:
+            try:
+                check_free(Address.parse(given), f"{option} of {role}", f"give another {option}")
+            except PortUnavailable as error:
+                raise PortUnusable(str(error)) from None
 
 
 def log_aside(report: AsideReport, directory: Path) -> None:
@@ -92,7 +107,7 @@ async def _serve(runner: RoleRunner, at: Address, trouble: Trouble) -> None:
     try:
         server = await loop.create_server(lambda: TcpChannel(connected, misdirected), at.host, at.port)
     except OSError as error:
-        raise PortUnusable(f"cannot listen on {at}: {error.strerror}; free it, or give another --listen") from error
+        raise PortUnusable(f"can't listen on {at}: {reason_of(error)}; free it, or give another --listen") from error
     running, stopped = asyncio.ensure_future(runner.run()), asyncio.Event()
     stopping = asyncio.ensure_future(stopped.wait())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +15,7 @@ from click.testing import CliRunner
 
 from palisade.cli.journal import read_advertised
 from palisade.cli.main import main
+from tests.support.processes import free_port
 from tests.support.threaded_node import unused_address
 
 SERVE = "journal", "serve", "--role=orders", "--name=a", "--dir=a", "--primary"
@@ -55,3 +59,26 @@ def test_copy_without_a_metadata_store_logs_within_two_seconds_that_it_does_not_
     assert time.monotonic() - began < 2
     assert "metadata store does not answer: role=orders reason=" in line
     assert "connection refused" in line
+
+
+@pytest.mark.parametrize("option", ["--listen", "--metrics"])
+def test_port_in_use_is_refused_with_its_owner_before_the_directory_is_made(tmp_path: Path, option: str) -> None:
+    """It left LOCK and role.json, and its text was "error while attempting to bind on address ..."."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used, free = (f"127.0.0.1:{port}" for port in (taken.getsockname()[1], free_port()))
+        ports = ["--listen", used] if option == "--listen" else ["--listen", free, "--metrics", used]
+        refused = CliRunner().invoke(main, [*SERVE[:-2], f"--dir={tmp_path / 'ja'}", "--primary", *ports, "--json"])
+    error = json.loads(refused.stderr)["error"]
+    assert (refused.exit_code, error["code"]) == (1, "journal-port-unusable")
+    in_use = f"port {used.rpartition(':')[2]} ({option} of orders) is in use by process {os.getpid()} ("
+    assert error["message"].startswith(in_use)
+    assert error["message"].endswith(f"; stop that, or give another {option}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_port_for_clients_and_metrics_is_refused_before_the_directory_is_made(tmp_path: Path) -> None:
+    same = f"127.0.0.1:{free_port()}"
+    options = [f"--dir={tmp_path / 'ja'}", "--primary", "--listen", same, "--metrics", same]
+    refused = CliRunner().invoke(main, [*SERVE[:-2], *options])
+    assert refused.stderr == f"palisade: --listen and --metrics are both {same}: give another --metrics\n"
+    assert list(tmp_path.iterdir()) == []
