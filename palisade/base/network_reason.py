@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -25,10 +26,20 @@ def reason_of(error: BaseException) -> str:
         return _lower(os.strerror(error.errno))
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
+    if isinstance(error, json.JSONDecodeError):
+        return (
+            f"{json_reason(error)} at line {error.lineno}, column {error.colno}" if error.doc.strip() else "it is empty"
+        )
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     text = str(error)
     if isinstance(error, OSError) and "Connect call failed" in text:
         return "connection refused" if "[Errno 111]" in text else "no connection"
     return text or type(error).__name__
+
+
+def json_reason(error: json.JSONDecodeError) -> str:
+    return "unexpected text" if error.doc[error.pos :].strip() else "the JSON is incomplete"
 
 
 def _lower(text: str) -> str:

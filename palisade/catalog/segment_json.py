@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from palisade.catalog.errors import BadField
-from palisade.catalog.row_format import a_count, a_name, shown
+from palisade.catalog.row_format import SHOWN, a_count, a_name, shown
 from palisade.catalog.segment import Segment, SegmentRecord, moment_ms, parse_segment
 from palisade.catalog.timeline import Interval, SegmentId
 
@@ -25,7 +26,7 @@ def record_from(data_source: str, given: Any) -> SegmentRecord:
     if unknown := given.keys() - {*DEFAULTS, *NEEDED}:
         raise BadField(f"segments: unknown field {shown(min(map(str, unknown)))}; known are {', '.join(_known())}")
     if missing := [name for name in NEEDED if name not in given]:
-        raise BadField(f"segments: {shown(dict(given))} has no {missing[0]}")
+        raise BadField(f"segments: {_as_json(given)} has no field {missing[0]}; needed are {', '.join(NEEDED)}")
     fields = {**DEFAULTS, **given}
     if type(fields["digest"]) is not str:
         raise BadField(f"digest: {shown(fields['digest'])} is not a text")
@@ -44,6 +45,11 @@ def record_from(data_source: str, given: Any) -> SegmentRecord:
         from_0(fields, "replicas"),
         url=fields["url"],
     )
+
+
+def _as_json(given: Mapping[str, Any]) -> str:
+    text = json.dumps(dict(given), default=repr)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 
 
 def _known() -> list[str]:

@@ -11,9 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from palisade.base.network_reason import json_reason, reason_of
 from palisade.catalog.demo.entries import CatalogEntry
 
 FIELDS = {"key", "key_base64", "value", "value_base64"}
+EXAMPLE = '{"key": "/a", "value": "x"}'
 
 
 class LineError(ValueError):
@@ -28,15 +30,18 @@ def read_entries(lines: Iterable[bytes]) -> list[CatalogEntry]:
             try:
                 entry = read_entry(json.loads(line))
                 entries[entry.key] = entry
+            except json.JSONDecodeError as error:
+                text = f"{json_reason(error)} at column {error.colno}; give an object such as {EXAMPLE}"
+                raise LineError(f"line {number}: {text}") from None
             except (ValueError, RecursionError) as error:
-                raise LineError(f"line {number}: {error}") from None
+                raise LineError(f"line {number}: {reason_of(error)}") from None
     return list(entries.values())
 
 
 def read_entry(content: Any) -> CatalogEntry:
     """Raises ValueError."""
     if not isinstance(content, Mapping):
-        raise ValueError('is not an object such as {"key": "/a", "value": "x"}')
+        raise ValueError(f"is not an object such as {EXAMPLE}")
     if unknown := sorted(set(content) - FIELDS):
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(FIELDS))}")
     if not isinstance(content.get("key", ""), str):

@@ -15,6 +15,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.network_reason import json_reason, reason_of
 from palisade.cli.credentials import shown
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
@@ -115,7 +116,7 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @realtime.command("append")
 @click.argument("data_source")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")
@@ -189,12 +190,19 @@ async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, An
 
 def rows_in(file: Path) -> Iterator[Any]:
     """Raises click.UsageError."""
-    with click.open_file(str(file), encoding="utf-8") as source:
-        for number, line in enumerate(source, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise click.UsageError(f"line {number} of {file} is not JSON: {error}") from None
+    number = 0
+    try:
+        with click.open_file(str(file), "rb") as source:
+            for line in source:
+                number += 1
+                yield json.loads(line.rstrip())
+    except OSError as error:
+        raise click.UsageError(f"{file} can't be read: {reason_of(error)}") from None
+    except json.JSONDecodeError as error:
+        text = f"{json_reason(error)} at column {error.colno}"
+        raise click.UsageError(f"line {number} of {file} is not JSON: {text}") from None
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"line {number} of {file} is not JSON: {reason_of(error)}") from None
 
 
 def columns_of(session: CliSession, texts: Sequence[str]) -> dict[str, str]:

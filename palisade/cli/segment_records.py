@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from palisade.base.network_reason import reason_of
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.segments import segments
-from palisade.cli.session import CliSession
+from palisade.cli.session import CliSession, failure_of
 
 __all__ = ["segments"]
 
@@ -41,6 +42,7 @@ def publish(session: CliSession, data_source: str, file: Path) -> None:
     higher version.
     """
     given = listed(file)
+    check(session, data_source, file, given)
     done = session.call(lambda client: client.segments_publish(data_source, given))
     session.answer(
         {"data_source": data_source, "published": done}, f"{counted(done, 'segment')} published in {data_source}"
@@ -52,11 +54,26 @@ def listed(file: Path) -> list[dict[str, Any]]:
     try:
         with click.open_file(str(file), encoding="utf-8") as source:
             found = json.load(source)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise click.UsageError(f"{file} is not a readable JSON file: {reason_of(error)}") from None
     if not isinstance(found, list):
         raise click.UsageError(f"{file} is not a JSON list of segments; see 'palisade segments publish --help'")
     return found
+
+
+def check(session: CliSession, data_source: str, file: Path, given: list[Any]) -> None:
+    """Nodes refuse the same entries, but do not know the file and the number."""
+    from palisade.catalog.errors import CatalogError
+    from palisade.catalog.segment_json import record_from
+
+    for number, each in enumerate(given, 1):
+        try:
+            record_from(data_source, each)
+        except CatalogError as error:
+            failure = failure_of(error, ())
+            if failure is None:
+                raise
+            session.fail(replace(failure, message=f"{file}, entry {number}: {failure.message}; nothing was published"))
 
 
 @segments.command("list")

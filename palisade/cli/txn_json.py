@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from palisade.base.network_reason import reason_of
 from palisade.cli.txn_form import OLD_SECTIONS, SECTIONS, FormError, Operation, compare, key_bytes, number
 from palisade.metastore.requests import Compare, DeleteRange, Put, Range, Txn, prefix_end
 
@@ -26,8 +27,8 @@ def parse_json(text: str, old: set[str]) -> Txn:
     """`old`: gets the old names of sections that are used. Raises FormError."""
     try:
         content = json.loads(text)
-    except ValueError as error:
-        raise FormError(f"this is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise FormError(f"this is not JSON: {reason_of(error)}") from None
     found = _json_txn(content, "the transaction")
     old |= _old_names(content)
     return found

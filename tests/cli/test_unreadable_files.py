@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from palisade.cli.main import main
+from palisade.cli.realtime import rows_in
 from palisade.cli.target import LAYOUT_FILE, local_layout
 from palisade.pipeline.cluster import credentials_of
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import ClusterAccess
+
+REST = "--from", "2013-01-01", "--to", "2013-01-02", "--column", "a:int"
 
 
 def command(*arguments: str) -> Callable[[], str]:
@@ -57,3 +61,64 @@ def test_manual_pages_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "man2" / "palisade.1").mkdir(parents=True)
     shown = command("man", str(tmp_path / "man2"))()
     assert shown == f"palisade: {tmp_path}/man2/palisade.1 can't be written: Is a directory; give another folder\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"secret\n", "line 1: unexpected text at column 1; give an object such as"),
+        (b'{"key": "/a", "value": "x"}\n{"key": "/b",\n', "line 2: the JSON is incomplete at column 14; give"),
+        (b'{"key": "/a", "value": "\xff"}\n', "line 1: it is not UTF-8"),
+        (b"[" * 100_000, "line 1: it is nested too deeply"),
+    ],
+)
+def test_line_to_load_that_is_not_json(tmp_path: Path, content: bytes, reason: str) -> None:
+    """It was "Expecting value: line 1 column 1 (char 0)"."""
+    file = tmp_path / "rows"
+    file.write_bytes(content)
+    assert command("load", str(file))().startswith(f"palisade: {file}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("secret", "is not a readable JSON file: unexpected text at line 1, column 1"),
+        ("[\n  {\n", "is not a readable JSON file: the JSON is incomplete at line 3, column 1"),
+        ("", "is not a readable JSON file: it is empty"),
+        ("[" * 100_000, "is not a readable JSON file: it is nested too deeply"),
+        ("{}", "is not a JSON list of segments"),
+    ],
+)
+def test_segments_to_publish_that_are_not_json(tmp_path: Path, content: str, reason: str) -> None:
+    file = tmp_path / "segments.json"
+    file.write_text(content)
+    shown = command("segments", "publish", "flights", str(file))()
+    assert shown == f"palisade: {file} {reason}; see 'main segments publish --help'\n"
+
+
+def test_segments_to_publish_that_lack_a_field(tmp_path: Path) -> None:
+    """It was "segments: {'from': '2013-01-01'} has no to", without the file and the number of the entry."""
+    file = tmp_path / "segments.json"
+    whole = {"from": "2013-01-01", "to": "2013-01-02", "rows": 1, "size_bytes": 1, "digest": f"rows-sha256:{0:064}"}
+    file.write_text(json.dumps([whole, {"from": "2013-01-01"}]))
+    shown = command("segments", "publish", "flights", str(file), "--endpoints", "127.0.0.1:9")()
+    assert shown == (
+        f'palisade: {file}, entry 2: segments: {{"from": "2013-01-01"}} has no field to; '
+        "needed are from, to, rows, size_bytes, digest; nothing was published\n"
+    )
+
+
+def test_rows_to_append_that_are_missing_open_no_segment(tmp_path: Path) -> None:
+    shown = command("segments", "realtime", "append", "s", str(tmp_path / "none"), *REST)()
+    assert f"File '{tmp_path}/none' does not exist; see" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"[1]\n[1,\n", "the JSON is incomplete at column 4"), (b"[1]\n\xff\n", "it is not UTF-8")],
+)
+def test_row_to_append_that_is_not_json(tmp_path: Path, content: bytes, reason: str) -> None:
+    file = tmp_path / "rows"
+    file.write_bytes(content)
+    shown = message_of(lambda: list(rows_in(file)))
+    assert shown == f"line 2 of {file} is not JSON: {reason}"
