@@ -13,6 +13,8 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+from palisade.base.child_signal import signal_child
+
 GRACE_S = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a command that cannot be started, the same as in shells."""
@@ -37,14 +39,12 @@ async def run_held(command: Sequence[str], environment: Mapping[str, str]) -> in
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
+    signal_child(process, signal.SIGTERM)
     try:
         async with asyncio.timeout(GRACE_S):
             await process.wait()
     except TimeoutError:
-        process.kill()
+        signal_child(process, signal.SIGKILL)
         await process.wait()
 
 

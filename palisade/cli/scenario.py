@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palisade.base.counted import agreeing, counted
+from palisade.cli.daemon_thread import in_daemon_thread
 from palisade.cli.options import output_options
 from palisade.cli.printing import print_json
 from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, USAGE, CliSession, Failure
@@ -97,11 +98,9 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: 
 
     for option in OPTIONS:
         os.environ.pop(option.variable, None)  # it is for other nodes
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    stop_at_signals(session, printer)
     try:
-        entries = (await asyncio.to_thread(read_demo)).entries
+        entries = (await in_daemon_thread(read_demo)).entries
     except DataSetError as error:
         session.fail(Failure(UNAVAILABLE, "no-demo-data", str(error), False))
     outcomes = []
@@ -113,16 +112,36 @@ async def play(session: CliSession, chosen: Sequence[Scenario[Stage]], printer: 
     return all(outcome.held for outcome in outcomes)
 
 
+def stop_at_signals(session: CliSession, printer: EventPrinter) -> None:
+    """Ctrl-C and SIGTERM cancel the current task; a second Ctrl-C does not wait for its cleanup."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        if sys.stderr.isatty():
+            print(CLEAR_BELOW, end="", file=sys.stderr, flush=True)
+        printer.stopping = True
+        session.note("stopping: the processes of the scenario are ended and its files removed")
+        if task is not None:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
 class EventPrinter:
     """Prints text at once; with `as_json` an object per scenario, with `events` an object per event."""
 
     def __init__(self, as_json: bool, events: bool) -> None:
         self._as_json = as_json
         self._events = events
+        self.stopping = False
         self._what, self._shown_at = "the demo data are read", time.monotonic()
 
     def waits_for(self) -> str | None:
         """The text for a step that takes long; None within a second after an event."""
+        if self.stopping:
+            return None
         return self._what if time.monotonic() - self._shown_at >= NOTICE_S else None
 
     def show(self, event: ScenarioEvent) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import os
 import random
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from palisade.base.address import Address
+from palisade.base.child_signal import signal_child
 from palisade.base.code_root import CODE_ROOT
 from palisade.base.http_request import HttpRequests
 from palisade.base.port_probe import PortUnavailable, check_free
@@ -126,7 +128,7 @@ class Stage:
         try:
             said = (await process.communicate())[0].decode(errors="replace").strip()
         except BaseException:
-            process.kill()
+            signal_child(process, signal.SIGKILL)
             raise
         if process.returncode != 0:
             raise DidNotHold(f"palisade {arguments[0]} has ended with {process.returncode}: {said[-500:]}")

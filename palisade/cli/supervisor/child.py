@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from palisade.base.child_signal import signal_child
 from palisade.base.code_root import CODE_ROOT
 from palisade.node.config import InitialMember
 
@@ -87,9 +88,8 @@ class Child:
 
     def send(self, number: signal.Signals) -> None:
         """Does nothing if the process has ended."""
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+        if self._process is not None:
+            signal_child(self._process, number)
 
     def last_lines(self, count: int = 5) -> list[str]:
         """The last lines that the process has logged since its last start."""

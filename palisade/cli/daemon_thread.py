@@ -1,0 +1,36 @@
+"""Work in a thread that does not delay the end of the process: `asyncio.to_thread` is awaited even after Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """The result of `work`, which must be harmless if the process ends meanwhile. Raises its errors."""
+    loop, found = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def settle(action: Callable[[], None]) -> None:
+        if not found.done():
+            action()
+
+    def run() -> None:
+        try:
+            result = work()
+        except Exception as error:
+            failed = error
+            deliver(lambda: found.set_exception(failed))
+        else:
+            deliver(lambda: found.set_result(result))
+
+    def deliver(action: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, action)
+
+    threading.Thread(target=run, name="palisade-work", daemon=True).start()
+    return await found
