@@ -20,7 +20,7 @@ from palisade.client.pending_request import Operation, Slot, content_bytes, is_l
 from palisade.client.recording import Recorder
 from palisade.client.refused_addresses import RefusedAddresses
 from palisade.client.watch import Watch
-from palisade.client.whereabouts import LeaderNews, Whereabouts, beside
+from palisade.client.whereabouts import LeaderNews, Whereabouts, beside, unconnected
 from palisade.metastore.errors import MetastoreError
 from palisade.metastore.put_series import results_in
 from palisade.metastore.requests import WatchRequest
@@ -404,8 +404,7 @@ class StreamSession:
     def trouble(self) -> str | None:
         """Why no events can arrive at the moment; None if they can."""
         if self._found is None:
-            why = self._why_unanswered
-            return f"connecting to {why}" if self._connector.silent else f"no connection to a node ({why})"
+            return unconnected(self._why_unanswered, self._connector.silent)
         silence = None if self._link is None else self._link.silence(self._loop.time())
         return self._found.trouble(silence, self._connector.unreached)
 

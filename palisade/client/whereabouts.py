@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,6 +31,11 @@ class Whereabouts:
     def named(self, unreached: Mapping[str, str]) -> str:
         names = {stream: f"{name} at {stream}" for name, stream in self.streams.items()}
         return text_of({names.get(address, address): why for address, why in unreached.items()})
+
+
+def unconnected(why: str, silent: Collection[str]) -> str:
+    """Why a client without a connection has none. `silent`: the addresses that have not responded yet."""
+    return f"connecting to {why}" if silent else f"no connection to a node ({why})"
 
 
 def beside(error: Exception, found: Whereabouts | None, unreached: Mapping[str, str]) -> Exception:
