@@ -199,7 +199,7 @@ class Node:
             fencing_view=lambda: fencing_view(part, self._clock.now(), self.fencing),
             fencing_families=lambda: fencing_families(part, self._clock.now(), self.fencing),
             fenced=part.reads,
-            authorizer=authorizer_of(self.config, rows),
+            authorizer=authorizer_of(self.config, rows, self._first_user.no_user),
             first_user=self._first_user if self.config.authorizes else None,
             broker=self.broker,
             trace=trace_of(self.config, self._clock.now),

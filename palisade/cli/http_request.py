@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -14,9 +15,11 @@ from palisade.cli.cluster_check import OtherCluster, check_http
 from palisade.cli.credentials import shown
 from palisade.cli.output import work_done
 from palisade.cli.session import INTERRUPTED, REFUSED, SIGN_IN, UNAVAILABLE, UNKNOWN, CliSession, Failure, failure_of
+from palisade.wire.auth_errors import NoUserYet
 from palisade.wire.credentials import Credentials, StoredToken, header_of
 
 TIMEOUT_S = 5.0
+AGAIN_S = 0.2
 UNKNOWN_CODES = {"outcome-unknown", "release-pending"}
 
 
@@ -47,11 +50,18 @@ async def checked_header(at: str, credentials: Credentials | None) -> dict[str, 
 async def ask(
     at: str, path: str, method: str = "GET", body: Any = None, timeout_s: float = TIMEOUT_S, *, anonymous: bool = False
 ) -> Any:
-    """The JSON of the response. `anonymous`: without credentials. Raises NoAnswer, RequestRefused, OtherCluster."""
+    """The JSON of the response. `anonymous`: without credentials. Sent again until `timeout_s` while the cluster has no
+    user yet. Raises NoAnswer, RequestRefused, OtherCluster."""
+    until = time.monotonic() + timeout_s
     headers = {} if anonymous else await checked_header(at, shown())
-    async with HttpRequests(headers, timeout_s=timeout_s) as requests:
-        answer = await requests.json(at, path, method, body)
-    found = answer.content
+    while True:
+        async with HttpRequests(headers, timeout_s=max(until - time.monotonic(), AGAIN_S)) as requests:
+            answer = await requests.json(at, path, method, body)
+        found = answer.content
+        later = isinstance(found, dict) and found.get("code") == NoUserYet.code
+        if not later or time.monotonic() + 2 * AGAIN_S > until:
+            break
+        await asyncio.sleep(AGAIN_S)
     if isinstance(found, dict) and answer.status < 400:
         return found
     if isinstance(found, dict) and "code" in found:

@@ -41,6 +41,12 @@ class PermissionsUnknown(AuthorizationError):
     retry = True
 
 
+class NoUserYet(PermissionsUnknown):
+    """The cluster has no user yet, so no password can be right: retry once the first user is created."""
+
+    code = "no-user-yet"
+
+
 class TooManyLogins(AuthorizationError):
     """Too many wrong passwords, or too many checks in progress: retry later."""
 

@@ -137,6 +137,7 @@ SHOWN: dict[type[PalisadeError], ErrorRow] = {
     authorization.PermissionDenied: ErrorRow(
         403, "Permission denied", Grpc.PERMISSION_DENIED, "etcdserver: permission denied"
     ),
+    authorization.NoUserYet: ErrorRow(503, "The cluster has no user yet", _DOWN, None),
     authorization.PermissionsUnknown: ErrorRow(503, "Permissions cannot be verified", _DOWN, None),
     authorization.TooManyLogins: ErrorRow(429, "Later", Grpc.RESOURCE_EXHAUSTED, None),
     authorization.AuthorizationOff: ErrorRow(

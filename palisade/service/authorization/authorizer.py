@@ -15,7 +15,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any
@@ -36,7 +36,14 @@ from palisade.service.authorization.rights import (
     read_rights,
 )
 from palisade.service.authorization.rows import Computed, FromRows, PermissionRows, Read, WouldBlock
-from palisade.wire.auth_errors import NoCredentials, PermissionsUnknown, TooManyLogins, Unauthenticated, WrongPassword
+from palisade.wire.auth_errors import (
+    NoCredentials,
+    NoUserYet,
+    PermissionsUnknown,
+    TooManyLogins,
+    Unauthenticated,
+    WrongPassword,
+)
 from palisade.wire.credentials import Credentials, NodeProof, Password, Token, from_header
 from palisade.wire.tokens import Claims, claims_of
 
@@ -49,12 +56,23 @@ TOKEN_KEY = keys.PERMISSIONS + b"tokens/key"
 Authenticated = Computed[tuple[UserIdentity | NodeIdentity, Rights]]
 NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
 WRONG = "wrong user name or password"
+NO_USER_YET = (
+    "the cluster has no user yet: retry, a node with --root-password-file creates the first one; if none has this "
+    "option, start one with it"
+)
+NoUser = Callable[[], Awaitable[bool]]
+
+
+async def some_user() -> bool:
+    """For a node that cannot know whether the cluster has a user."""
+    return False
 
 
 class Authorizer:
     """`proof`: the join token of this cluster as nodes present it; None without one. `now`, `wall_s` in seconds.
 
-    `metrics_token`: the token that permits reading the metrics of this node and nothing else; None for none."""
+    `metrics_token`: the token that permits reading the metrics of this node and nothing else; None for none.
+    `no_user`: whether it is certain that the cluster has no user yet."""
 
     def __init__(
         self,
@@ -65,8 +83,10 @@ class Authorizer:
         wall_s: Callable[[], float] = time.time,
         fits: Callable[[str, Any], bool] = fits,
         metrics_token: str | None = None,
+        no_user: NoUser = some_user,
     ) -> None:
         self.rows, self.state = rows, rows.state
+        self._no_user = no_user
         self._metrics_header = None if metrics_token is None else f"Bearer {metrics_token}".encode()
         self.audit = Audit(now)
         self.wall_s = wall_s
@@ -141,6 +161,8 @@ class Authorizer:
     async def _by_password(self, shown: Password, address: str, patience_s: float | None) -> UserIdentity:
         known_name = NAME.fullmatch(shown.user) is not None
         row = await self.row(keys.at(keys.CREDENTIALS, shown.user), patience_s) if known_name else None
+        if row is None and await self._no_user():
+            raise NoUserYet(NO_USER_YET)
         mark = self._mark(shown)
         known = self._known_password(shown, mark, row)
         if known is not None:

@@ -83,6 +83,15 @@ class FirstUser:
                 await asyncio.sleep(RETRY_S)
         await asyncio.get_running_loop().create_future()
 
+    async def no_user(self) -> bool:
+        """Whether it is certain that the cluster has no user. Asks the leader until there is one."""
+        if not self._exists:
+            try:
+                self._exists = await self._find()
+            except (RaftError, MetastoreError, ReleaseError):
+                return False
+        return not self._exists
+
     async def _find(self) -> bool:
         users = Range(keys.USERS, prefix_end(keys.USERS), limit=1, keys_only=True)
         return bool((await self._service.range(users, caller=THIS_NODE)).kvs)

@@ -12,13 +12,14 @@ from palisade.api.services import NodeServices
 from palisade.base.errors import ConfigError
 from palisade.catalog.passwords import SALT_BYTES, sealed
 from palisade.metastore.requests import Range
+from palisade.raftgroup.errors import Unavailable
 from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.bootstrap import NO_USER, FirstUser, first_user, password_in
 from palisade.service.authorization.login import Login, write_own
 from palisade.service.authorization.needs import EVERYTHING
 from palisade.service.authorization.rows import StoreRows
 from palisade.service.key_values import KeyValues
-from palisade.wire.auth_errors import PermissionDenied, WrongPassword
+from palisade.wire.auth_errors import NoUserYet, PermissionDenied, WrongPassword
 from palisade.wire.credentials import Password
 from tests.support.hand_clock import Clock
 from tests.support.permission_world import PROOF, Users, gate_over
@@ -60,6 +61,37 @@ async def test_node_is_not_ready_before_its_first_user_can_sign_in(service: KeyV
     finally:
         running.cancel()
         authorizer.close()
+
+
+async def test_right_password_is_refused_as_too_early_before_the_first_user_exists(service: KeyValues) -> None:
+    """It was refused as "wrong user name or password", right after `palisade up` with a new root password."""
+    user = FirstUser(service, "roots password")
+    authorizer = Authorizer(StoreRows(service), PROOF, no_user=user.no_user)
+    try:
+        for _ in range(20):  # not counted as wrong passwords, after which the right one would have to wait
+            with pytest.raises(NoUserYet, match="no user yet: retry"):
+                await authorizer.identify(Password("root", "roots password"), "here")
+        running = asyncio.create_task(user.run())
+        await until(lambda: not user.not_ready())
+        running.cancel()
+        assert (await authorizer.identify(Password("root", "roots password"), "here")).user == "root"
+        with pytest.raises(WrongPassword):
+            await authorizer.identify(Password("nobody", "roots password"), "here")
+    finally:
+        authorizer.close()
+
+
+async def test_password_is_checked_as_ever_while_the_users_cannot_be_read(
+    service: KeyValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether there is a user is then not known, so nothing of it is disclosed."""
+
+    async def fails(*_: object, **__: object) -> None:
+        raise Unavailable("no leader")
+
+    user = FirstUser(service, "roots password")
+    monkeypatch.setattr(user, "_find", fails)
+    assert not await user.no_user()
 
 
 async def test_node_without_password_file_is_ready_without_users(service: KeyValues) -> None:
