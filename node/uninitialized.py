@@ -23,7 +23,7 @@ from palisade.api.http.listener import runner_of
 from palisade.api.http.problems import errors_as_answers, problem_response
 from palisade.api.http.request_body import HTTP_LIMITS, read_json
 from palisade.api.http.v1_keys import answer
-from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.http_request import Answer, HttpRequests, NoAnswer
 from palisade.node.authorization import authorizer_of, headers_of
 from palisade.node.component_adapters import ServerPart, cause_of_failure
 from palisade.node.config import InitialMember, NodeConfig
@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 
 ASK_S = 3.0
 COORDINATE_S = 15.0
+ANSWER_PART = 0.8
+"""A coordinator answers after this part of the time that the command has, so that the command receives the reason."""
 GO_ON_AFTER_S = 0.3
 """Grace period in which the response to the commit request is sent."""
 BODY_BYTES_MAX = 64 * 1024
@@ -156,7 +158,8 @@ class UninitializedNode:
         if len(set(names)) < len(names):
             raise InitRefused(f"a node is named twice in {', '.join(names)}: name each one once")
         plan = self._plan_for(names, cancel=bool(body.get("cancel")))
-        async with HttpRequests(headers_of(self._config), timeout_s=ASK_S) as requests:
+        limit_s = _coordinate_s(body)
+        async with HttpRequests(headers_of(self._config), timeout_s=min(ASK_S, limit_s)) as requests:
             held = self._held_in(str(body.get("attempt") or "")[:64], plan)
             coordinator = _Coordinator(plan, self._config.id, requests, held)
             if body.get("cancel"):
@@ -164,12 +167,12 @@ class UninitializedNode:
                 cancelled = CancelOutcome.NO_ANSWER not in outcomes.values()
                 return answer({"cancelled": cancelled, "members": list(plan.names), "nodes": outcomes})
             try:
-                async with asyncio.timeout(COORDINATE_S):
+                async with asyncio.timeout(limit_s):
                     await coordinator.run()
             except TimeoutError:
                 raise Unavailable(
-                    f"not all of {', '.join(plan.names)} respond: retry when they do, or cancel it (palisade init "
-                    "--cancel)"
+                    f"{coordinator.trouble}; the cluster of {', '.join(plan.names)} is not initialized yet: retry when "
+                    "they answer, or cancel it (palisade init --cancel)"
                 ) from None
         return answer({"initialized": True, "members": list(plan.names)})
 
@@ -235,6 +238,8 @@ class _Coordinator:
         members = read_members(",".join(plan.members))
         ordered = sorted(members, key=lambda member: member.id == own)
         self._http = {member.id: str(member.http) for member in ordered}
+        self._unanswered: dict[str, str] = {}
+        """Why nodes have not answered their last request."""
 
     async def run(self) -> None:
         """Raises InitRefused, also when it is cancelled meanwhile; TimeoutError if a node does not respond in time."""
@@ -258,6 +263,23 @@ class _Coordinator:
                 await asyncio.sleep(0.5)
             else:
                 return
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not done yet."""
+        silent = [f"{name} at {self._http[name]} ({why})" for name, why in self._unanswered.items()]
+        return f"no answer from {', '.join(silent)}" if silent else "the nodes have not completed it in time"
+
+    async def _request(self, name: str, path: str, method: str = "GET", body: Any = None) -> Answer:
+        """Raises NoAnswer."""
+        self._unanswered.setdefault(name, "no answer yet")
+        try:
+            answer = await self._requests.json(self._http[name], path, method, body)
+        except NoAnswer as error:
+            self._unanswered[name] = error.reason
+            raise
+        del self._unanswered[name]
+        return answer
 
     async def cancel(self) -> dict[str, CancelOutcome]:
         """What happened at each participant. Raises InitRefused if one has committed."""
@@ -284,14 +306,14 @@ class _Coordinator:
 
     async def _ask(self, name: str) -> Participant | None:
         try:
-            return Participant.from_json((await self._requests.json(self._http[name], "/v1/init")).content)
+            return Participant.from_json((await self._request(name, "/v1/init")).content)
         except (NoAnswer, ValueError, KeyError, TypeError):
             return None
 
     async def _post(self, name: str, verb: str) -> dict[str, Any] | None:
         """The response; None without one. Raises InitRefused if the participant rejects the request."""
         try:
-            answer = await self._requests.json(self._http[name], f"/v1/init/{verb}", "POST", self._plan.to_json())
+            answer = await self._request(name, f"/v1/init/{verb}", "POST", self._plan.to_json())
         except NoAnswer as error:
             log.warning("initialization request failed: node=%s request=%s reason=%s", name, verb, error.reason)
             return None
@@ -322,6 +344,12 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
         return problem_response(
             409, "init-refused", "The cluster cannot be initialized like this", str(error), retry=False
         )
+
+
+def _coordinate_s(body: dict[str, Any]) -> float:
+    """Of a request with `timeout_ms`, the remaining time of its sender; at most COORDINATE_S."""
+    given = body.get("timeout_ms")
+    return min(COORDINATE_S, ANSWER_PART * given / 1000) if type(given) is int and given > 0 else COORDINATE_S
 
 
 def _plan_of(body: Any, cluster: str) -> InitPlan:

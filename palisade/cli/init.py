@@ -124,8 +124,9 @@ async def initialize(
     async with HttpRequests(headers, timeout_s=deadline_s) as requests:
         while True:
             try:
-                async with asyncio.timeout(until - time.monotonic()):
-                    status, found = last = await ask(requests, at, body)
+                left_s = until - time.monotonic()
+                async with asyncio.timeout(left_s):
+                    status, found = last = await ask(requests, at, {**body, "timeout_ms": int(left_s * 1000)})
             except TimeoutError:
                 return last
             responded = responded or status != NO_ANSWER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -200,6 +201,23 @@ async def test_repeated_request_of_a_command_does_not_undo_a_cancel(nodes: Nodes
         assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
 
 
+@pytest.mark.parametrize("body", [{"timeout_ms": 1000}, {"timeout_ms": "soon"}, {"timeout_ms": True}, {}])
+async def test_coordinator_names_the_silent_nodes_before_the_sender_stops_waiting(
+    body: dict[str, Any], nodes: Nodes, waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`palisade init --timeout 4` with a frozen node reported that no node answers at --at."""
+    if type(body.get("timeout_ms")) is int:
+        monkeypatch.setattr(uninitialized, "COORDINATE_S", 15.0)
+    nodes.silent = {"n3"}
+    began = time.monotonic()
+    async with HttpRequests() as requests:
+        asked = {"members": NAMES, "attempt": "a", **body}
+        answer = await requests.json(str(waiting._config.http), "/v1/cluster/init", "POST", asked)
+    assert time.monotonic() - began < 1
+    assert answer.status == 503
+    assert answer.detail.startswith("no answer from n3 at 127.0.0.1:743 (timed out); the cluster of n1, n2, n3 is not")
+
+
 async def test_command_names_its_attempt_in_each_of_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[dict[str, Any]] = []
 
@@ -212,5 +230,6 @@ async def test_command_names_its_attempt_in_each_of_its_requests(monkeypatch: py
     for _ in range(2):
         done = await asyncio.to_thread(CliRunner().invoke, main, ["init", *NAMES, "--at", "127.0.0.1:1"])
         assert done.exit_code == 0, done.output
+    assert all(0 < body["timeout_ms"] <= 20_000 for body in sent)
     attempts = [body["attempt"] for body in sent]
     assert attempts[0] == attempts[1] != attempts[2] == attempts[3]

@@ -31,6 +31,7 @@ JOIN = {
     "cluster": a_text, "protocol": a_number, "token": a_text, "name": a_text, "role": one_of(ROLES), "instance": a_text,
     "attempt": a_number, "addresses": addresses, "cluster_id": a_text,
 }  # fmt: skip
+INIT = {"members": a_list, "cancel": a_flag, "attempt": a_text, "timeout_ms": a_number}
 RECOVERED = {"name": a_text, "instance": a_text, "incarnation": a_number, "revision": a_number}
 LEAVE = {"name": a_text, "instance": a_text}
 TEXT_MAX = 256
@@ -78,7 +79,7 @@ class TopologyRoutes:
         """Repeats the response of a completed initialization, or rejects a different one. Linearizable.
 
         What this node knows of the initialization is final, so a different one is rejected without a leader, too."""
-        found = fields_of(await read_json(request), {"members": a_list, "cancel": a_flag, "attempt": a_text})
+        found = fields_of(await read_json(request), INIT)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
         self._check_same(members, cancel=found.get("cancel", False))
         await self._barrier()
