@@ -39,12 +39,28 @@ def vault_options(command: Command) -> Command:
     folder = click.Path(path_type=Path)
 
     def with_session(data_dir: Path, as_json: bool, **options: Any) -> None:
-        command(CliSession([], 0.0, as_json), data_dir / "vault", **options)
+        session = CliSession([], 0.0, as_json)
+        require_vault(session, data_dir)
+        command(session, data_dir / "vault", **options)
 
     with_session.__doc__ = command.__doc__
     shown = click.option("--json", "as_json", is_flag=True, help="Print JSON, in the shapes of docs/cli.md.")
     where = click.option("--data-dir", type=folder, required=True, help="The data folder of the node.")
     return where(shown(with_session))
+
+
+def require_vault(session: CliSession, data_dir: Path) -> None:
+    """Fails if there is none. The text of the vault's own error is for its other readers, which name its folder."""
+    from palisade.vault.directory import DATA
+
+    try:
+        if (data_dir / "vault" / DATA).is_file():
+            return
+        place = f"vault in the data folder {data_dir}" if data_dir.is_dir() else f"folder {data_dir}"
+    except OSError:
+        return  # the command reports what it cannot read
+    text = f"there is no {place}: give the data folder of a node that has recovered (its --data-dir)"
+    session.fail(Failure(REFUSED, "vault-foreign", text, False))
 
 
 @vault.command("inspect")

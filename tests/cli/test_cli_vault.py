@@ -144,3 +144,17 @@ def test_export_ends_quietly_if_the_reader_of_its_output_has_ended(folder: Path)
     process.stdout = None
     assert process.communicate(timeout=30)[1] == b""
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "export", "reset"])
+def test_data_folder_without_a_vault_is_refused_with_what_to_give(command: str, tmp_path: Path) -> None:
+    """The text asked for the folder of the vault, which --data-dir does not take."""
+    (tmp_path / "d1").mkdir()
+    more = [str(tmp_path / "file")] if command == "export" else []
+    for folder, text in (("nodir", "there is no folder {}: give"), ("d1", "there is no vault in the data folder {}: ")):
+        data_dir = tmp_path / folder
+        error = said(command, *more, "--data-dir", str(data_dir), exit_code=1)["error"]
+        assert error["code"] == "vault-foreign"
+        assert error["message"].startswith(text.format(data_dir))
+        assert error["message"].endswith("(its --data-dir)")
+    assert not (tmp_path / "nodir").exists()
