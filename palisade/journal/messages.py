@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.journal import errors
-from palisade.journal.errors import JournalError, NewerFormat, WrongPort, WrongRole
+from palisade.journal.errors import JournalError, NewerFormat, ReplicaRefused, WrongPort, WrongRole
 from palisade.journal.history import Run
 
 FORMAT = 1
@@ -87,8 +87,10 @@ def refusal_of(error: JournalError, request: int = 0, active: str = "") -> Appen
     return AppendRefusal(request, error.code, str(error), error.retry, active)
 
 
-def check_hello(body: list[object], role: str) -> None:
-    """Raises NewerFormat, WrongRole."""
+def check_hello(body: object, role: str) -> None:
+    """Raises ReplicaRefused, NewerFormat, WrongRole."""
+    if not isinstance(body, list) or len(body) != 2:
+        raise ReplicaRefused("the first message is not the HELLO [format, role] of a client of a journal")
     version, theirs = body
     if version != FORMAT:
         raise NewerFormat(f"the peer speaks journal protocol {version}, this copy {FORMAT}: install the same version")

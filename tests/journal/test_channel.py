@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from palisade.journal.channel import WAITING_BYTES_MAX, Inbox, TcpChannel, TcpNetwork
+from palisade.journal.errors import ReplicaRefused
+from palisade.journal.messages import check_hello
 
 TAKEN, KEPT = 1, 2
 
@@ -93,3 +95,10 @@ async def test_channel_ends_at_an_invalid_frame() -> None:
     assert await (await served).receive() is None
     writer.close()
     server.close()
+
+
+@pytest.mark.parametrize("body", [None, {"a": 1}, [1], [1, "orders", 3], "ab"])
+def test_first_message_that_is_no_hello_is_refused_without_python(body: Any) -> None:
+    """The refusal had "too many values to unpack (expected 2)"."""
+    with pytest.raises(ReplicaRefused, match=r"not the HELLO \[format, role\]"):
+        check_hello(body, "orders")
