@@ -139,9 +139,10 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 def append(session: CliSession, data_source: str, file: Path, **how: Any) -> None:
     """Append the rows in FILE to a realtime segment.
 
-    FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean, timestamp,
-    date, binary. With --writer, rows that the segment already has are skipped, so the command can be repeated after a
-    failure. Without --writer no other command can continue the segment, so it is closed.
+    FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean,
+    timestamp, date, binary. With --writer, rows that the segment already has are skipped, so the command can be
+    repeated after a failure, or with a file that has grown: FILE has to begin with them. Without --writer no other
+    command can continue the segment, so it is closed.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -163,7 +164,8 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
 
     found = refused(session, run)
     state = ", closed" if closes else ""
-    session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{state}")
+    skipped = f", the first {found['skipped']:,} of them were there already" if found["skipped"] else ""
+    session.answer(found, f"{found['segment']}: {counted(found['rows'], 'row')}{skipped}{state}")
 
 
 def still_open(writer: RealtimeWriter, name: str) -> str:
@@ -174,18 +176,28 @@ def still_open(writer: RealtimeWriter, name: str) -> str:
 
 
 async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, Any]:
-    known, batch = writer.rows, list[Any]()
-    for number, row in enumerate(rows_in(file)):
-        if number >= known:
+    """Raises BadSegment if FILE has fewer rows than the segment, so that they are those of another file."""
+    from palisade.wire.segment_errors import BadSegment
+
+    known, found, batch = writer.rows, 0, list[Any]()
+    for row in rows_in(file):
+        found += 1
+        if found > known:
             batch.append(row)
         if len(batch) == BATCH:
             await writer.append(batch)
             batch = []
     if batch:
         await writer.append(batch)
+    if found < known:
+        raise BadSegment(
+            f"{writer.segment} has {counted(known, 'row')} already and {file} has {found}: give the file that was "
+            "appended before, with more rows at its end, or another --writer"
+        )
     if closes:
         await writer.close()
-    return {"segment": writer.segment, "node": writer.node, "rows": writer.rows, "closed": closes}
+    shape = {"segment": writer.segment, "node": writer.node, "rows": writer.rows, "closed": closes}
+    return {**shape, "skipped": known}
 
 
 def rows_in(file: Path) -> Iterator[Any]:

@@ -139,10 +139,13 @@ class RetentionWorker(Component):
             log.info(text, trashed, purged, left)
 
     async def _some(self, most: int, names: tuple[str, ...], act: Callable[..., Awaitable[bool]], rules: Rules) -> int:
-        """Performs at most `most` actions. Returns how many were done. Raises RulesUnknown."""
+        """Performs at most `most` actions. Returns how many were done. Ends early if the rules change: each further
+        action would withdraw an announcement in vain, and the next pass, which restores segments, would begin late.
+
+        Raises RulesUnknown."""
         done = 0
         for name in names:
-            if done == most:
+            if done == most or self._wakeup.is_set():
                 break
             try:
                 done += await act(name, partial(self._still, name, rules))

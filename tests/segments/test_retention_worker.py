@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from palisade.api.http.segment_families import segment_families
+from palisade.catalog.keys import TTL
+from palisade.recovery.listeners import Notification
 from palisade.segments.names import TRASH
 from palisade.segments.retention import SETTLE_S
 from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.view import copies_view
+from palisade.vault.change import VaultEvent
 from palisade.vault.fence_page import FenceState
 from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld, Violation
 from tests.support.segment_world import SimulatedDisk
@@ -48,6 +51,21 @@ async def test_expired_segment_is_trashed_and_later_purged() -> None:
     assert len(world.stock.asked) == len(DAYS)
     tally = world.holder.tally
     assert (tally.trashed, tally.purged, tally.restored, tally.evicted) == (4, 4, 0, 0)
+
+
+async def test_pass_ends_when_the_rules_change() -> None:
+    """Issue 16: after `unset-ttl`, a pass went on to withdraw the announcement of each segment that it had chosen, and
+    trashed segments were missing for minutes."""
+    world = await RetentionWorld(1).begin()
+    worker, tried = world.worker, list[str]()
+
+    async def act(name: str, _: object) -> bool:
+        tried.append(name)
+        worker._on_change(Notification(2, (VaultEvent(TTL + b"plant", 2, None),)))
+        return False
+
+    assert await worker._some(10, tuple(DAYS), act, worker.expiry.rules) == 0
+    assert tried == [DAYS[0]]
 
 
 async def test_trashed_segment_is_restored_when_its_rule_is_removed() -> None:
