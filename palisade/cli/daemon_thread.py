@@ -33,4 +33,5 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(settle, action)
 
     threading.Thread(target=run, name="palisade-work", daemon=True).start()
-    return await found
+    result: T = await found
+    return result

@@ -146,7 +146,7 @@ def shown_restore(session: CliSession, state: RestoreState) -> Iterator[Callable
         with byte_bar("restoring") as show:
             yield show
         return
-    with progressing_in_thread(lambda: f"palisade: restoring: {state.activity}", only_erased=session.as_json):
+    with progressing_in_thread(lambda: f"palisade: restoring: {state.activity}", only_terminal=session.as_json):
         yield state.count
 
 
