@@ -142,6 +142,14 @@ async def test_bad_field_is_named(http: ClientSession, group: FakeGroup, form: A
     assert group.store.revision == 1
 
 
+@pytest.mark.parametrize("query", ["kv/a?revision=-1", "kv?prefix=a&limit=-1", "export?prefix=a&revision=-1"])
+async def test_negative_revision_or_limit_of_a_read_is_refused(http: ClientSession, query: str) -> None:
+    """It was taken for 0."""
+    status, code, detail = await problem(http, "GET", f"/v1/{query}")
+    assert (status, code) == (400, "bad-request")
+    assert detail.endswith(": -1 is negative; give 0 or more")
+
+
 async def test_then_and_else_are_old_names_of_the_branches(http: ClientSession) -> None:
     """Issue 16, item 15: the names are those of etcd."""
     fails = [{"target": "version", "key": "a", "operand": 7}]

@@ -65,6 +65,14 @@ def a_number(value: Any, name: str) -> int:
     return number
 
 
+def a_count(value: Any, name: str) -> int:
+    """As `a_number`, 0 or more."""
+    number = a_number(value, name)
+    if number < 0:
+        raise BadRequest(f"{name}: {number} is negative; give 0 or more")
+    return number
+
+
 def a_time(value: Any, name: str) -> float:
     """Seconds, with a fraction if needed; also as text."""
     try:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.problems import refuse
-from palisade.api.http.request_body import Spec, a_flag, a_number, content, query_of
+from palisade.api.http.request_body import Spec, a_count, a_flag, a_number, content, query_of
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_keys import interval_of, prefix_parameter
 from palisade.base.key_text import key_text
@@ -39,7 +39,7 @@ WAIT_MS, WAIT_MS_MAX = 1000, 60_000
 SLICE_ROWS = 500
 """Rows of a large response after which other tasks get a turn."""
 
-NOT_OLDER: Spec = {"revision": a_number, "timeout_ms": a_number}
+NOT_OLDER: Spec = {"revision": a_count, "timeout_ms": a_number}
 RANGE: Spec = {
     "prefix": prefix_parameter,
     "key": content,

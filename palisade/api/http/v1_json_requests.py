@@ -10,6 +10,7 @@ from typing import Any
 
 from palisade.api.http.request_body import (
     Spec,
+    a_count,
     a_flag,
     a_list,
     a_number,
@@ -47,17 +48,17 @@ WHERE: Spec = {"key": content, "range_end": content, "prefix": a_flag}
 DELETE: Spec = {**WHERE, "prev_kv": a_flag}
 RANGE: Spec = {
     **WHERE,
-    "limit": a_number,
-    "revision": a_number,
+    "limit": a_count,
+    "revision": a_count,
     "sort_order": one_of({order.name.lower(): order for order in SortOrder}),
     "sort_target": one_of({target.name.lower(): target for target in SortTarget}),
     "serializable": a_flag,
     "keys_only": a_flag,
     "count_only": a_flag,
-    "min_mod_revision": a_number,
-    "max_mod_revision": a_number,
-    "min_create_revision": a_number,
-    "max_create_revision": a_number,
+    "min_mod_revision": a_count,
+    "max_mod_revision": a_count,
+    "min_create_revision": a_count,
+    "max_create_revision": a_count,
 }
 COMPARE: Spec = {
     **WHERE,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from palisade.api.http.authorization_header import caller_of
 from palisade.api.http.problems import problem_of, refuse
-from palisade.api.http.request_body import a_flag, a_number, query_of, read_body, read_json, request_id_of
+from palisade.api.http.request_body import a_count, a_flag, a_number, query_of, read_body, read_json, request_id_of
 from palisade.api.http.request_head import Hot, HttpReply
 from palisade.api.http.v1_json_requests import (
     DELETE,
@@ -52,7 +52,7 @@ EXPORT_PAGE = 500
 
 KEY_QUERY = {name: read for name, read in RANGE.items() if name not in ("key", "range_end", "prefix")}
 PUT_QUERY = {name: read for name, read in PUT.items() if name not in ("key", "value")}
-EXPORT_QUERY = {"prefix": RANGE["key"], "revision": a_number}
+EXPORT_QUERY = {"prefix": RANGE["key"], "revision": a_count}
 
 
 def answer(shape: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
