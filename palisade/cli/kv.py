@@ -21,6 +21,7 @@ from palisade.wire import json_results as shapes
 FILE_BYTES_MAX = 64 * 1024 * 1024
 ORDERS = {"ascend": SortOrder.ASCEND, "descend": SortOrder.DESCEND}
 TARGETS = {target.name.lower(): target for target in SortTarget}
+FIRST_KEY = b"\0"
 HEADER = ("key", "value", "version", "revision")
 
 Command = Callable[..., None]
@@ -88,7 +89,7 @@ def get(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: boo
     With --at: from the vault of that node, through its fence: linearizable for strict keys, without a network hop to
     another node.
     """
-    refuse_empty(session, key, prefix)
+    key = first_key(session, key, end, prefix, from_key)
     if end or prefix or from_key or options["count_only"] or options["keys_only"]:
         show_range(session, key, end, prefix, from_key, **options)
         return
@@ -133,7 +134,7 @@ def range_(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: 
 
     With --at: from the vault of that node, through its fence, at one revision.
     """
-    refuse_empty(session, key, prefix)
+    key = first_key(session, key, end, prefix, from_key)
     show_range(session, key, end, prefix, from_key, **options)
 
 
@@ -198,8 +199,16 @@ def end_of_range(end: bytes, prefix: bool, from_key: bool = False) -> bytes:
     return FROM_KEY if from_key else end
 
 
+def first_key(session: CliSession, key: bytes, end: bytes, prefix: bool, from_key: bool) -> bytes:
+    """The key at which a read begins. An empty one is the beginning of all keys, as with --at and in etcdctl."""
+    if end or from_key:
+        return key or FIRST_KEY
+    refuse_empty(session, key, prefix)
+    return key
+
+
 def refuse_empty(session: CliSession, key: bytes, prefix: bool) -> None:
-    """A range cannot begin at an empty key, whose successor cannot be typed in a shell; the empty prefix can."""
+    """A range begins at a key; the first one cannot be typed in a shell, but the empty prefix can."""
     if not key and not prefix:
         session.fail(Failure(REFUSED, "key-empty", "the key is empty; for all keys give '' --prefix", False))
 

@@ -64,7 +64,7 @@ def test_number_of_more_than_64_bits_in_a_transaction_is_refused(form: str, text
     assert text in result.stderr
 
 
-@pytest.mark.parametrize("command", [("get",), ("get", "--from-key"), ("range", "--from-key"), ("del", "--from-key")])
+@pytest.mark.parametrize("command", [("get",), ("get", "--keys-only"), ("range",), ("del",), ("del", "--from-key")])
 def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, ...]) -> None:
     """The message named the byte 0x00 as the end, which cannot be typed in a shell."""
     name, *options = command
@@ -72,6 +72,13 @@ def test_empty_key_names_the_way_to_all_keys(node: CliNode, command: tuple[str, 
     assert (result.exit_code, result.stderr) == (1, "palisade: the key is empty; for all keys give '' --prefix\n")
     invoke("put", "/a", "1", endpoint=node.endpoint)
     assert invoke(name, "", "--prefix", endpoint=node.endpoint).exit_code == 0
+
+
+def test_read_from_the_empty_key_on_begins_at_the_first_key(node: CliNode) -> None:
+    """As with --at and in etcdctl; it was refused."""
+    invoke("put", "/a", "1", endpoint=node.endpoint)
+    for arguments in (("get", "", "--from-key"), ("range", "", "--from-key"), ("range", "", "/b")):
+        assert "/a\t1\t" in invoke(*arguments, endpoint=node.endpoint).stdout
 
 
 def test_region_of_all_keys_is_shown_as_such(node: CliNode) -> None:
