@@ -44,5 +44,5 @@ def need_opentelemetry() -> None:
 def is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, ValueError):
         return False

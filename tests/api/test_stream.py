@@ -63,11 +63,12 @@ class Raw:
         return self._frames.pop(0)
 
     async def refusal(self) -> str:
-        """The reason in the REFUSED frame that ends the connection."""
+        """The reason in the REFUSED frame that ends the connection; the client of a journal copy, which greets with a
+        list, gets a list."""
         kind, body = await self.frame()
         assert kind == FrameKind.REFUSED
         assert (await self.frame())[0] == -1
-        return str(body["reason"])
+        return str(body["reason"] if isinstance(body, dict) else body)
 
 
 @asynccontextmanager

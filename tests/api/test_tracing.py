@@ -78,7 +78,7 @@ def test_tracing_is_off_without_an_endpoint_and_a_clear_error_without_the_librar
 ) -> None:
     assert trace_of(load(), lambda: 0.0) is None
     assert trace_of(load(otel_endpoint="http://127.0.0.1:4318"), lambda: 0.0) is not None
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[otel\]'"):
         trace_of(load(otel_endpoint="http://127.0.0.1:4318"), lambda: 0.0)
     with pytest.raises(ConfigError, match="such as http://host:4318"):

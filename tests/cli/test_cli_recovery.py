@@ -352,7 +352,7 @@ def test_refusal_on_a_terminal_is_one_line_without_the_bar(monkeypatch: pytest.M
     with answering(lambda request, body: (421, problem)) as at:
         result = run("recovery", "--at", at)
     assert result.exit_code == 1
-    assert result.stderr.endswith(f"palisade: {problem['detail']}\n")
+    assert result.stderr.endswith(f"palisade: {at}: {problem['detail']}\n")
 
 
 def test_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from palisade.base.recurring_line import RecurringLine
 from palisade.metastore.command_codec import encode_command
 from palisade.metastore.requests import FROM_KEY, FoundCluster, Range
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
@@ -286,14 +288,20 @@ async def test_log_line_of_a_phase_has_its_reason_in_a_field(world: World, caplo
 
 
 async def test_node_that_waits_for_long_warns_at_growing_intervals(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 16: a wrong --join was one line of level INFO, then silence."""
-    member = world.member()
-    waits = asyncio.create_task(member.run())
-    await asyncio.sleep(100)
+    monkeypatch.setattr("palisade.topology.member.RecurringLine", partial(RecurringLine, 0.02))
+    monkeypatch.setattr("palisade.topology.member.RETRY_S", 0.001)
+    caplog.set_level("INFO")
+    waits = asyncio.create_task(world.member().run())
+
+    def warnings() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+    await until(lambda: len(warnings()) == 3)
     waits.cancel()
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    lines = [each for each in warnings if "topology waiting: node=n7" in each]
-    assert [each.rsplit("(for ")[1] for each in lines] == ["10 s)", "30 s)", "70 s)"]
-    assert all("the cluster is not initialized yet" in each for each in lines)
+    reason = "topology waiting: node=n7 phase=seeking reason=the cluster is not initialized yet (for "
+    assert all(each.startswith(reason) for each in warnings())
+    informed = [each for each in caplog.records if each.levelname == "INFO" and "waiting" in each.getMessage()]
+    assert len(informed) == 1
