@@ -40,8 +40,7 @@ MOVE_S = 1.0
 """Interval at which the session checks for a better node while there may be one."""
 _CERTAIN = (MetastoreError, ReleasePending, OutcomeUnknown)
 _UNKNOWN = "it may or may not have been applied; read before you continue"
-CALM_S = 0.3
-CALM_LOOK_S = 0.005
+CALM_S, CALM_LOOK_S = 0.3, 0.005
 
 
 class StreamSession:

@@ -34,8 +34,10 @@ class CopyProcess:
             self._process = Preloaded([*self.arguments, *options], log.fileno(), log.fileno())
 
     async def refused_start(self) -> tuple[int, str, str]:
-        """Of a second process with the same directory."""
-        return await palisade(*self.arguments)
+        """Of a second process with the same directory, and ports of its own."""
+        ports = {"--listen": f"127.0.0.1:{free_port()}", "--metrics": f"127.0.0.1:{free_port()}"}
+        others = [each for each in self.arguments if each.partition("=")[0] not in ports]
+        return await palisade(*others, *(f"{name}={address}" for name, address in ports.items()))
 
     def kill(self) -> None:
         """kill -9."""
