@@ -17,7 +17,6 @@ a key under constant writes remains readable.
 from __future__ import annotations
 
 import enum
-import sys
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +34,8 @@ from palisade.vault.tables import VaultTable
 
 POSITION = b"position"
 FIRST_CHUNK_ROWS, CHUNK_ROWS, CHUNK_BYTES = 32, 512, 1 << 17
+ROWS_MAX = 1 << 62
+"""No vault has more; a greater limit is no limit."""
 
 
 class RowChunk(NamedTuple):
@@ -235,7 +236,7 @@ def open_range(
 
 def collect(opened: Opened, limit: int) -> Rows:
     """`limit` 0: all."""
-    found = list(islice(opened.items, min(limit, sys.maxsize - 1) + 1 if limit else None))
+    found = list(islice(opened.items, min(limit, ROWS_MAX) + 1 if limit else None))
     return limited(opened, found, limit)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from palisade.base.address import Address
 from palisade.base.frames import Encoder, FrameError, FrameParser, is_http
 from palisade.base.wrong_port import COPY_ADDRESS
-from palisade.journal.errors import WrongPort
+from palisade.journal.errors import NotJournalPort
 from palisade.journal.messages import JournalMessageKind, refusal_of
 
 WAITING_BYTES_MAX = 1 << 20
@@ -160,7 +160,7 @@ class TcpChannel(asyncio.Protocol):
             self._inbox.put(self._parser.feed(data))
         except FrameError as error:
             if is_http(error):
-                self._inbox.put([(JournalMessageKind.REFUSED, refusal_of(WrongPort(HTTP_HERE)).body())])
+                self._inbox.put([(JournalMessageKind.REFUSED, refusal_of(NotJournalPort(HTTP_HERE)).body())])
             self.close()
             return
         if self._inbox:

@@ -19,7 +19,7 @@ from palisade.base.clock import SystemClock
 from palisade.base.network_reason import reason_of
 from palisade.base.wrong_port import COPY_ADDRESS
 from palisade.journal.channel import Channel, Network, TcpNetwork
-from palisade.journal.errors import AppendUnknown, JournalError, NotActive, WrongPort
+from palisade.journal.errors import AppendUnknown, JournalError, NotActive, NotJournalPort
 from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind, read_refusal
 
 RETRY_S = 0.05
@@ -147,11 +147,11 @@ class JournalClient:
                 if kind == JournalMessageKind.APPEND:
                     raise
                 self._move(connection, "", f"{self._tried}: the connection ended")
-            except WrongPort as error:
+            except NotJournalPort as error:
                 self._wrong.add(self._tried)
                 text = f"{self._tried}: {error}"
                 if self._wrong.issuperset(self._addresses):
-                    raise WrongPort(text) from None
+                    raise NotJournalPort(text) from None
                 self._move(connection, "", text)
             except (OSError, TimeoutError) as error:
                 self._move(connection, "", f"{self._tried}: {reason_of(error)}")
@@ -200,7 +200,7 @@ class JournalClient:
             if message[0] == JournalMessageKind.REFUSED:
                 raise read_refusal(message[1]).error()
             if message[0] != JournalMessageKind.WELCOME:
-                raise WrongPort(f"this is not the port of a journal copy: {COPY_ADDRESS}")
+                raise NotJournalPort(f"this is not the port of a journal copy: {COPY_ADDRESS}")
         except BaseException:
             channel.close()
             raise

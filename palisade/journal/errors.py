@@ -74,7 +74,7 @@ class ReplicaRefused(JournalError):
     retry = True
 
 
-class WrongPort(JournalError):
+class NotJournalPort(JournalError):
     """The address is not that of a journal copy. The text names what listens there. Nothing was done."""
 
     code = "wrong-port"

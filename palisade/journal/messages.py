@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.journal import errors
-from palisade.journal.errors import JournalError, NewerFormat, ReplicaRefused, WrongPort, WrongRole
+from palisade.journal.errors import JournalError, NewerFormat, ReplicaRefused, NotJournalPort, WrongRole
 from palisade.journal.history import Run
 
 FORMAT = 1
@@ -80,7 +80,9 @@ def read_refusal(body: Any) -> AppendRefusal:
     if isinstance(body, list) and len(body) == 5:
         return AppendRefusal(*body)
     reason = body.get("reason") if isinstance(body, dict) else body
-    return AppendRefusal(0, WrongPort.code, f"this is not the port of a journal copy, its answer is: {reason}", False)
+    return AppendRefusal(
+        0, NotJournalPort.code, f"this is not the port of a journal copy, its answer is: {reason}", False
+    )
 
 
 def refusal_of(error: JournalError, request: int = 0, active: str = "") -> AppendRefusal:

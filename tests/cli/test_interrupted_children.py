@@ -17,13 +17,13 @@ from palisade.cli.held_command import _end
 
 WITHIN_S = 10.0
 SLOW_DEMO = """
-import time
+import threading
 import palisade.client.bulk_load as bulk_load
 from palisade.cli.__main__ import main
 
 def read_demo():
     print("reading", flush=True)
-    time.sleep(60)
+    threading.Event().wait(60)
 
 bulk_load.read_demo = read_demo
 main()
@@ -33,11 +33,12 @@ main()
 @pytest.fixture
 def pidfd_watcher() -> Iterator[None]:
     """The watcher of Python 3.12 and later, which reads the exit code when the loop runs, not in a thread."""
+    before = asyncio.get_event_loop_policy()
+    asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
     if sys.version_info < (3, 12):
         asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
     yield
-    if sys.version_info < (3, 12):
-        asyncio.set_child_watcher(None)
+    asyncio.set_event_loop_policy(before)
 
 
 @pytest.mark.usefixtures("pidfd_watcher")

@@ -105,7 +105,18 @@ async def have(stage: Stage, cluster: Members, nodes: Iterable[Actor], wanted: d
 
 
 async def assign(stage: Stage, cluster: Members) -> None:
-    where = ("--nodes", "f1,f2", "--replicas", "2", "--prefix", MONTH, "--endpoints", ",".join(cluster.streams))
+    """Before these nodes have ever run, so by force."""
+    where = (
+        "--nodes",
+        "f1,f2",
+        "--force",
+        "--replicas",
+        "2",
+        "--prefix",
+        MONTH,
+        "--endpoints",
+        ",".join(cluster.streams),
+    )
     await stage.command("segments", "assign", *where)
 
 
