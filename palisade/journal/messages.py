@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palisade.journal import errors
-from palisade.journal.errors import JournalError, NewerFormat, ReplicaRefused, NotJournalPort, WrongRole
+from palisade.journal.errors import JournalError, NewerFormat, NotJournalPort, ReplicaRefused, WrongRole
 from palisade.journal.history import Run
 
 FORMAT = 1
