@@ -73,6 +73,9 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     copies = f"{counted(done.assignments, 'copy')} on {counted(len(done.nodes), 'node')}"
     text = f"{counted(done.segments, 'segment')}, {copies}; {done.written} changed"
     session.answer(done.as_dict(), text)
+    if done.left_out:
+        names = ", ".join(done.left_out)
+        session.note(f"these segments have no copies on {names} any more: not named, or not in the topology")
 
 
 @segments.command("nodes")

@@ -96,7 +96,10 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
     from palisade.wire.segment_errors import SegmentsUnavailable
 
     if isinstance(error, SegmentsUnavailable):
-        text = f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them"
+        text = (
+            f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; 'palisade "
+            "segments nodes' shows which copies are not loaded yet, and why, or past their TTL"
+        )
         return Failure(UNAVAILABLE, error.code, text, True, error.missing)
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)
 

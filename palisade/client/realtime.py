@@ -220,7 +220,9 @@ class RealtimeWriter:
         """`reason`: why the attempts before failed. Raises NotAnsweredYet, and the errors of the node."""
         node, is_known = self.node, self.node in self._addresses
         if not is_known and node not in await self._look_up(until):
-            raise NotAnsweredYet(f"node {node} is not in the topology", nothing_done=True)
+            raise NotAnsweredYet(
+                f"node {node} is not in the topology, or does not answer (palisade topology)", nothing_done=True
+            )
         self._waits(reason or f"no answer yet from {node} at {self._addresses[node]}")
         try:
             async with asyncio.timeout_at(until):

@@ -43,13 +43,14 @@ class AssignmentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """`written`: number of assignments put or deleted by this call."""
+    """`written`: number of assignments put or deleted by this call. `left_out`: nodes that had copies."""
 
     segments: int
     nodes: tuple[str, ...]
     replicas: int
     assignments: int
     written: int
+    left_out: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -58,6 +59,7 @@ class Assigned:
             "replicas": self.replicas,
             "assignments": self.assignments,
             "written": self.written,
+            "left_out": list(self.left_out),
         }
 
 
@@ -93,7 +95,8 @@ async def assign_segments(
     head = last_assignment(nodes, replicas, prefix)
     if writes or head[1] not in (kv.value for kv in present.kvs if kv.key == LAST_ASSIGNMENT):
         await _write(store, last, writes, head, progress)
-    return Assigned(len(records), tuple(sorted(nodes)), most, len(wanted), len(writes))
+    left_out = {node_of(key) for key in todo.deletes} - set(nodes)
+    return Assigned(len(records), tuple(sorted(nodes)), most, len(wanted), len(writes), tuple(sorted(left_out)))
 
 
 def visible(records: RangeResult, manifests: RangeResult) -> Iterator[tuple[SegmentRecord, int]]:
@@ -149,6 +152,11 @@ def is_of(key: bytes, prefix: str) -> bool:
         return False
     _, _, name = key.removeprefix(ASSIGNMENTS).partition(b"/")
     return name.startswith(prefix.encode())
+
+
+def node_of(key: bytes) -> str:
+    """Of an assignment."""
+    return key.removeprefix(ASSIGNMENTS).partition(b"/")[0].decode("utf-8", "backslashreplace")
 
 
 async def _write(

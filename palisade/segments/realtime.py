@@ -164,7 +164,8 @@ class RealtimeIngester(Component):
         async with self._opening:
             if writer and (found := self._of_writer(data_source, interval, writer)) is not None:
                 if found.log.header.columns != columns:
-                    raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: use these")
+                    known = ", ".join(f"{name}:{kind.value}" for name, kind in found.log.header.columns)
+                    raise RealtimeRefused(f"segment {found.name} of writer {writer} has other columns: use {known}")
                 return found
             for _ in range(ATTEMPTS):
                 if (opened := await self._try_open(data_source, interval, columns, replicas, writer)) is not None:

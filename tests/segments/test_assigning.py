@@ -61,6 +61,13 @@ async def test_every_segment_gets_its_copies_and_a_repetition_writes_nothing(cat
     assert (await catalog.range(b"/none")).revision == before
 
 
+async def test_nodes_that_get_none_any_more_are_named(catalog: Client) -> None:
+    """Issue 16: `assign` while a node was frozen took all copies from it without a word."""
+    assert (await assign(catalog)).left_out == ()
+    assert (await assign(catalog, NODES[:2])).left_out == tuple(NODES[2:])
+    assert (await assign(catalog)).left_out == ()
+
+
 async def test_assigning_a_prefix_leaves_the_rest_unchanged(catalog: Client) -> None:
     await assign(catalog)
     before = await assigned(catalog)
