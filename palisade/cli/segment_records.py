@@ -57,7 +57,7 @@ def listed(file: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, RecursionError) as error:
         raise click.UsageError(f"{file} is not a readable JSON file: {reason_of(error)}") from None
     if not isinstance(found, list):
-        raise click.UsageError(f"{file} is not a JSON list of segments; see 'palisade segments publish --help'")
+        raise click.UsageError(f"{file} is not a JSON list of segments")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -64,13 +63,13 @@ async def test_node_without_a_valid_token_or_tag_is_refused(
         stranger.start()
         assert await stranger.ended() == REFUSED
         assert "join token" in stranger.log().splitlines()[-1]
-        shutil.rmtree(stranger.data_dir)
+        assert not stranger.data_dir.exists(), "it binds no folder"
     stranger.cluster = "other"
     stranger.options["join_token"] = "right-token"
     stranger.start()
     assert await stranger.ended() == REFUSED
     assert "this is cluster e2e, but n2 requested to join other" in stranger.log().splitlines()[-1]
-    shutil.rmtree(stranger.data_dir)
+    assert not stranger.data_dir.exists()
     members = await cluster["n1"].get("/v1/members")
     assert members is not None
     assert [member["id"] for member in members["members"]] == ["n1"]

@@ -35,5 +35,5 @@ def test_tasks_read_the_vault_at_one_revision_and_fail_without_it_if_that_is_wan
         ]
         assert frame.count() == len(wanted)
         ground.serve(0)
-        with pytest.raises(Exception, match=r"VaultNotRead.*FENCED"):
+        with pytest.raises(Exception, match=r"VaultNotRead.*the node is fenced"):
             frame.count()
