@@ -244,7 +244,7 @@ def test_backup_file_gets_its_name_once_it_is_complete(backup: bytes, tmp_path: 
 
 
 def test_unusable_path_is_named_in_the_error(tmp_path: Path) -> None:
-    with pytest.raises(BackupFileError, match="there is no folder .*none: create it, or give another file"):
+    with pytest.raises(BackupFileError, match=r"there is no folder .*none: create it, or give another file"):
         BackupFile(tmp_path / "none/b.backup")
     with pytest.raises(BackupFileError, match="can't be read"):
         verify_file(tmp_path / "none", lambda done, total: None)
