@@ -198,7 +198,7 @@ class UninitializedNode:
                 "command when all of the nodes run, or at a node that has prepared the initialization"
             )
         if missing:
-            raise InitRefused(
+            raise Unavailable(
                 f"not visible as uninitialized nodes: {', '.join(missing)}. Start them with --seeds that lead to this "
                 "node, and see GET /v1/topology"
             )

@@ -19,6 +19,7 @@ from palisade.node import uninitialized
 from palisade.node.config_sources import load_node_config
 from palisade.node.data_dir import claim_data_dir, keep_participant
 from palisade.node.uninitialized import UninitializedNode, _Coordinator
+from palisade.raftgroup.errors import Unavailable
 from palisade.topology.initialization import (
     CancelOutcome,
     InitPlan,
@@ -175,7 +176,7 @@ async def test_cancel_reaches_nodes_that_are_silent_by_what_they_announced(
     seen = [n1, replace(n2, state=SwimState.DEAD), replace(n3, state=SwimState.LEFT)]
     monkeypatch.setattr(waiting._physical, "records", lambda: seen)
     assert waiting._plan_for(list(NAMES), cancel=True) == PLAN
-    with pytest.raises(InitRefused, match=r"not visible as uninitialized nodes: n2, n3\. Start them"):
+    with pytest.raises(Unavailable, match=r"not visible as uninitialized nodes: n2, n3\. Start them"):
         waiting._plan_for(list(NAMES), cancel=False)
     seen.pop()
     with pytest.raises(InitRefused, match="n3 are not known here, so nothing was cancelled: repeat the command when"):
