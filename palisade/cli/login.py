@@ -11,6 +11,7 @@ import click
 
 from palisade.base.durable_files import publish, sync_file
 from palisade.base.http_request import NoAnswer
+from palisade.base.new_file import why_not_made
 from palisade.cli.credentials import password_of, token_file_text
 from palisade.cli.http_request import ask, run_or_fail
 from palisade.cli.numbers import WholeNumber
@@ -46,9 +47,9 @@ def login(session: CliSession, user: str, token_file: str | None, ttl_s: int, at
     The password comes from PALISADE_PASSWORD, from the file PALISADE_PASSWORD_FILE, or from a prompt. A token in a file
     is sent only to the cluster that issued it.
     """
-    if token_file is not None and not (folder := Path(token_file).absolute().parent).is_dir():
-        missing = f"there is no folder {folder}: create it, or give another file"
-        session.fail(Failure(REFUSED, "not-written", missing, False))
+    reason = None if token_file is None else why_not_made(Path(token_file), overwrite=True)
+    if reason is not None:
+        session.fail(Failure(REFUSED, "not-written", reason, False))
     shown = Password(user, password_of(user, os.environ))
     addresses = [at] if at is not None else member_addresses(session, shown)
     body = {"user": shown.user, "password": shown.password, "ttl_s": ttl_s}

@@ -1,4 +1,4 @@
-"""stdout and stderr of the process: a failed write is told apart from a failure of the command's work.
+"""stdout and stderr of the process: a failed write is distinguished from a failure of the command's work.
 
 A write to stdout that fails (a full disk) raises OutputFailed. An OSError would be reported as an error of the network
 or of a file, and a traceback ends with exit code 1, which means that nothing was changed. A closed pipe stays a

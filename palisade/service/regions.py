@@ -55,7 +55,7 @@ def named(regions: Regions, name: str) -> Region:
 
 
 def is_default_missing(region: Region, fields: Mapping[str, Any]) -> bool:
-    """Whether a change to SAFE_DEFAULT gives no default: its reads would return an empty value nobody has chosen."""
+    """Whether a change to SAFE_DEFAULT gives no default: its reads would return an empty value by accident."""
     chosen = "default" in fields or region.policy is Policy.SAFE_DEFAULT
     return fields.get("policy") is Policy.SAFE_DEFAULT and not chosen
 

@@ -68,7 +68,7 @@ class Raw:
         kind, body = await self.frame()
         assert kind == FrameKind.REFUSED
         assert (await self.frame())[0] == -1
-        return str(body["reason"] if isinstance(body, dict) else body)
+        return str(body["reason"] if isinstance(body, dict) else body[2])
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A change that would leave no user with admin on all keys is refused: nobody could change users any more (issue 16).
+"""A change that would leave no user with admin on all keys is refused: users could not be changed any more (issue 16).
 etcd refuses to delete root while authentication is on."""
 
 from __future__ import annotations

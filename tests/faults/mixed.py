@@ -213,7 +213,7 @@ class MixedClients:
         if isinstance(outcome, Ok) and is_mixed(request):
             outcome = Ok(self._own(outcome.result))
         self.history.end(number, outcome)
-        self._asking.hears(request, outcome)
+        self._asking.observe(request, outcome)
         if isinstance(outcome, Ok):
             self._newest = max(self._newest, outcome.result.revision)
         await asyncio.sleep(self._pause_s if isinstance(outcome, Ok) else ASKED_AGAIN_S)

@@ -51,7 +51,7 @@ def recorded(operations: int, lost: float, seed: int = 1) -> History:
                 result = done(driver, request)
             outcome: Outcome = Unknown("a timeout") if is_lost else result
             history.end(number, outcome)
-            asking.hears(request, outcome)
+            asking.observe(request, outcome)
             if batch := changes.poll(1000, 1 << 20):
                 history.delivered(watch, tuple(batch))
         request = asking.anything()

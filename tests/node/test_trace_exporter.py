@@ -63,7 +63,7 @@ def test_collector_that_is_away_for_an_hour_is_ten_lines_and_one_when_it_returns
     assert 6 <= len(lines) <= 14
 
 
-def test_port_that_nobody_listens_on_is_one_line_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_collector_that_does_not_listen_is_one_line_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     """The real exporter, whose own lines are not written."""
     address = f"http://127.0.0.1:{free_port()}"
     exporter = TraceExporter(OTLPSpanExporter(f"{address}/v1/traces", timeout=SEND_S_MAX), address, lambda: 0.0)

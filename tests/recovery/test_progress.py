@@ -50,7 +50,7 @@ def test_progress_contains_speed_and_remaining_time() -> None:
 
 
 def test_names_of_phases_are_documented_as_they_are_shown() -> None:
-    """One was `tell`, which users met in metrics, status and logs."""
+    """One was `tell`, which appeared in metrics, status and logs."""
     names = [phase.value for phase in RecoveryPhase]
     assert names == ["ask", "snapshot", "eviction", "start", "notify", "replay"]
     schemas = json.loads((API / "openapi.json").read_text())["components"]["schemas"]

@@ -99,7 +99,7 @@ class Asking:
         lot = self._chance.random()
         return next(make for bound, make in self._makes if lot < bound)()
 
-    def hears(self, request: Request, outcome: Outcome) -> None:
+    def observe(self, request: Request, outcome: Outcome) -> None:
         """A result that a client got."""
         if not isinstance(outcome, Ok) or (isinstance(request, Range) and request.keys_only):
             return

@@ -91,7 +91,7 @@ def explained(world: World, host: Host, error: BaseException) -> bool:
 
 
 def remedied(world: World, host: Host) -> None:
-    """The administrator's reaction when a node has refused its disk: as the error says."""
+    """The administrator's reaction when a node has refused its disk: the remedy in its error."""
     disk, error = host.disk, host.ended
     foreign.reset(host)
     if disk.backend.torn and isinstance(error, VaultDamaged):

@@ -64,7 +64,7 @@ class HttpClient:
         number = world.history.begin(name, host.id, path, request, rid, attempt)
         outcome = await outcome_from(self._response(host, path, request, rid), request, lost=LOST)
         world.history.end(number, outcome)
-        self._asking.hears(request, outcome)
+        self._asking.observe(request, outcome)
         kind = kind_of(outcome)
         world.count(f"client http {path.value} {type(request).__name__}: {kind}")
         world.note(name, f"{number} http {path.value} at {host.id} {type(request).__name__} {kind}")

@@ -51,7 +51,7 @@ class Streamer:
         except EXPECTED as error:
             outcome = outcome_of(error)
         history.end(number, outcome)
-        self._asking.hears(request, outcome)
+        self._asking.observe(request, outcome)
         self._world.count(f"client stream {type(request).__name__}: {type(outcome).__name__}")
         revision = getattr(outcome.result, "revision", "-") if isinstance(outcome, Ok) else "-"
         self._world.note(client.name, f"{number} {type(request).__name__} {type(outcome).__name__} {revision}")

@@ -41,9 +41,9 @@ def test_nested_transactions_do_not_mix_strict_and_other_keys() -> None:
 
 def test_swap_compares_with_the_last_reported_value() -> None:
     clients = asking()
-    clients.hears(Range(b"s/a"), Ok(RangeResult(9, (ROW,), False, 1)))
+    clients.observe(Range(b"s/a"), Ok(RangeResult(9, (ROW,), False, 1)))
     compares = [clients._swap().compare[0] for _ in range(50)]
     assert {each.operand for each in compares if each.key == b"s/a"} == {9, b"1"}
-    clients.hears(Range(b"s/a"), Ok(RangeResult(10, (), False, 0)))
+    clients.observe(Range(b"s/a"), Ok(RangeResult(10, (), False, 0)))
     assert 0 in {clients._swap().compare[0].operand for _ in range(50)}
-    clients.hears(Put(b"s/b", b"2"), Ok(PutResult(11)))
+    clients.observe(Put(b"s/b", b"2"), Ok(PutResult(11)))

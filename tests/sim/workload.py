@@ -188,10 +188,10 @@ class Workload:
             await next(act for bound, act in choices if lot < bound)(client)
 
     async def _write(self, client: Client, request: Put | DeleteRange | Txn) -> None:
-        self.asking.hears(request, await client.write(request))
+        self.asking.observe(request, await client.write(request))
 
     async def _read(self, client: Client, request: Range) -> None:
-        self.asking.hears(request, await client.read(request))
+        self.asking.observe(request, await client.read(request))
 
     async def _fenced(self, client: Client) -> None:
         host = self.chance.choice(list(self.world.hosts.values()))

@@ -18,7 +18,7 @@ T_PROCEED = TIMING.proceed_s()
 
 
 class Pair:
-    """One leader, and one holder per name; all clocks agree. Revisions are strict unless `write` is told otherwise."""
+    """One leader, and one holder per name; all clocks agree. `write` commits strict revisions by default."""
 
     def __init__(self, *names: str, lm: int = 0, now: float = 100.0) -> None:
         self.timing = TIMING

@@ -54,7 +54,7 @@ def credential_of(request: Request) -> bytes:
 
 
 def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
-    """The plan, if a user with admin on all keys remains: without one, nobody could change users any more.
+    """The plan, if a user with admin on all keys remains: without one, users could not be changed any more.
 
     The rows below the two prefixes only show where to look. The administrator that was found is requested as single
     rows, which the transaction compares: of two plans that each rely on what the other takes away, one is made again.
@@ -78,8 +78,8 @@ def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
         if is_administrator(listed) and is_administrator(now(row.key)):
             return CatalogPlan(changes)
     raise NotAllowed(
-        "no user with admin on all keys would remain, and nobody could change users any more: first grant another user "
-        "admin on the prefix ''"
+        "no user with admin on all keys would remain, and users could not be changed any more: first grant another "
+        "user admin on the prefix ''"
     )
 
 

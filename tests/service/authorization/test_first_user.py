@@ -76,7 +76,7 @@ async def test_right_password_is_refused_as_too_early_before_the_first_user_exis
         running.cancel()
         assert (await authorizer.identify(Password("root", "roots password"), "here")).user == "root"
         with pytest.raises(WrongPassword):
-            await authorizer.identify(Password("nobody", "roots password"), "here")
+            await authorizer.identify(Password("unknown", "roots password"), "here")
     finally:
         authorizer.close()
 

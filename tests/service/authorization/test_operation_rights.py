@@ -128,7 +128,7 @@ PATHS_IN = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_operation_needs_the_right_on_every_object_that_it_names(kind: str) -> None:
-    """Also on those that it only reads: nobody gives a role away, or uses a template, on which they have no right."""
+    """Also on those that it only reads: a role cannot be granted, nor a template used, without a right on it."""
     fields = {each.name: NAMES_IN[each.name][0] for each in KINDS[kind].fields if each.name in NAMES_IN}
     named = {keys.at(place, name) for name, place in map(NAMES_IN.__getitem__, fields)}
     if kind in PATHS_IN:

@@ -208,7 +208,7 @@ def test_planted_rule_that_forgets_a_right_is_found(rule: Rule) -> None:
 
 
 def test_lease_keep_alive_needs_the_right_to_write_every_key_of_the_lease() -> None:
-    """No change of a key shows it: the keys stay although somebody wants them to end."""
+    """No change of a key shows it: the keys stay after the time at which they should end."""
     assert needs_of(LeaseKeepAlive(LEASE), lambda _: (b"a", b"b")) == (writing(b"a"), writing(b"b"))
 
 
