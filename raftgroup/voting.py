@@ -110,6 +110,9 @@ class Voting:
             return True
         if not self._is_free() or self._stand_back.holds(self._clock.now()):
             return False
+        if not self._outbox.term_is_durable:
+            # The vote in this term is still being written. A campaign would end the term in which it is to count.
+            return False
         if self._pre_vote.won(term, self._electorate.membership.voters):
             self._pre_vote.end()
             return True

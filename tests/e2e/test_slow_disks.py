@@ -135,7 +135,9 @@ async def test_follower_with_a_slow_disk_is_enough_for_a_majority(disks: SlowDis
         await load.writes(50)
         disks.slow(slow)
         leader.kill()
-        elected = await cluster.leader(within_s=ELECTION_S)
+        await cluster.leader(within_s=ELECTION_S)
+        await load.writes_sent_after(time.monotonic())
+        elected = await cluster.leader()
         term = (await elected.status())["term"]
         for _ in range(3):
             await load.writes_sent_after(time.monotonic())

@@ -12,7 +12,9 @@ from palisade.raftgroup import voting
 from palisade.raftgroup.errors import RaftError
 from palisade.raftgroup.prevote import SHORT_ATTEMPTS, election_patience_s
 from palisade.raftgroup.replica import Replica
+from palisade.raftgroup.role import RaftRole
 from palisade.raftgroup.timing import RaftTiming
+from tests.support.machine import followed_leader
 from tests.support.raft_cluster import Cluster, Node, settled
 from tests.support.simulation import Stuck
 
@@ -74,6 +76,29 @@ def test_leader_is_elected_by_slow_votes_and_stays(
         slow(cluster.healthy, 0.0005)
         cluster.run_for(4.0)
         assert cluster.put(leader.id, "a", "after")
+
+
+def terms_led(cluster: Cluster, within_s: float) -> set[int]:
+    """The terms in which a node led, until a majority follows a leader."""
+    terms: set[int] = set()
+
+    def is_followed() -> bool:
+        terms.update(node.group.term for node in cluster.healthy if node.group.role is RaftRole.LEADER)
+        return followed_leader(cluster.nodes.values()) is not None
+
+    cluster.run_until(is_followed, within_s)
+    return terms
+
+
+@pytest.mark.parametrize("seed", [45, 47, 50, 51, 52])
+def test_voter_does_not_campaign_while_its_vote_is_being_written(make_cluster: MakeCluster, seed: int) -> None:
+    """With these seeds it did: its candidate led for a moment, in a term that the voter had just left."""
+    cluster = make_cluster(seed)
+    leader = settled(cluster)
+    slow(cluster.followers(), 1.0)
+    cluster.run_for(0.2)
+    cluster.crash(leader.id, power=False)
+    assert len(terms_led(cluster, 60.0)) == 1
 
 
 def impatient(attempt: int, timing: RaftTiming) -> tuple[float, float]:
