@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 RENEWALS = 3
 """A pin is renewed after this share of its time."""
 PENDING_TRIES = 6
+PIN_TRIES = 5
+"""Attempts for a read whose revision is compacted before it is pinned."""
 SOONER = "load the DataFrame again, or read it in fewer hours"
 OPEN_BATCH_S = 0.2
 """Interval at which a reader checks whether an open batch is complete."""
@@ -127,20 +129,33 @@ def newest(client: SyncClient, options: ReadOptions) -> Here:
 
 
 def fix(client: SyncClient, options: ReadOptions, name: str) -> Pinned:
-    """Choose the revision of a read, and pin it. Raises RevisionGone (it was compacted), InsideBatch, BatchOpen."""
+    """Choose the revision of a read, and pin it. Raises RevisionGone (it was compacted), InsideBatch, BatchOpen.
+
+    If the chosen revision is compacted before it is pinned, another one is chosen, up to `PIN_TRIES` times. A revision
+    that the options name stays.
+    """
+    first = options.first if options.history else 0
+    named = first or (options.revision and not options.history)
     with _explained("choose a newer revision"):
-        first = options.first if options.history else 0
-        fixed = options.revision and (first or not options.history)
-        here = current(client, options) if fixed else newest(client, options)
-        revision = options.revision or here.revision
-        oldest = min(first or first_of(here), revision) if options.history else revision
-        if options.revision:
-            require_cut("toRevision" if options.history else "revision", revision, here.windows)
-        if first:
-            require_cut("fromRevision, less one", first - 1, here.windows)
-        client.pin(options.key, options.range_end, name, oldest, options.pin_ms)
-        if options.revision:
-            client.scan_counts(options.key, options.key + b"\0", revision)
+        for _ in range(0 if named else PIN_TRIES - 1):
+            with suppress(Compacted):
+                return _pinned(client, options, first, name)
+        return _pinned(client, options, first, name)
+
+
+def _pinned(client: SyncClient, options: ReadOptions, first: int, name: str) -> Pinned:
+    """Raises Compacted, InsideBatch, BatchOpen."""
+    fixed = options.revision and (first or not options.history)
+    here = current(client, options) if fixed else newest(client, options)
+    revision = options.revision or here.revision
+    oldest = min(first or first_of(here), revision) if options.history else revision
+    if options.revision:
+        require_cut("toRevision" if options.history else "revision", revision, here.windows)
+    if first:
+        require_cut("fromRevision, less one", first - 1, here.windows)
+    client.pin(options.key, options.range_end, name, oldest, options.pin_ms)
+    if options.revision:
+        client.scan_counts(options.key, options.key + b"\0", revision)
     return Pinned(name, revision, oldest, here.lineage)
 
 

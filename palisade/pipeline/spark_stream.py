@@ -16,15 +16,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted
-from palisade.pipeline.cluster import Pinned, connect, count, current
+from palisade.pipeline.cluster import PIN_TRIES, Pinned, connect, count, current
 from palisade.pipeline.errors import RevisionGone
 from palisade.pipeline.offsets import Offset, Since, gone, next_end, offset_of, start_of, whole_end
 from palisade.pipeline.options import read_options, stream_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
 from palisade.pipeline.spark_parts import PartOfRead, ResetOfSnapshot, batches_of
-
-PIN_TRIES = 3
-"""Attempts for a snapshot whose revision is compacted before it is pinned."""
 
 
 class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):

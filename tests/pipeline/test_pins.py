@@ -12,7 +12,7 @@ import pytest
 from palisade.client.sync_client import SyncClient
 from palisade.metastore.errors import Compacted
 from palisade.pipeline import cluster
-from palisade.pipeline.cluster import fix, pages
+from palisade.pipeline.cluster import PIN_TRIES, fix, pages
 from palisade.pipeline.errors import RevisionGone
 from palisade.pipeline.options import read_options
 from palisade.pipeline.partitions import ReadPart
@@ -111,3 +111,42 @@ def test_pin_is_renewed_and_released_by_its_name(threaded: ThreadedNode, blockin
     blocking.compact(blocking.put("a/1", "z").revision)
     with pytest.raises(Compacted):
         blocking.scan_counts(*BOUNDS, first)
+
+
+class CompactsBeforeItPins:
+    """The client of a read. Everything before the newest revision is compacted right before each of `times` pins."""
+
+    def __init__(self, client: SyncClient, times: int) -> None:
+        self._client, self.left = client, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def pin(self, *arguments: Any) -> int:
+        if self.left:
+            self.left -= 1
+            self._client.compact(self._client.put("other", "x").revision)
+        return self._client.pin(*arguments)
+
+
+@pytest.mark.parametrize("options", [{}, {"history": "true"}])
+def test_revision_that_is_compacted_before_it_is_pinned_is_chosen_anew(
+    threaded: ThreadedNode, blocking: SyncClient, options: dict[str, str]
+) -> None:
+    blocking.put_many((f"a/{number:03d}", "x") for number in range(100))
+    given = read_options({"endpoints": threaded.address, "prefix": "a/"} | options)
+    pinned = fix(CompactsBeforeItPins(blocking, PIN_TRIES - 1), given, "read")  # type: ignore[arg-type]
+    blocking.compact(blocking.put("other", "y").revision)
+    assert blocking.scan_counts(*BOUNDS, pinned.oldest).keys == 100
+    blocking.unpin(*BOUNDS, "read")
+    with pytest.raises(RevisionGone, match="choose a newer revision"):
+        fix(CompactsBeforeItPins(blocking, PIN_TRIES), given, "later")  # type: ignore[arg-type]
+
+
+def test_revision_that_the_options_name_is_not_chosen_anew(threaded: ThreadedNode, blocking: SyncClient) -> None:
+    revision = blocking.put("a/1", "x").revision
+    given = read_options({"endpoints": threaded.address, "prefix": "a/", "revision": str(revision)})
+    client = CompactsBeforeItPins(blocking, 2)
+    with pytest.raises(RevisionGone, match=f"revision {revision} has been compacted"):
+        fix(client, given, "read")  # type: ignore[arg-type]
+    assert client.left == 1
