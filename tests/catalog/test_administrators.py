@@ -63,8 +63,10 @@ async def test_administrator_beside_another_one_goes(before: list[Operation], op
         ("revoke", {"subject": "user:guest", "privilege": "admin", "prefix": "/mine/"}),
         ("drop-role", {"role": "ops"}),
         ("revoke-role", {"user": "guest", "role": "ops"}),
+        ("revoke", {"subject": "role:admins", "privilege": "admin", "prefix": ""}),
+        ("drop-role", {"role": "admins"}),
     ],
-    ids=lambda operation: str(operation[0]),
+    ids=lambda operation: " ".join(map(str, (operation[0], *operation[1].values()))),
 )
 async def test_users_without_any_administrator_may_be_changed(operation: Operation) -> None:
     """Before authorization is switched on, there need not be one."""
@@ -74,6 +76,7 @@ async def test_users_without_any_administrator_may_be_changed(operation: Operati
             ("grant", {"subject": "user:guest", "privilege": "admin", "prefix": "/mine/"}),
             ("create-role", {"role": "ops"}),
             ("grant-role", {"user": "guest", "role": "ops"}),
+            *BY_ROLE[:2],
         ]
     )
     kind, request = operation

@@ -54,7 +54,7 @@ def credential_of(request: Request) -> bytes:
 
 
 def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
-    """The plan, if a user with admin on all keys remains: without one, users could not be changed any more.
+    """The plan, unless it takes admin on all keys from the last user that has it: users could not be changed any more.
 
     The rows below the two prefixes only show where to look. The administrator that was found is requested as single
     rows, which the transaction compares: of two plans that each rely on what the other takes away, one is made again.
@@ -72,15 +72,23 @@ def with_an_administrator(rows: CatalogRows, changes: Changes) -> CatalogPlan:
         roles = (now(key) for key in map(role_key, user.roles) if key in with_admin)
         return any(role is not None and role.administers for role in roles)
 
-    with_admin = administrators(rows, keys.ROLES)
+    with_admin, was_one = administrators(rows, keys.ROLES), False
     for row in rows.below(keys.USERS):
         listed = readable_subject(row.key, row.value)
         if is_administrator(listed) and is_administrator(now(row.key)):
             return CatalogPlan(changes)
+        was_one = was_one or (listed is not None and may_administer(listed, with_admin))
+    if not was_one:
+        return CatalogPlan(changes)
     raise NotAllowed(
         "no user with admin on all keys would remain, and users could not be changed any more: first grant another "
         "user admin on the prefix ''"
     )
+
+
+def may_administer(user: Subject, with_admin: set[bytes]) -> bool:
+    """`with_admin`: the keys of the roles that permit everything."""
+    return user.administers or any(role_key(name) in with_admin for name in user.roles)
 
 
 def administrators(rows: CatalogRows, prefix: bytes) -> set[bytes]:
@@ -117,8 +125,7 @@ def drop_user(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
     found = subject_at(rows, f"user:{request['user']}")
     changes = {found.key: None, keys.at(keys.CREDENTIALS, found.name): None}
     with_admin = administrators(rows, keys.ROLES) if found.roles else set()
-    is_administrator = found.administers or any(role_key(name) in with_admin for name in found.roles)
-    return with_an_administrator(rows, changes) if is_administrator else CatalogPlan(changes)
+    return with_an_administrator(rows, changes) if may_administer(found, with_admin) else CatalogPlan(changes)
 
 
 def create_role(request: Request, rows: CatalogRows, drawn: Drawn) -> CatalogPlan:
