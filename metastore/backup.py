@@ -181,7 +181,7 @@ class BackupParser:
 
     def _take_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
-            # Without its first bytes: the file may be one of passwords.
+            # The text omits the first bytes: the file may contain passwords.
             raise BackupInvalid(f"{self.name} is not a backup of Palisade: give a file written by 'palisade backup'")
         self._consume(len(MAGIC))
         self._begun = True

@@ -39,7 +39,7 @@ def from_file(path: Path) -> dict[str, GivenValue]:
             f"config: {path} can't be read: {error.strerror}; check the path and its permissions"
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"config: {path} is not TOML: it is no UTF-8 text") from None
+        raise ConfigError(f"config: {path} is not TOML: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     found = {name.replace("_", "-"): GivenValue(value, f"{path}") for name, value in content.items()}

@@ -38,8 +38,8 @@ def claim_data_dir(path: Path, *, cluster: str, node: str) -> bool:
 def release_data_dir(path: Path) -> None:
     """Undo a claim of this start, after no cluster has admitted the node: the folder is as free as before.
 
-    Called while the folder is locked. All its content is of this start, as a claim requires an empty folder. The marker
-    is removed last: a folder with content but without it would be refused.
+    Called while the folder is locked. A claim requires an empty folder, so this start has created all of its content.
+    The marker is removed last: a folder that has content but no marker would be refused.
     """
     with contextlib.suppress(OSError):
         for each in path.iterdir():

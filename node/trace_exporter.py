@@ -1,7 +1,7 @@
-"""Log lines about traces that a collector does not take. Only imported if tracing is on (`palisade[otel]`).
+"""Logs that a collector does not accept traces. Only imported if tracing is on (`palisade[otel]`).
 
-The exporter of OpenTelemetry writes two lines for each batch, every five seconds as long as the collector is away. Here
-it is one line when that begins, then one at growing intervals, then one when batches arrive again.
+The exporter of OpenTelemetry logs two lines for each failed batch, every five seconds. Here it is one line at the first
+failure, then one at growing intervals, and one when batches are accepted again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class TraceExporter(SpanExporter):
         self._reasons.begin()
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
-            line = self._line.over(f"the collector takes traces again: endpoint={self._endpoint}", self._now())
+            line = self._line.over(f"the collector accepts traces again: endpoint={self._endpoint}", self._now())
         else:
             reason = self._reasons.first or "unknown"
-            text = f"the collector takes no traces, they are dropped: endpoint={self._endpoint} reason={reason}"
+            text = f"traces dropped, the collector does not accept them: endpoint={self._endpoint} reason={reason}"
             line = self._line.holds(text, self._now())
         if line is not None:
             log.warning("%s", line)
@@ -50,7 +50,7 @@ class TraceExporter(SpanExporter):
 
 
 class Reasons(logging.Filter):
-    """Takes the lines of the exporter out of the log. `first`: why the current batch was not sent."""
+    """Removes the lines of the exporter from the log. `first`: why the current batch was not sent."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 ASK_S = 3.0
 COORDINATE_S = 15.0
 ANSWER_PART = 0.8
-"""A coordinator answers after this part of the time that the command has, so that the command receives the reason."""
+"""A coordinator answers after this part of the command's timeout, so that the command still receives the reason."""
 GO_ON_AFTER_S = 0.3
 """Grace period in which the response to the commit request is sent."""
 BODY_BYTES_MAX = 64 * 1024
@@ -86,7 +86,7 @@ class UninitializedNode:
         self._held: dict[tuple[str, str], set[str]] = {}
         """The participants that the coordinators of one attempt have seen holding its plan."""
         self._cancelled: InitPlan | None = None
-        """The last plan that was cancelled here: a repeated cancel reaches its nodes also while they are silent."""
+        """The last plan cancelled here: the addresses for a repeated cancel, also of nodes that do not answer."""
         gate = AuthorizationGate(authorizer_of(config, UnavailablePermissionRows()))
         app = web.Application(middlewares=[errors_as_answers, gate.guard, _refusals], client_max_size=BODY_BYTES_MAX)
         app[HTTP_LIMITS] = HttpLimits(body_bytes_max=BODY_BYTES_MAX)
@@ -185,8 +185,8 @@ class UninitializedNode:
         return self._held.setdefault((attempt, plan.id), set())
 
     def _plan_for(self, names: list[str], *, cancel: bool) -> InitPlan:
-        """From the states that the named nodes announce in the physical topology. A plan to `cancel` may name nodes
-        that are silent, by what they announced before."""
+        """From the states that the named nodes announce in the physical topology. With `cancel`, also from the last
+        states of nodes that do not answer."""
         held = self._participant.plan
         if held is not None and sorted(held.names) == sorted(set(names)):
             return held
@@ -205,7 +205,7 @@ class UninitializedNode:
         return InitPlan(self._config.cluster, tuple(sorted(str(known[name]) for name in set(names))))
 
     def _members(self, *, cancel: bool) -> dict[str, str | None]:
-        """Name -> member as in a plan. To `cancel`: also of silent nodes."""
+        """Name -> member as in a plan. With `cancel`: also of nodes that do not answer."""
         records = self._physical.records()
         live = {each.name: each.tag("member") for each in records if each.is_live}
         if not cancel:

@@ -45,8 +45,8 @@ class VaultDirectory:
     def require_file(self) -> None:
         if not (self.path / DATA).is_file():
             raise VaultForeign(
-                f"there is no vault in {self.path}: give a node the data folder of one that has recovered, and a "
-                "reader the folder 'vault' in it"
+                f"there is no vault in {self.path}: give a reader the folder 'vault' of a node that has recovered, a "
+                "standalone node its data folder"
             )
 
     @property

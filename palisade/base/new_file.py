@@ -1,7 +1,7 @@
-"""Whether a command can make a file under a name, checked before its work begins.
+"""Whether a command can create a file under a name, checked before its work begins.
 
-It is written beside its final name and renamed, which would replace a device, and fail for a folder only at the end.
-Other reasons (a read-only or full disk) are reported by the write.
+The file is written beside its final name and then renamed. Without this check, the rename would replace a device, and
+would fail for a folder after all the work. Other reasons (a read-only or full disk) are reported by the write.
 """
 
 from __future__ import annotations

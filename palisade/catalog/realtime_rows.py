@@ -86,7 +86,7 @@ def _values(columns: Columns, row: Any, number: int) -> list[Value]:
             raise BadRows(f"row {number}: there is no column {shown(min(map(str, unknown)))}; nothing was stored")
         row = [row.get(name) for name, _ in columns]
     if type(row) is not list or len(row) != len(columns):
-        raise BadRows(f"row {number}: {shown(row)} has not {counted(len(columns), 'value')}; nothing was stored")
+        raise BadRows(f"row {number}: expected {counted(len(columns), 'value')}, got {shown(row)}; nothing was stored")
     found: list[Value] = []
     for (name, kind), value in zip(columns, row, strict=True):
         try:

@@ -158,14 +158,14 @@ async def from_one_of(
                 until = time.monotonic() + session.deadline_s
     text = "; ".join(reasons) or f"no node answers at {', '.join(session.endpoints)}"
     if state.leaderless and not serializable:
-        text += ". No node that answers knows a leader, which confirms that a backup is current: retry when there is "
-        text += "one, or give --serializable"
+        text += ". None of the nodes that answer knows a leader, without which a backup may be outdated: retry when "
+        text += "there is one, or accept that with --serializable"
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
 async def urls_of(session: CliSession, state: BackupState) -> list[str]:
-    """The HTTP addresses of the nodes; the leader comes last, because it has the most load. `state` gets the
-    addresses that have not answered, and whether the others know no leader.
+    """The HTTP addresses of the nodes; the leader comes last, because it has the most load. Sets in `state` the
+    addresses that have not answered, and whether none of the others knows a leader.
 
     Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask

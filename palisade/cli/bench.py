@@ -106,14 +106,14 @@ def stream(session: CliSession, clients: int, total: int, value_bytes: int, keys
 
 @dataclass(frozen=True, slots=True)
 class KeysLeft:
-    """Keys of the benchmark that it could not delete: those with `prefix`."""
+    """The benchmark could not delete its keys, which begin with `prefix`."""
 
     prefix: str
     reason: str
 
     def text(self) -> str:
         remedy = f"palisade del {self.prefix} --prefix"
-        return f"palisade bench: its keys could not be deleted ({self.reason}); do it with: {remedy}"
+        return f"palisade bench: its keys could not be deleted ({self.reason}); delete them with: {remedy}"
 
     def shape(self) -> dict[str, str]:
         return {"prefix": self.prefix, "reason": self.reason}

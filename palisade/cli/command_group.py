@@ -18,7 +18,7 @@ from palisade.cli.process_age import process_age_s
 from palisade.cli.session import INTERRUPTED, UNKNOWN, USAGE, CliSession
 
 HINT = re.compile(r"'palisade [a-z -]+'")
-"""In a message that names a command itself. Then the general hint is omitted."""
+"""Matches a message that names a command. Such a message gets no general hint."""
 
 
 class RootGroup(click.Group):

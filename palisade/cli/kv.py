@@ -208,7 +208,7 @@ def first_key(session: CliSession, key: bytes, end: bytes, prefix: bool, from_ke
 
 
 def refuse_empty(session: CliSession, key: bytes, prefix: bool) -> None:
-    """A range begins at a key; the first one cannot be typed in a shell, but the empty prefix can."""
+    """Fails for an empty KEY without --prefix. The key 0x00, where all keys begin, cannot be typed in a shell."""
     if not key and not prefix:
         session.fail(Failure(REFUSED, "key-empty", "the key is empty; for all keys give '' --prefix", False))
 

@@ -140,9 +140,9 @@ def append(session: CliSession, data_source: str, file: Path, **how: Any) -> Non
     """Append the rows in FILE to a realtime segment.
 
     FILE (- for standard input) has a JSON list or object in each line. Types: string, int, double, boolean,
-    timestamp, date, binary. With --writer, rows that the segment already has are skipped, so the command can be
-    repeated after a failure, or with a file that has grown: FILE has to begin with them. Without --writer no other
-    command can continue the segment, so it is closed.
+    timestamp, date, binary. With --writer, as many rows of FILE are skipped as the segment already has, so the command
+    can be repeated after a failure or with a file that has grown. FILE must begin with the rows of the segment; this is
+    not checked. Without --writer no other command can continue the segment, so it is closed.
     """
     columns = columns_of(session, how.pop("columns"))
     if how["writer"] and not how["node"]:
@@ -191,8 +191,8 @@ async def fill(writer: RealtimeWriter, file: Path, closes: bool) -> dict[str, An
         await writer.append(batch)
     if found < known:
         raise BadSegment(
-            f"{writer.segment} has {counted(known, 'row')} already and {file} has {found}: give the file that was "
-            "appended before, with more rows at its end, or another --writer"
+            f"{writer.segment} has {counted(known, 'row')} already and {file} has {found}: give a file that begins "
+            "with the rows of the segment, or another --writer"
         )
     if closes:
         await writer.close()

@@ -30,7 +30,7 @@ COLUMNS = (
     "seconds",
     "error",
 )
-"""Of the rows with -o csv: the fields of a report that have one value."""
+"""Columns with -o csv: the fields of a report that are single values."""
 
 
 @click.command()
@@ -52,9 +52,9 @@ def recovery(session: CliSession, at: str | None, data_dir: Path | None, watch: 
 
     The report has the case, LV, LM, MM, the fetched bytes, and the time of each phase.
 
-    A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json its current
-    state is printed once, with -o csv the recoveries that have ended; with --json --watch a line of JSON on every
-    change.
+    A recovery in progress is followed to its end, with a bar on a terminal and lines elsewhere. With --json or -o csv
+    the current state is printed once; -o csv prints a row for each recovery. With --json --watch a line of JSON is
+    printed on every change.
     """
     if (at is None) == (data_dir is None):
         raise click.UsageError("give either --at HOST:PORT or --data-dir")
@@ -63,7 +63,7 @@ def recovery(session: CliSession, at: str | None, data_dir: Path | None, watch: 
     if watch and difference is not None:
         raise click.UsageError("give either --watch or --catch-up-difference")
     if watch and session.as_csv:
-        raise click.UsageError("--watch has no rows: give --json, or omit -o csv")
+        raise click.UsageError("--watch can't print CSV: give --json, or omit -o csv")
     if at is None:
         report(session, {"recoveries": read_folder(session, data_dir or Path())})
     elif difference is not None:

@@ -75,7 +75,9 @@ def set_(session: CliSession, name: str, prefix: str, mode: str, policy: str, de
     from palisade.vault.regions import Mode, Policy, Region, pack_region
 
     if policy == Policy.SAFE_DEFAULT and default is None:
-        raise click.UsageError("the policy safe_default needs --default, the value of such a read; it may be ''")
+        raise click.UsageError(
+            "the policy safe_default needs --default, the value that a fenced node returns; it may be ''"
+        )
     made = Region(name, prefix.encode(), Mode(mode), Policy(policy), (default or "").encode())
     revision = session.call(lambda client: client.region_set(name, pack_region(made)))
     keys = f"{prefix} is" if prefix else "all keys are"

@@ -40,7 +40,7 @@ def scenario() -> None:
 def list_scenarios(session: CliSession) -> None:
     """List the scenarios with their recovery cases.
 
-    With --json including the checks.
+    The output of --json includes the checks.
     """
     from palisade.cli.scenarios.all import SCENARIOS
 

@@ -62,7 +62,7 @@ def listed(file: Path) -> list[dict[str, Any]]:
 
 
 def check(session: CliSession, data_source: str, file: Path, given: list[Any]) -> None:
-    """Nodes refuse the same entries, but do not know the file and the number."""
+    """Checks the entries as nodes do. Unlike theirs, the error names the file and the number of the entry."""
     from palisade.catalog.errors import CatalogError
     from palisade.catalog.segment_json import record_from
 

@@ -50,7 +50,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     The same nodes and segments always give the same assignment; adding or removing a node moves only the copies of
     that node. Repeat the command when nodes or segments have changed: only differences are written.
 
-    A node in --nodes may be stopped, but must be in the topology (palisade topology) and, if it runs, with --segments.
+    A node in --nodes must be in the topology (palisade topology). It may be stopped; if it runs, it must run with
+    --segments.
     """
     from palisade.segments.assigning import assign_segments
     from palisade.wire.segment_errors import SegmentError
@@ -58,7 +59,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     async def run(client: Any) -> Assigned:
         progress = RequestProgress("assign", lambda: client.trouble)
         async with session.shown_progress(progress):
-            progress.begin("asking which nodes keep segments")
+            progress.begin("asking which nodes store segments")
             chosen = named(nodes) if nodes is not None else await keepers(client, session.deadline_s)
             if nodes is not None and not force:
                 await check_keepers(client, chosen, session.deadline_s)
@@ -75,7 +76,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     session.answer(done.as_dict(), text)
     if done.left_out:
         names = ", ".join(done.left_out)
-        session.note(f"these segments have no copies on {names} any more: not named, or not in the topology")
+        session.note(f"not assigned to {names} any more: not in --nodes, not in the topology, or without --segments")
 
 
 @segments.command("nodes")
@@ -124,7 +125,7 @@ async def keepers(client: Any, deadline_s: float) -> list[str]:
     silent = sorted(name for name, each in found.items() if each is None)
     if silent:
         raise NotFetched(
-            f"no answer from {', '.join(silent)}, so it is not known which of the nodes keep segments; nothing was "
+            f"no answer from {', '.join(silent)}, so it is not known which of the nodes store segments; nothing was "
             "assigned. Wait until they are back or out of the topology, or name the nodes with --nodes"
         )
     return sorted(name for name, each in found.items() if each is not None and each["keeps"])

@@ -98,7 +98,7 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
     if isinstance(error, SegmentsUnavailable):
         text = (
             f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; 'palisade "
-            "segments nodes' shows which copies are not loaded yet, and why, or past their TTL"
+            "segments nodes' counts the copies that are missing, with the reason, and those that have expired"
         )
         return Failure(UNAVAILABLE, error.code, text, True, error.missing)
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)

@@ -50,7 +50,7 @@ def vault_options(command: Command) -> Command:
 
 
 def require_vault(session: CliSession, data_dir: Path) -> None:
-    """Fails if there is none. The text of the vault's own error is for its other readers, which name its folder."""
+    """Fails if there is none. VaultForeign would name the folder of the vault, but the option takes the data folder."""
     from palisade.vault.directory import DATA
 
     try:
@@ -188,7 +188,7 @@ def refused_clearly(session: CliSession) -> Iterator[None]:
     except BrokenPipeError:
         session.leave_closed_pipe()
     except FileExistsError as error:
-        text = f"{error.filename} exists: another export writes it; wait for that, or remove what is left of an export"
+        text = f"{error.filename} exists: wait for the export that writes it; if none does, remove the file"
         session.fail(Failure(REFUSED, "not-written", text, False))
     except OSError as error:
         name = error.filename or "the file"

@@ -2,7 +2,7 @@
 
 On a terminal: one line with the elapsed time, which is updated each second and erased at the end. Elsewhere, or if the
 command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
---json only on a terminal, for the people there; elsewhere stderr has at most one object for an error.
+--json they are shown only on a terminal; elsewhere stderr has at most one object for an error.
 
 A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
 """

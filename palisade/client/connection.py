@@ -132,7 +132,7 @@ class ClientConnection(asyncio.Protocol):
             self.closed.set_result(reason)
         if not self._welcome.done():
             self._welcome.set_exception(why or Unavailable(reason))
-            self._welcome.exception()  # read here, as an attempt that was cancelled before `greet` leaves no reader
+            self._welcome.exception()  # marks it as retrieved: an attempt cancelled before `greet` does not
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = self._loop.time()

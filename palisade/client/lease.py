@@ -54,7 +54,7 @@ class Lease(GuardedBody):
     """
 
     def __init__(self, store: LeaseStore, ttl_s: float, *, clock: Callable[[], float] = _system_clock.now) -> None:
-        ttl_ms_of(ttl_s)  # Refuses here what is no time.
+        ttl_ms_of(ttl_s)  # Raises for an invalid time.
         self._store = store
         self._ttl_s = ttl_s
         self._clock = clock

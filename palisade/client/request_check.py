@@ -1,7 +1,7 @@
 """The numbers of a request are checked before it is sent. Pure.
 
 A frame holds integers of 64 bits and carries the requests of one turn of the event loop. A request that cannot be
-encoded would therefore take others with it, so it is refused here, where its caller gets the error.
+encoded would make the other requests of its frame fail, so it is refused before; its caller gets the error.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def checked(request: T) -> T:
-    """The request. Raises InvalidRequest for a number that is negative or has more than 64 bits, TypeError for
-    anything that is no number."""
+    """The request. Raises InvalidRequest for a number that is negative or has more than 64 bits, TypeError for a
+    value of a wrong type."""
     check = _CHECKS.get(type(request))
     if check is not None:
         check(request)
@@ -51,7 +51,7 @@ def whole(name: str, value: Any, low: int = 0) -> None:
 
 
 def each(name: str, given: Iterable[T], what: str) -> Iterable[T]:
-    """`given`. Raises TypeError unless it can be iterated; text, bytes and mappings are most likely mistakes."""
+    """`given`. Raises TypeError unless it can be iterated, and for text, bytes and mappings, which are likely mistakes."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list of {what}, not {type(given).__name__}")
     return given

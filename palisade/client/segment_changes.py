@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from palisade.base.counted import counted
+from palisade.base.counted import agreeing, counted
 from palisade.catalog.errors import BadField, NotAllowed
 from palisade.catalog.segment import REPLICAS_MAX, Segment, SegmentRecord
 from palisade.client.beside_growing import beside_growing
@@ -84,8 +84,8 @@ async def change_records(store: PublishingStore, data_source: str, choice: Choic
         if not overtaken:
             return sorted(set(done))
     raise PublicationOvertaken(
-        f"the records of data source {data_source} kept changing; {counted(len(done), 'segment')} changed: "
-        "repeat the command"
+        f"the records of data source {data_source} kept changing; {counted(len(done), 'segment')} "
+        f"{agreeing(len(done), 'was', 'were')} updated: repeat the command"
     )
 
 

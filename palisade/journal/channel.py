@@ -20,8 +20,8 @@ DIAL_S = 1.0
 
 HTTP_HERE = f"this is an HTTP address, and the client speaks the protocol of a journal: {COPY_ADDRESS}"
 Misdirected = Callable[[bytes], bytes | None]
-"""Called with the first bytes of a connection. Returns the answer to a client of another protocol, which is then
-disconnected."""
+"""Called with the first bytes of a connection. Returns the answer to a client of another protocol, whose connection is
+then closed; else None."""
 AtOnce = Callable[[int, Any], bool]
 """Called with a message in the turn in which it arrives. Returns False if `receive` has to return it."""
 

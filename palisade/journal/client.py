@@ -54,7 +54,7 @@ class JournalClient:
         self._hint = self._tried = ""
         self._trouble = ""
         self._wrong: set[str] = set()
-        """Addresses at which no copy listens, but a node or another server."""
+        """Addresses at which a node or another server listens instead of a copy."""
         self._asked_at: dict[object, float] = {}
         """The requests without a response, oldest first."""
 

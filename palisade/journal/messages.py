@@ -76,7 +76,7 @@ class AppendRefusal:
 
 
 def read_refusal(body: Any) -> AppendRefusal:
-    """Of a REFUSED message. A node of Palisade refuses with another body: then the address is not that of a copy."""
+    """Of a REFUSED message. A node of Palisade has another body there: NotJournalPort."""
     if isinstance(body, list) and len(body) == 5:
         return AppendRefusal(*body)
     reason = body.get("reason") if isinstance(body, dict) else body

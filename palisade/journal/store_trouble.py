@@ -1,7 +1,7 @@
 """Log lines while the metadata store does not answer: within 2 s, then at growing intervals, and when it answers again.
 
 Without them a copy that waits for the store is silent, because each of its requests waits for nodes until the deadline.
-A change of leader takes less than `PATIENCE_S` and gives no line.
+Interruptions shorter than `PATIENCE_S`, such as a transfer of leadership, are not logged.
 """
 
 from __future__ import annotations

@@ -233,8 +233,9 @@ def check_reached(folder: SegmentFolder, segments: Sequence[WrittenFile]) -> Non
     """Raises JobFailed if the folder of the workers is not that of the driver."""
     if missing := [each.url for each in segments if not folder.has(each.url)]:
         raise JobFailed(
-            f"{counted(len(missing), 'file')} of the workers not found here, the first is {missing[0]}; nothing was "
-            "published: give a folder that the driver, all workers and the data nodes share"
+            f"{counted(len(missing), 'file')} of the workers {agreeing(len(missing), 'is', 'are')} missing here, the "
+            f"first is {missing[0]}; nothing was published: give a folder that the driver, all workers and the data "
+            "nodes share"
         )
     for path in {Path(path_of_url(each.url)).parent for each in segments}:
         sync_run(path)

@@ -265,7 +265,7 @@ class RealtimeIngester(Component):
         rows = held.log.rows
         if not 0 <= position <= rows:
             raise RealtimeRefused(
-                f"segment {held.name} has {counted(rows, 'row')}, not {position}: continue after them"
+                f"segment {held.name} has {counted(rows, 'row')}: append at position {rows}, not at {position}"
             )
         with self._readable(held):
             stored = await held.log.entries_from(position, min(len(batch), rows - position))

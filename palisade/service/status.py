@@ -140,7 +140,7 @@ def waits_of(rows: Sequence[Row]) -> list[str]:
 
 
 def wait_line(wait: Mapping[str, Any]) -> str:
-    """A new leader does not know which of the revisions before its election were released: they begin with 1."""
+    """`first` is 1 at a new leader, which does not know which revisions before its election were released."""
     revisions = f"{wait['first']} to" if wait["first"] > 1 else "up to"
     reasons = "; ".join(each["reason"] for each in wait["waits_for"]) or "for no node any more"
     return f"revisions {revisions} {wait['last']} have waited {wait['waited_ms']} ms: {reasons}"

@@ -119,7 +119,7 @@ def test_bench_names_keys_whose_deletion_was_refused(run: Run, monkeypatch: pyte
     monkeypatch.setattr(Client, "delete", delete)
     result = run("bench", "put", "--total", "5", "--clients", "1")
     assert (result.exit_code, "requests\t5" in result.stdout) == (0, True)
-    assert "its keys could not be deleted (the token has expired); do it with: palisade del" in result.stderr
+    assert "its keys could not be deleted (the token has expired); delete them with: palisade del" in result.stderr
 
 
 def test_bench_shows_its_progress_while_no_request_succeeds(

@@ -128,7 +128,7 @@ def test_export_names_what_is_wrong_with_its_file(folder: Path) -> None:
         assert shown == f"palisade: {message}\n"
     (folder / "x.partial").touch()
     shown = run("export", str(folder / "x"), "--data-dir", str(folder), exit_code=1).stderr
-    assert "x.partial exists: another export writes it" in shown
+    assert "x.partial exists: wait for the export that writes it" in shown
 
 
 def test_export_ends_quietly_if_the_reader_of_its_output_has_ended(folder: Path) -> None:

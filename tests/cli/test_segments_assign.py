@@ -41,7 +41,7 @@ async def test_segments_are_assigned_to_the_nodes_that_keep_segments(answers: di
 async def test_nothing_is_assigned_while_nodes_do_not_answer(answers: dict[str, Any]) -> None:
     """All of them are named in one sentence: "n1, n3 does not answer, so it is not known whether it keeps"."""
     answers |= {"n3": None, "n2": {"keeps": True}, "n1": None}
-    text = "no answer from n1, n3, so it is not known which of the nodes keep segments; nothing was assigned"
+    text = "no answer from n1, n3, so it is not known which of the nodes store segments; nothing was assigned"
     with pytest.raises(NotFetched, match=text):
         await segments_module.keepers(Topology(), 5.0)
 

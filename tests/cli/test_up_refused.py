@@ -48,7 +48,7 @@ def content(folder: Path) -> set[str]:
         ("heartbeat-ms = 5", {}, r"heartbeat-ms \(from .*nodes.toml\): 5 is out of range"),
         ("colour = 1", {}, "unknown option 'colour'"),
         ("", {"PALISADE_FOLLOW": "1"}, "a follower is no founding member"),
-        ("standalone = true", {}, "standalone: such a node belongs to no running cluster"),
+        ("standalone = true", {}, "standalone: a standalone node belongs to no cluster"),
         (
             "authorization = 'on'\nroot-password-file = '/nonexistent'",
             {"PALISADE_JOIN_TOKEN": "12345678"},

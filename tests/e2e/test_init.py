@@ -71,7 +71,7 @@ async def test_init_is_cancelled_completed_repeated_and_rejected(nodes: list[Nod
     assert code == 0, said
     code, _, said = await palisade("init", "n1", "n2", "--at", nodes[2].http)
     assert code == REFUSED
-    assert "is initialized, with n1, n2, n3" in said
+    assert "is initialized with n1, n2, n3" in said
     nodes[0].kill()
     nodes[0].start()
     await until(nodes[0].ready, "n1 being ready after a restart with the same options")

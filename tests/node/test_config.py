@@ -136,7 +136,7 @@ def test_value_out_of_range_is_refused_with_its_source(tmp_path: Path) -> None:
 def test_file_that_is_not_text_is_refused_in_plain_words(tmp_path: Path) -> None:
     file = tmp_path / "nodes.toml"
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="is not TOML: it is no UTF-8 text"):
+    with pytest.raises(ConfigError, match="is not TOML: it is not UTF-8"):
         load(file)
 
 

@@ -1,4 +1,4 @@
-"""Log lines about a collector that takes no traces (issue 16, item 14)."""
+"""Log lines about a collector that does not accept traces (issue 16, item 14)."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_collector_that_is_away_for_an_hour_is_ten_lines_and_one_when_it_returns
     exporter.export(())
     exporter.export(())
     lines = caplog.messages
-    away = "the collector takes no traces, they are dropped: endpoint=http://c:4318 reason=Connection refused"
+    away = "traces dropped, the collector does not accept them: endpoint=http://c:4318 reason=Connection refused"
     assert lines[:2] == [away, f"{away} (for 10 s)"]
-    assert lines[-1] == "the collector takes traces again: endpoint=http://c:4318 (after 3600.0 s)"
+    assert lines[-1] == "the collector accepts traces again: endpoint=http://c:4318 (after 3600.0 s)"
     assert 6 <= len(lines) <= 14
 
 
@@ -72,5 +72,5 @@ def test_collector_that_does_not_listen_is_one_line_with_the_reason(caplog: pyte
     span.end()
     assert exporter.export([span]) is SpanExportResult.FAILURE
     assert caplog.messages == [
-        f"the collector takes no traces, they are dropped: endpoint={address} reason=Connection refused"
+        f"traces dropped, the collector does not accept them: endpoint={address} reason=Connection refused"
     ]

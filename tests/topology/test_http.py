@@ -230,9 +230,9 @@ async def test_init_at_a_member_without_a_leader_names_the_cluster_that_exists(
     at = f"http://127.0.0.1:{world.server.port}/v1/cluster/init"
     async with ClientSession() as session:
         for body, status, text in (
-            ({"members": ["n1"]}, 503, "this node belongs to cluster demo, which is initialized, with n1, but"),
-            ({"members": ["n1"], "cancel": True}, 409, "cluster demo is initialized, with n1: other nodes join it"),
-            ({"members": ["n1", "n2"]}, 409, "cluster demo is initialized, with n1: other nodes join it"),
+            ({"members": ["n1"]}, 503, "this node belongs to cluster demo, initialized with n1, but"),
+            ({"members": ["n1"], "cancel": True}, 409, "cluster demo is initialized with n1: other nodes join it"),
+            ({"members": ["n1", "n2"]}, 409, "cluster demo is initialized with n1: other nodes join it"),
         ):
             async with session.post(at, json=body) as response:
                 found = await response.json()

@@ -73,7 +73,9 @@ class RegionRoutes(RegionReads):
         if "prefix" not in fields:
             raise BadRequest("the body: give prefix, or prefix_base64; an empty one selects every key")
         if fields.get("policy") is Policy.SAFE_DEFAULT and "default" not in fields:
-            raise BadRequest('the body: the policy safe_default needs default, the value of such a read; it may be ""')
+            raise BadRequest(
+                'the body: the policy safe_default needs default, the value that a fenced node returns; it may be ""'
+            )
         region = region_from(request.match_info["name"], fields)
         revision = await self._book.put(region)
         return answer({"revision": revision, "region": region_shape(region)})

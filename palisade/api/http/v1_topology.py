@@ -78,7 +78,7 @@ class TopologyRoutes:
     async def initialize(self, request: web.Request) -> web.Response:
         """Repeats the response of a completed initialization, or rejects a different one. Linearizable.
 
-        What this node knows of the initialization is final, so a different one is rejected without a leader, too."""
+        A completed initialization never changes, so a node that knows it rejects another one also without a leader."""
         found = fields_of(await read_json(request), INIT)
         members = sorted({a_text(each, "members") for each in found.get("members", [])})
         self._check_same(members, cancel=found.get("cancel", False))
@@ -96,7 +96,7 @@ class TopologyRoutes:
         rules = self._rules()
         if rules is not None and (list(rules.members) != members or cancel):
             raise AlreadyInitialized(
-                f"cluster {rules.cluster} is initialized, with {', '.join(rules.members)}: other nodes join it with "
+                f"cluster {rules.cluster} is initialized with {', '.join(rules.members)}: other nodes join it with "
                 "--join"
             )
 
@@ -106,9 +106,9 @@ class TopologyRoutes:
         if rules is None:
             await self._services.key_values.barrier()
             return
-        text = f"this node belongs to cluster {rules.cluster}, which is initialized, with {', '.join(rules.members)}"
+        text = f"this node belongs to cluster {rules.cluster}, initialized with {', '.join(rules.members)}"
         if self._services.key_values.group.leader is None:
-            raise Unavailable(f"{text}, but knows no leader: start its other members; retry")
+            raise Unavailable(f"{text}, but knows no leader: start the other members and retry")
         try:
             await self._services.key_values.barrier()
         except Unavailable as error:

@@ -240,7 +240,7 @@ class StreamConnection(asyncio.Protocol):
                 self._run(number, partial(self._read, number, request))
 
     async def _read(self, number: int, request: Range) -> None:
-        """`_on_reads` has authorized it. After a wait for a client that reads no results, that was too long ago."""
+        """`_on_reads` has authorized it. If it waits until the client receives, it is authorized again."""
         waits = not self._writable.is_set()
         while not self._writable.is_set():
             await self._writable.wait()

@@ -2,7 +2,7 @@
 
 A frame is checked against the rights at its arrival (`service.authorization`). Usually they are known in the same turn
 of the event loop; while they are fetched, later frames of the connection wait in order, and no more are read. A read
-that had to wait for a client that reads no results is checked once more.
+that waits because its client does not receive is checked again before it is executed.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class SessionAuth:
         self._check(needs, f"the call {str(name)[:64]}", rights)
 
     async def reauthorize(self, request: WatchRequest | Range) -> None:
-        """Raises AuthorizationError unless the watch may continue, or the read that had to wait."""
+        """Raises AuthorizationError unless the watch may continue, or the delayed read may be executed."""
         if self._identity is None:
             raise Unauthenticated(NOT_SIGNED_IN)
         rights = await self._authorizer.rights(self._identity)

@@ -105,7 +105,7 @@ async def have(stage: Stage, cluster: Members, nodes: Iterable[Actor], wanted: d
 
 
 async def assign(stage: Stage, cluster: Members) -> None:
-    """Before these nodes have ever run, so by force."""
+    """These nodes have not run yet, so they are not in the topology, and --force is needed."""
     where = (
         "--nodes",
         "f1,f2",

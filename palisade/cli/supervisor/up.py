@@ -144,7 +144,9 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
         check_same(layout, request.nodes, request.base_port)
     for child in children_of(layout, folder, request.node_options):
         if check_arguments(child.options).standalone:
-            raise ConfigError("standalone: such a node belongs to no running cluster; omit it, or use 'palisade node'")
+            raise ConfigError(
+                "standalone: a standalone node belongs to no cluster; omit the option, or use 'palisade node'"
+            )
     check_ports(layout, formatted=content is not None)
     if content is None:
         marker.write(layout.to_json())

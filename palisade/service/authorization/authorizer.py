@@ -57,8 +57,8 @@ Authenticated = Computed[tuple[UserIdentity | NodeIdentity, Rights]]
 NO_CREDENTIALS = "no credentials: send a user name and password, or a token"
 WRONG = "wrong user name or password"
 NO_USER_YET = (
-    "the cluster has no user yet: retry, a node with --root-password-file creates the first one; if none has this "
-    "option, start one with it"
+    "the cluster has no user yet: retry until a node with --root-password-file has created the first one; if no node "
+    "has this option, start one with it"
 )
 NoUser = Callable[[], Awaitable[bool]]
 
