@@ -77,7 +77,7 @@ def check_range(request: DeleteRange | Range, limits: Limits) -> None:
 
 def check_key(key: bytes, limits: Limits) -> None:
     if not key:
-        raise KeyEmpty("the key is empty: give one; for all keys, give the prefix '' or the range from 0x00 to 0x00")
+        raise KeyEmpty("the key is empty: give one (all keys: the prefix '', or the range from 0x00 to 0x00)")
     if len(key) > limits.key_bytes_max:
         raise KeyTooLarge(too_large("key", key, limits.key_bytes_max))
 
