@@ -76,9 +76,8 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
     session.answer(done.as_dict(), text)
     if done.left_out:
         names = ", ".join(done.left_out)
-        session.note(
-            f"these segments are no longer assigned to {names}: not in --nodes, not in the topology, or without --segments"
-        )
+        why = "not in --nodes, not in the topology, or without --segments"
+        session.note(f"these segments are no longer assigned to {names}: {why}")
 
 
 @segments.command("nodes")

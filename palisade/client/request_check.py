@@ -51,7 +51,7 @@ def whole(name: str, value: Any, low: int = 0) -> None:
 
 
 def each(name: str, given: Iterable[T], what: str) -> Iterable[T]:
-    """`given`. Raises TypeError unless it can be iterated, and for text, bytes and mappings, which are likely mistakes."""
+    """`given`. Raises TypeError unless it can be iterated, and for text, bytes and mappings: likely mistakes."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list of {what}, not {type(given).__name__}")
     return given

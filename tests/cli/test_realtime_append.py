@@ -44,6 +44,6 @@ async def test_append_shows_how_many_rows_it_skipped(tmp_path: Path) -> None:
 
 async def test_file_with_fewer_rows_than_the_segment_is_refused(tmp_path: Path) -> None:
     writer: Any = Writer(2)
-    with pytest.raises(BadSegment, match=r"clicks/0 has 2 rows already and .*rows.jsonl has 1: give a file that begins"):
+    with pytest.raises(BadSegment, match=r"clicks/0 has 2 rows already and .*rows.jsonl has 1: give a file that"):
         await fill(writer, lines(tmp_path, 1), True)
     assert (writer.appended, writer.is_closed) == ([], False)
