@@ -31,8 +31,8 @@ __all__ = ["base_port", "up"]
 
 ROOT = Path(__file__).parents[2]
 PORTS_OF_DOCUMENTS = 7400
-STILL_WAITS = "palisade: waiting: "
-"""A command prints this line on a busy machine."""
+SLOW = ("palisade: waiting: ", "palisade: restoring: ")
+"""Commands print such lines on a busy machine."""
 AIRLINE = '{"carrier":"UA","name":"United Air Lines Inc."}'
 
 
@@ -111,7 +111,7 @@ class Terminal:
             timeout=WAIT_S,
         )
         self.exit_code = done.returncode
-        return done.stdout + "".join(line for line in done.stderr.splitlines(True) if not line.startswith(STILL_WAITS))
+        return done.stdout + "".join(line for line in done.stderr.splitlines(True) if not line.startswith(SLOW))
 
     def program(self, text: str) -> list[str]:
         """The output of a program of the document."""
