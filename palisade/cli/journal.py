@@ -150,9 +150,8 @@ def serve(
         options = CopyOptions(a_name(given.pop("role"), "--role"), own, forced_by=by, **given)
     except BadField as error:
         raise click.UsageError(str(error)) from None
-    uvloop.install()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    call = partial(session.call, notice=False, waits_for_nodes=True)
+    call = partial(session.call, notice=False, waits_for_nodes=True, loop_factory=uvloop.new_event_loop)
 
     def serving(client: Client) -> Coroutine[Any, Any, None]:
         return run(client, options, directory, listen, metrics, lambda: client.trouble)

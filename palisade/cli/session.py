@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from palisade.wire.segment_errors import SegmentError
 
 T = TypeVar("T")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
@@ -159,12 +160,13 @@ class CliSession:
         notice: bool = True,
         waits_for_nodes: bool = False,
         why: Callable[[], str | None] = nothing_else,
+        loop_factory: LoopFactory | None = None,
     ) -> T:
         """The result of `action`. Every error except a bug ends the process with its exit code.
 
         `notice`: whether stderr shows what the command waits for; False if the action shows it itself, because it
         writes output meanwhile. `waits_for_nodes`: wait also while all addresses refuse connections. `why`: what the
-        action waits for while it has a connection."""
+        action waits for while it has a connection. `loop_factory`: of an event loop other than asyncio's."""
 
         async def run() -> T:
             from palisade.client import Client
@@ -181,7 +183,7 @@ class CliSession:
                 async with self.notice_of(client, why):
                     return await action(client)
 
-        return self.run(run())
+        return self.run(run(), loop_factory)
 
     def notice(
         self, why: Callable[[], str | None], *, lines: bool = False
@@ -209,10 +211,11 @@ class CliSession:
             lambda: client.writer_waits_for or client.trouble or why() or f"no answer yet from {client.connected_to}"
         )
 
-    def run(self, asking: Coroutine[Any, Any, T]) -> T:
+    def run(self, asking: Coroutine[Any, Any, T], loop_factory: LoopFactory | None = None) -> T:
         """The result of `asking`. Every error except a bug ends the process with its exit code."""
         try:
-            found = asyncio.run(asking)
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                found = runner.run(asking)
             work_done()
             return found
         except KeyboardInterrupt:

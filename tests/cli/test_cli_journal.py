@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -82,3 +83,12 @@ def test_one_port_for_clients_and_metrics_is_refused_before_the_directory_is_mad
     refused = CliRunner().invoke(main, [*SERVE[:-2], *options])
     assert refused.stderr == f"palisade: --listen and --metrics are both {same}: give another --metrics\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_leaves_the_event_loops_of_its_process_alone(tmp_path: Path) -> None:
+    """Its own loop is one of uvloop. It replaced the policy of the process, so that later tests started no process."""
+    policy = asyncio.get_event_loop_policy()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = f"127.0.0.1:{taken.getsockname()[1]}"
+        CliRunner().invoke(main, [*SERVE[:-2], f"--dir={tmp_path / 'ja'}", "--primary", "--listen", used])
+    assert asyncio.get_event_loop_policy() is policy
