@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from palisade.node import uninitialized
 from palisade.node.config_sources import load_node_config
 from palisade.node.data_dir import claim_data_dir, keep_participant
 from palisade.node.uninitialized import UninitializedNode, _Coordinator
-from palisade.raftgroup.errors import Unavailable
 from palisade.topology.initialization import (
     CancelOutcome,
     InitPlan,
@@ -28,6 +26,7 @@ from palisade.topology.initialization import (
     Participant,
     outcome_of_cancel,
 )
+from palisade.topology.physical import PhysicalTopology
 from palisade.topology.swim.record import Record, SwimState
 from tests.support.processes import free_port
 
@@ -78,21 +77,41 @@ def nodes() -> Nodes:
     return Nodes()
 
 
+Post = Callable[..., Awaitable[Answer]]
+
+
 @pytest.fixture
-async def waiting(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UninitializedNode]:
-    """n1, which has prepared the plan, as a coordinator that reaches `nodes`."""
+def kept() -> Participant:
+    """The state of n1 on its disk: it has prepared the plan."""
+    return PREPARED
+
+
+@pytest.fixture
+async def post(nodes: Nodes, kept: Participant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Post]:
+    """Sends a body to a path below /v1 of n1, which reaches `nodes` as a coordinator."""
     monkeypatch.setattr(uninitialized, "HttpRequests", lambda *_, **__: nodes)
     monkeypatch.setattr(uninitialized, "COORDINATE_S", 0.4)
     ports = {name: f"127.0.0.1:{free_port()}" for name in ("http", "peer", "stream", "swim")}
     config = load_node_config({"id": "n1", "cluster": "c1", "data-dir": str(tmp_path), **ports}, environ={})
     claim_data_dir(tmp_path, cluster="c1", node="n1")
-    keep_participant(tmp_path, PREPARED)
+    keep_participant(tmp_path, kept)
     node = UninitializedNode(config)
-    try:
-        await node.start()
-        yield node
-    finally:
-        await node.stop()
+    async with HttpRequests() as requests:
+        try:
+            await node.start()
+            yield lambda path, body: requests.json(ports["http"], f"/v1/{path}", "POST", body)
+        finally:
+            await node.stop()
+
+
+def announce(patch: pytest.MonkeyPatch, **states: SwimState) -> None:
+    """The members of the plan in these states are the physical topology of n1."""
+    members = dict(zip(NAMES, PLAN.members, strict=True))
+    seen = [
+        Record(name, "127.0.0.1:1", "i", state=state, tags=(("member", members[name]),))
+        for name, state in states.items()
+    ]
+    patch.setattr(PhysicalTopology, "records", lambda _: seen)
 
 
 async def test_cancel_between_two_requests_to_prepare_leaves_no_node_prepared(nodes: Nodes) -> None:
@@ -148,73 +167,66 @@ async def test_participant_of_an_earlier_version_has_cancelled(nodes: Nodes, mon
 
 
 async def test_repeated_cancel_has_the_result_at_each_node_while_one_is_silent(
-    nodes: Nodes, waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was refused (`init-refused`, n3 is not visible), although the message of the first one said to repeat it."""
-    monkeypatch.setattr(waiting._physical, "records", list)
-    nodes.before = lambda name, verb: (
-        waiting._become(waiting._participant.cancel(PLAN.id)) if (name, verb) == ("n1", "cancel") else None
-    )
+    announce(monkeypatch)
     nodes.states["n1"], nodes.silent = PREPARED, {"n3"}
-    async with HttpRequests() as requests:
-        at, body = str(waiting._config.http), {"members": NAMES, "cancel": True}
-        first, second = [(await requests.json(at, "/v1/cluster/init", "POST", body)).content for _ in range(2)]
+    first = (await post("cluster/init", {"members": NAMES, "cancel": True})).content
+    assert (await post("init/cancel", PLAN.to_json())).content["outcome"] == "cancelled"
+    second = (await post("cluster/init", {"members": NAMES, "cancel": True})).content
     assert first["nodes"] == {"n1": "cancelled", "n2": "not-prepared", "n3": "no-answer"}
     assert second["nodes"] == {"n1": "not-prepared", "n2": "not-prepared", "n3": "no-answer"}
     assert first["cancelled"] is second["cancelled"] is False
 
 
+@pytest.mark.parametrize("kept", [IDLE])
 async def test_cancel_reaches_nodes_that_are_silent_by_what_they_announced(
-    waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting._become(IDLE)
-    waiting._cancelled = None
-    n1, n2, n3 = (
-        Record(name, "127.0.0.1:1", "i", tags=(("member", member),))
-        for name, member in zip(NAMES, PLAN.members, strict=True)
-    )
-    seen = [n1, replace(n2, state=SwimState.DEAD), replace(n3, state=SwimState.LEFT)]
-    monkeypatch.setattr(waiting._physical, "records", lambda: seen)
-    assert waiting._plan_for(list(NAMES), cancel=True) == PLAN
-    with pytest.raises(Unavailable, match=r"not visible as uninitialized nodes: n2, n3\. Start them"):
-        waiting._plan_for(list(NAMES), cancel=False)
-    seen.pop()
-    with pytest.raises(InitRefused, match="n3 are not known here, so nothing was cancelled: repeat the command when"):
-        waiting._plan_for(list(NAMES), cancel=True)
+    """n1 has neither prepared the plan nor cancelled it before."""
+    announce(monkeypatch, n1=SwimState.ALIVE, n2=SwimState.DEAD, n3=SwimState.LEFT)
+    nodes.states = dict.fromkeys(NAMES, PREPARED)
+    refused = await post("cluster/init", {"members": NAMES})
+    assert refused.status == 503
+    assert "not visible as uninitialized nodes: n2, n3. Start them" in refused.detail
+    found = await post("cluster/init", {"members": NAMES, "cancel": True})
+    assert found.content["nodes"] == dict.fromkeys(NAMES, "cancelled")
+    announce(monkeypatch, n1=SwimState.ALIVE, n2=SwimState.DEAD)
+    refused = await post("cluster/init", {"members": NAMES, "cancel": True})
+    assert refused.status == 409
+    assert "n3 are not known here, so nothing was cancelled: repeat the command when" in refused.detail
 
 
-async def test_repeated_request_of_a_command_does_not_undo_a_cancel(nodes: Nodes, waiting: UninitializedNode) -> None:
+async def test_repeated_request_of_a_command_does_not_undo_a_cancel(nodes: Nodes, post: Post) -> None:
     """The coordinator ended after 15 s, the command repeated its request, and the next coordinator began anew."""
 
     async def init(attempt: str) -> int:
-        body = {"members": NAMES, "attempt": attempt}
-        return (await requests.json(str(waiting._config.http), "/v1/cluster/init", "POST", body)).status
+        return (await post("cluster/init", {"members": NAMES, "attempt": attempt})).status
 
-    async with HttpRequests() as requests:
-        nodes.silent = {"n3"}
-        assert await init("first") == 503
-        assert nodes.states == {"n1": PREPARED, "n2": PREPARED, "n3": IDLE}
-        nodes.cancel()
-        nodes.silent = set()
-        assert await init("first") == 409
-        assert nodes.states == dict.fromkeys(NAMES, IDLE)
-        assert await init("second") == 200
-        assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
+    nodes.silent = {"n3"}
+    assert await init("first") == 503
+    assert nodes.states == {"n1": PREPARED, "n2": PREPARED, "n3": IDLE}
+    nodes.cancel()
+    nodes.silent = set()
+    assert await init("first") == 409
+    assert nodes.states == dict.fromkeys(NAMES, IDLE)
+    assert await init("second") == 200
+    assert {state.state for state in nodes.states.values()} == {InitState.COMMITTED}
 
 
-@pytest.mark.parametrize("body", [{"timeout_ms": 1000}, {"timeout_ms": "soon"}, {"timeout_ms": True}, {}])
+@pytest.mark.parametrize("body", [{"timeout_ms": 5000}, {"timeout_ms": "soon"}, {"timeout_ms": True}, {}])
 async def test_coordinator_names_the_silent_nodes_before_the_sender_stops_waiting(
-    body: dict[str, Any], nodes: Nodes, waiting: UninitializedNode, monkeypatch: pytest.MonkeyPatch
+    body: dict[str, Any], nodes: Nodes, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`palisade init --timeout 4` with a frozen node reported that no node answers at --at."""
     if type(body.get("timeout_ms")) is int:
         monkeypatch.setattr(uninitialized, "COORDINATE_S", 15.0)
+        monkeypatch.setattr(uninitialized, "ANSWER_PART", 0.1)
     nodes.silent = {"n3"}
     began = time.monotonic()
-    async with HttpRequests() as requests:
-        asked = {"members": NAMES, "attempt": "a", **body}
-        answer = await requests.json(str(waiting._config.http), "/v1/cluster/init", "POST", asked)
-    assert time.monotonic() - began < 1
+    answer = await post("cluster/init", {"members": NAMES, "attempt": "a", **body})
+    assert time.monotonic() - began < 5
     assert answer.status == 503
     assert answer.detail.startswith("no answer from n3 at 127.0.0.1:743 (timed out); the cluster of n1, n2, n3 is not")
 
