@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from palisade.api.http.segment_families import segment_families
-from palisade.catalog.keys import TTL
 from palisade.recovery.listeners import Notification
 from palisade.segments.names import TRASH
 from palisade.segments.retention import SETTLE_S
@@ -13,7 +12,7 @@ from palisade.segments.segment_store import SegmentStore, file_of
 from palisade.segments.view import copies_view
 from palisade.vault.change import VaultEvent
 from palisade.vault.fence_page import FenceState
-from tests.support.retention_world import DAYS, GO, KEEP, TRASH_S, RetentionWorld, Violation
+from tests.support.retention_world import DAYS, GO, KEEP, KEY, TRASH_S, RetentionWorld, Violation
 from tests.support.segment_world import SimulatedDisk
 
 ALL = set(DAYS)
@@ -53,19 +52,23 @@ async def test_expired_segment_is_trashed_and_later_purged() -> None:
     assert (tally.trashed, tally.purged, tally.restored, tally.evicted) == (4, 4, 0, 0)
 
 
-async def test_pass_ends_when_the_rules_change() -> None:
+@pytest.mark.parametrize(("key", "tried"), [(KEY, DAYS[:1]), (b"/other", DAYS)])
+async def test_pass_ends_when_the_rules_change(key: bytes, tried: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 16: after `unset-ttl`, a pass went on to withdraw the announcement of each segment that it had chosen, and
     trashed segments were missing for minutes."""
-    world = await RetentionWorld(1).begin()
-    worker, tried = world.worker, list[str]()
+    world = await trashed()
+    world.later_s += TRASH_S
+    purges = list[str]()
 
-    async def act(name: str, _: object) -> bool:
-        tried.append(name)
-        worker._on_change(Notification(2, (VaultEvent(TTL + b"plant", 2, None),)))
+    async def purge(name: str, _: object) -> bool:
+        purges.append(name)
+        await world.listeners.notify(Notification(len(purges), (VaultEvent(key, len(purges), None),)))
         return False
 
-    assert await worker._some(10, tuple(DAYS), act, worker.expiry.rules) == 0
-    assert tried == [DAYS[0]]
+    monkeypatch.setattr(world.holder, "purge", purge)
+    world.listeners.open()
+    await world.pass_by()
+    assert purges == tried
 
 
 async def test_trashed_segment_is_restored_when_its_rule_is_removed() -> None:

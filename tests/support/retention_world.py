@@ -160,8 +160,9 @@ class RetentionWorld(World):
             "n1", SegmentStore(CheckedDisk(self)), self.stock, Listeners(), retention=self.expiry
         )
         self.rules = PlainCache(lambda: self.vault) if fault == "plain_cache" else LooksAtOnce(self._reader())
+        self.listeners = Listeners()
         self.worker = RetentionWorker(
-            self.holder, Listeners(), self.expiry, lambda vault: self.rules, Pace(trash_s=TRASH_S)
+            self.holder, self.listeners, self.expiry, lambda vault: self.rules, Pace(trash_s=TRASH_S)
         )
         if fault == "no_look_at_the_act":
             self.worker._still = lambda name, rules: True  # type: ignore[method-assign]
