@@ -16,8 +16,8 @@ def holding() -> Holding:
     return found
 
 
-def test_promise_does_not_cover_a_later_request_that_an_earlier_one_overtook() -> None:
-    """A request that arrives late, from a connection before, takes nothing back."""
+def test_promise_does_not_cover_a_later_request_that_arrived_before_an_earlier_one() -> None:
+    """The earlier one is from a connection before: its grant does not replace the later one."""
     held = holding()
     held.grant(5.0, 5.0, 0)
     held.grant(3.0, 5.1, 0)

@@ -60,6 +60,13 @@ class World:
     def lead(self, term: int) -> None:
         self.lease_server.core.begin_term(term, self.group.clock.now(), [], 0)
 
+    async def lease_to(self, node: str) -> None:
+        """Of this term: it is registered first."""
+        self.lead(TERM)
+        self.want(node)
+        await self.look_once()
+        self.grant(node)
+
     def want(self, *nodes: str, vault: str = "", standing: HolderStanding = HolderStanding.NEW) -> None:
         for node in nodes:
             holder = HolderId(node, vault or f"vault of {node}", 1)
@@ -172,10 +179,7 @@ async def test_registry_takes_no_holder_that_is_not_in_the_topology() -> None:
 async def test_record_of_another_vault_is_replaced_once_no_lease_of_it_is_left() -> None:
     """Another leader would know nothing of that lease, and readers of the first vault serve until it ends."""
     world = World()
-    world.lead(TERM)
-    world.want("n1")
-    await world.look_once()
-    world.grant("n1")
+    await world.lease_to("n1")
     world.want("n1", vault="another", standing=HolderStanding.OTHER)
     await world.look_once()
     assert [each.vault for each in registrations(world.store.system)] == ["vault of n1"]
@@ -186,10 +190,7 @@ async def test_record_of_another_vault_is_replaced_once_no_lease_of_it_is_left()
 
 async def test_record_of_a_holder_that_has_left_is_removed_once_no_lease_of_it_is_left() -> None:
     world = World()
-    world.lead(TERM)
-    world.want("n1")
-    await world.look_once()
-    world.grant("n1")
+    await world.lease_to("n1")
     world.gone = True
     world.group.clock.advance(1.0)
     await world.look_once()
@@ -200,11 +201,9 @@ async def test_record_of_a_holder_that_has_left_is_removed_once_no_lease_of_it_i
 
 
 async def test_holder_that_comes_back_before_its_removal_gets_leases_again() -> None:
+    """The registry has stopped its leases, so that it can be removed."""
     world = World()
-    world.lead(TERM)
-    world.want("n1")
-    await world.look_once()
-    world.grant("n1")
+    await world.lease_to("n1")
     world.gone = True
     world.group.clock.advance(1.0)
     await world.look_once()

@@ -16,7 +16,8 @@ from palisade.wire.credentials import to_hello
 from palisade.wire.stream_frames import FrameKind
 from tests.service.authorization.test_gate import login, next_line
 from tests.service.authorization.test_stream import ALICE, raw
-from tests.support.permission_world import Clock, Users
+from tests.support.hand_clock import Clock
+from tests.support.permission_world import Users
 from tests.support.waiting import until
 
 READS = 60
