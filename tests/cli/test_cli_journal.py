@@ -8,7 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,18 @@ def test_append_without_entries_reports_that_there_was_nothing_to_append() -> No
     assert (done.exit_code, done.stdout) == (0, "nothing to append: no ENTRIES and no lines on stdin\n")
 
 
-def test_copy_without_a_metadata_store_logs_within_two_seconds_that_it_does_not_answer(tmp_path: Path) -> None:
-    """It logged "listening", and nothing else until it was ended."""
+def test_copy_without_a_metadata_store_logs_that_it_does_not_answer(tmp_path: Path) -> None:
+    """It logged "listening", and nothing else until it was ended. `tests/journal/test_store_trouble.py` has the times
+    of the lines."""
     options = f"--name=a --dir={tmp_path} --listen={unused_address()} --endpoints={unused_address()} --primary".split()
     command = [sys.executable, "-m", "palisade.cli", "journal", "serve", "--role=orders", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as serving:
-        lines = iter(serving.stderr or ())
-        assert "listening" in next(lines)
-        began, line = time.monotonic(), next(lines)
+        limit = threading.Timer(20, serving.kill)
+        limit.start()
+        listening, line = islice(serving.stderr or (), 2)
         serving.kill()
-    assert time.monotonic() - began < 2
+        limit.cancel()
+    assert "listening" in listening
     assert "metadata store does not answer: role=orders reason=" in line
     assert "connection refused" in line
 

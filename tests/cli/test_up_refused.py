@@ -3,7 +3,6 @@ with its name and ports."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 from pathlib import Path
 
@@ -26,15 +25,20 @@ REFUSED = UpRefused("n1: a port is taken")
 def refuse(request: UpRequest, *, storage_of: str = "", left: str = "") -> str:
     """The output of an `up` whose nodes refuse to run, after they have logged a line and written these files."""
     out = io.StringIO()
-    with contextlib.suppress(UpRefused), opened(request, ScreenLines(out, as_json=True)) as (folder, layout):
-        for member in layout.members():
-            (folder / member.id).mkdir(exist_ok=True)
-            (folder / member.id / "node.log").write_text("palisade node: refused\n")
-        if storage_of:
-            (folder / storage_of / "data").mkdir()
-        if left:
-            (folder / left).write_text("x")
-        raise REFUSED
+
+    def run() -> None:
+        with opened(request, ScreenLines(out, as_json=True)) as (folder, layout):
+            for member in layout.members():
+                (folder / member.id).mkdir(exist_ok=True)
+                (folder / member.id / "node.log").write_text("palisade node: refused\n")
+            if storage_of:
+                (folder / storage_of / "data").mkdir()
+            if left:
+                (folder / left).write_text("x")
+            raise REFUSED
+
+    with pytest.raises(UpRefused, match="a port is taken"):
+        run()
     return out.getvalue()
 
 
