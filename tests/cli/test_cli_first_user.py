@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -12,8 +13,9 @@ from tests.support.cli_node import CliNode, cli_node
 from tests.support.permission_world import Users
 
 
-def wait_for(node: CliNode, name: str, tries: int) -> None:
-    """The node has no user until a command has tried to sign in so often; then `name` is created."""
+@contextmanager
+def node_without_users(name: str, tries: int) -> Iterator[CliNode]:
+    """Until a command has tried to sign in so often; then `name` is created."""
     left = tries
 
     async def no_user() -> bool:
@@ -23,16 +25,16 @@ def wait_for(node: CliNode, name: str, tries: int) -> None:
             await Users(node.services.key_values).make(name, ("admin", ""))
         return True
 
-    authorizer: Any = node.services.authorizer
-    authorizer._no_user = no_user
+    view = {"node": "n1", "lease": None, "leader": None}
+    with cli_node(guarded=True, no_user=no_user, fencing_view=lambda: view) as node:
+        yield node
 
 
 @pytest.mark.parametrize("command", ["put /a b --user=carol", "fencing --at={http} --user=carol", "login --user=carol"])
 @pytest.mark.parametrize("tries", [2, 1_000_000])
 def test_command_waits_for_the_first_user_until_its_deadline(command: str, tries: int) -> None:
     """It failed at once with "wrong user name or password"."""
-    with cli_node(guarded=True, fencing_view=lambda: {"node": "n1", "lease": None, "leader": None}) as node:
-        wait_for(node, "carol", tries)
+    with node_without_users("carol", tries) as node:
         environment = {"PALISADE_PASSWORD": "carols password", "PALISADE_ENDPOINTS": node.endpoint}
         options = ["--timeout", "5" if tries == 2 else "1"]
         done = CliRunner().invoke(main, [*command.format(http=node.http).split(), *options], env=environment)

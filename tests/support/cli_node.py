@@ -15,6 +15,7 @@ from palisade.metastore.command_codec import encode_command
 from palisade.metastore.limits import Limits
 from palisade.metastore.requests import FoundCluster
 from palisade.raftgroup.membership import Member, MemberRole, Membership
+from palisade.service.authorization.authorizer import NoUser, some_user
 from palisade.service.catalog import Catalog
 from palisade.service.key_values import KeyValues
 from tests.support.fake_group import FakeGroup, fake_group
@@ -48,9 +49,15 @@ class CliNode:
 
 @contextmanager
 def cli_node(
-    deadline_s: float = 0.3, limits: Limits | None = None, *, guarded: bool = False, **views: Any
+    deadline_s: float = 0.3,
+    limits: Limits | None = None,
+    *,
+    guarded: bool = False,
+    no_user: NoUser = some_user,
+    **views: Any,
 ) -> Iterator[CliNode]:
-    """`guarded`: clients sign in, with the users of `permission_world.usual`. `views`: fields of `NodeServices`."""
+    """`guarded`: clients sign in, with the users of `permission_world.usual`. `no_user`: as of an `Authorizer`.
+    `views`: fields of `NodeServices`."""
     started: list[CliNode] = []
     ready, stop = threading.Event(), asyncio.Event()
 
@@ -62,7 +69,7 @@ def cli_node(
         rows = FenceableRows(service) if guarded else None
         if rows is not None:
             await usual(Users(service))
-            views["authorizer"] = gate_over(rows, Clock())
+            views["authorizer"] = gate_over(rows, Clock(), no_user=no_user)
         services = NodeServices(service, catalog=catalog, **views)
         procedures = asyncio.create_task(catalog.runner.run())
         server, http = StreamServer(services, "demo"), HttpServer(services, "demo", "n1")
