@@ -8,8 +8,9 @@ from typing import Any
 
 from palisade.catalog import keys
 from palisade.catalog.permissions import PermissionGrant, Subject
-from palisade.metastore.requests import DeleteRange, Put
+from palisade.metastore.requests import FROM_KEY, DeleteRange, Put
 from palisade.service.authorization.authorizer import Authorizer
+from palisade.service.authorization.needs import Need
 from palisade.service.authorization.rights import PermissionRow
 from palisade.service.authorization.rows import StoreRows, WouldBlock
 from palisade.service.callers import UNRESTRICTED
@@ -30,6 +31,14 @@ def as_user(name: str, password: str = "") -> dict[str, str]:
 def same(password: str, credential: Any) -> bool:
     """Instead of scrypt."""
     return isinstance(credential, dict) and credential.get("plain") == password
+
+
+def covers(need: Need, key: bytes, range_end: bytes = b"") -> bool:
+    """Whether it is the right on this key, or on the whole range."""
+    if not need.range_end:
+        return need.key == key and not range_end
+    last = range_end or key + b"\0"
+    return need.key <= key and (need.range_end == FROM_KEY or last <= need.range_end)
 
 
 class FenceableRows(StoreRows):

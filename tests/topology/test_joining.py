@@ -287,7 +287,7 @@ async def test_log_line_of_a_phase_has_its_reason_in_a_field(world: World, caplo
     assert caplog.messages == ["topology phase changed: node=n7 phase=joining reason=no leader"]
 
 
-async def test_node_that_waits_for_long_warns_at_growing_intervals(
+async def test_node_that_waits_for_long_warns_again_and_again(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 16: a wrong --join was one line of level INFO, then silence."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -81,17 +83,17 @@ async def test_right_password_is_refused_as_too_early_before_the_first_user_exis
         authorizer.close()
 
 
-async def test_password_is_checked_as_ever_while_the_users_cannot_be_read(
-    service: KeyValues, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether there is a user is then not known, so nothing of it is disclosed."""
-
+async def test_password_is_checked_as_ever_while_it_is_not_known_whether_there_is_a_user(service: KeyValues) -> None:
     async def fails(*_: object, **__: object) -> None:
         raise Unavailable("no leader")
 
-    user = FirstUser(service, "roots password")
-    monkeypatch.setattr(user, "_find", fails)
-    assert not await user.no_user()
+    cut_off: Any = SimpleNamespace(range=fails)
+    authorizer = Authorizer(StoreRows(service), PROOF, no_user=FirstUser(cut_off, "roots password").no_user)
+    try:
+        with pytest.raises(WrongPassword):
+            await authorizer.identify(Password("root", "roots password"), "here")
+    finally:
+        authorizer.close()
 
 
 async def test_node_without_password_file_is_ready_without_users(service: KeyValues) -> None:

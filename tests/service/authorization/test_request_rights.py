@@ -35,6 +35,7 @@ from palisade.metastore.results import DeleteRangeResult, DoneResult, PutResult,
 from palisade.metastore.staged_rows import pack_chunk
 from palisade.service.authorization.needs import LeaseKeys, Need, Needs, needs_of, reading, writing
 from tests.support.meta_driver import Driver
+from tests.support.permission_world import covers
 
 KEYS = (b"a", b"ab", b"b", b"c")
 MANIFEST, CHUNK = b"m", b"n"
@@ -92,12 +93,6 @@ def state(driver: Driver) -> dict[bytes, Any]:
 
 def lacks(needs: tuple[Need, ...], privilege: Privilege, key: bytes) -> bool:
     return not any(need.privilege is privilege and covers(need, key) for need in needs)
-
-
-def covers(need: Need, key: bytes) -> bool:
-    if not need.range_end:
-        return need.key == key
-    return need.key <= key and (need.range_end == FROM_KEY or key < need.range_end)
 
 
 def check(
