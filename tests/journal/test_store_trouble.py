@@ -5,7 +5,7 @@ from __future__ import annotations
 from palisade.journal.store_trouble import LOOK_S, StoreTrouble
 
 
-def test_line_comes_within_two_seconds_then_at_growing_intervals_until_the_store_answers() -> None:
+def test_store_trouble_is_a_line_within_two_seconds_and_at_growing_intervals_until_the_store_answers() -> None:
     lines, written = StoreTrouble("orders"), list[tuple[float, str]]()
     for look in range(300):
         now = 5.0 + look * LOOK_S
@@ -19,7 +19,7 @@ def test_line_comes_within_two_seconds_then_at_growing_intervals_until_the_store
     assert end[1].startswith("metadata store answers again: role=orders (after ")
 
 
-def test_line_is_not_written_for_a_change_of_leader() -> None:
+def test_store_trouble_of_a_change_of_leader_is_no_line() -> None:
     lines = StoreTrouble("orders")
     found = [lines.line(trouble, now) for now, trouble in ((0.0, "no leader"), (0.4, "no leader"), (0.8, None))]
     assert found == [None, None, None]

@@ -61,7 +61,7 @@ async def test_every_segment_gets_its_copies_and_a_repetition_writes_nothing(cat
     assert (await catalog.range(b"/none")).revision == before
 
 
-async def test_nodes_that_get_none_any_more_are_named(catalog: Client) -> None:
+async def test_assigning_names_the_nodes_that_get_no_copies_any_more(catalog: Client) -> None:
     """Issue 16: `assign` while a node was frozen took all copies from it without a word."""
     assert (await assign(catalog)).left_out == ()
     assert (await assign(catalog, NODES[:2])).left_out == tuple(NODES[2:])
@@ -93,7 +93,7 @@ async def test_unused_segment_loses_its_assignments(catalog: Client) -> None:
     assert await assigned(catalog) == {}
 
 
-async def test_one_replica_without_a_node_is_named_in_the_singular(catalog: Client) -> None:
+async def test_assigning_without_enough_nodes_is_refused_in_the_singular_for_one(catalog: Client) -> None:
     """The message was "1 replicas need 1 nodes"."""
     with pytest.raises(SegmentError, match="1 replica needs 1 node, but only 0 store segments"):
         await assign(catalog, [], 1)
