@@ -67,12 +67,19 @@ class SimulatedStore(StoreApi):
         return LocalWatch(self._service, request, progress_s, lambda _: None)
 
 
+class SimulatedClock(Clock):
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def now(self) -> float:
+        return self._simulation.now
+
+
 class ClaimsWorld:
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
-        clock = Clock()
-        clock.now = lambda: self.simulation.now  # type: ignore[method-assign]
-        self.group: FakeGroup = fake_group(clock=clock)
+        self.group: FakeGroup = fake_group(clock=SimulatedClock(self.simulation))
         self._service = KeyValues(self.group, self.group.store)
         self._expire()
 

@@ -11,7 +11,6 @@ count, because they mean nothing after a crash.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,21 +101,3 @@ class RecordedDisk:
                 yield f"name of {each.name}"
             yield from self.unsynced(each)
         yield from (f"{REMOVAL} {name}" for name in stored if name not in FOR_A_PROCESS)
-
-    def after_power_loss(self, target: Path) -> Path:
-        """A copy of what is on the disk, with the files of LMDB as they are."""
-        paths = {each.stat().st_ino: each for each in self.root.rglob("*")}
-        self._copy(self.root.stat().st_ino, target, paths)
-        return target
-
-    def _copy(self, number: int, target: Path, paths: dict[int, Path]) -> None:
-        if number in self._names:
-            target.mkdir()
-            for name, inside in self._names[number].items():
-                self._copy(inside, target / name, paths)
-        elif number in self._contents:
-            target.write_bytes(self._contents[number])
-        elif target.name in OF_LMDB and number in paths:
-            shutil.copyfile(paths[number], target)
-        elif target.name not in FOR_A_PROCESS:
-            target.touch()
