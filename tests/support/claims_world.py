@@ -67,7 +67,7 @@ class SimulatedStore(StoreApi):
         return LocalWatch(self._service, request, progress_s, lambda _: None)
 
 
-class SimulatedClock(Clock):
+class SimulationClock(Clock):
     def __init__(self, simulation: Simulation) -> None:
         super().__init__()
         self._simulation = simulation
@@ -79,7 +79,7 @@ class SimulatedClock(Clock):
 class ClaimsWorld:
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
-        self.group: FakeGroup = fake_group(clock=SimulatedClock(self.simulation))
+        self.group: FakeGroup = fake_group(clock=SimulationClock(self.simulation))
         self._service = KeyValues(self.group, self.group.store)
         self._expire()
 
