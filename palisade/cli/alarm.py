@@ -23,7 +23,7 @@ def list_(session: CliSession) -> None:
         print(f"no alarm: {status['size_bytes']:,} of {status['quota_bytes']:,} bytes are used")
         return
     shape = {"alarms": alarms, "size_bytes": status["size_bytes"], "quota_bytes": status["quota_bytes"]}
-    session.rows(shape, ["alarm", "text"], [(each["alarm"], each["text"]) for each in alarms], flexible="text")
+    session.rows(shape, ["alarm", "text"], [(each["alarm"], each["text"]) for each in alarms], wraps=["text"])
 
 
 @alarm.command()

@@ -261,7 +261,7 @@ def list_(session: CliSession, collection: str, below: str) -> None:
     from palisade.cli.catalog_rows import HEADER, object_row
 
     found = session.call(lambda client: client.catalog_objects(collection, below=below))
-    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], flexible="what")
+    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], cut="what")
 
 
 @catalog.command()
@@ -290,7 +290,7 @@ def procedures(session: CliSession, open_only: bool, limit: int) -> None:
     from palisade.cli.catalog_rows import PROCEDURES_HEADER, procedure_row
 
     found = session.call(lambda client: client.procedures(open_only=open_only, limit=limit))
-    session.rows({"procedures": found}, PROCEDURES_HEADER, [procedure_row(view) for view in found])
+    session.rows({"procedures": found}, PROCEDURES_HEADER, [procedure_row(view) for view in found], wraps=["waits for"])
 
 
 @catalog.command()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH_ENTRIES = 1000
 BATCH_BYTES = 1 << 20
 OUTSTANDING = 8
-COLUMNS = ("address", "name", "state", "sequence", "agreed_sequence", "last", "acknowledged", "replica_state", "reason")
+COLUMNS = ("address", "name", "state", "reason", "sequence", "agreed_sequence", "last", "acknowledged", "replica_state")
 
 role_option = click.option("--role", required=True, help="Name of the role that the two copies share.")
 copies_option = click.option(
@@ -253,7 +253,7 @@ def status(session: CliSession, role: str, copies: list[str], deadline_s: float)
     """Show the state and sequences of each copy."""
     found = ask(role, copies, deadline_s, session.as_json, lambda client: client.status())
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
-    session.rows({"copies": found}, COLUMNS, cells, flexible="reason")
+    session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
 
 
 def ask(

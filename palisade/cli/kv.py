@@ -146,7 +146,7 @@ def show_range(
         refuse_with_at(**options)
         limit, keys_only = options["limit"], options["keys_only"]
         found = range_at(session, at, key, range_end, prefix=prefix, limit=limit, keys_only=keys_only)
-        session.rows(found, HEADER, [row(key_value(kv)) for kv in found["kvs"]], flexible="value")
+        session.rows(found, HEADER, [row(key_value(kv)) for kv in found["kvs"]], cut="value")
         if found["more"]:
             click.echo(f"the first {counted(len(found['kvs']), 'key')}; --limit omitted the others", err=True)
         return
@@ -157,7 +157,7 @@ def show_range(
     if options["count_only"]:
         session.answer(shapes.range_shape(result), str(result.count))
         return
-    session.rows(shapes.range_shape(result), HEADER, [row(kv) for kv in result.kvs], flexible="value")
+    session.rows(shapes.range_shape(result), HEADER, [row(kv) for kv in result.kvs], cut="value")
     if result.more and not session.as_json:
         click.echo(f"{len(result.kvs)} of {counted(result.count, 'key')}; --limit omitted the others", err=True)
 

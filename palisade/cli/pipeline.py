@@ -40,7 +40,7 @@ def list_(session: CliSession) -> None:
 
     found = [(name, job_named(name).help) for name in names()]
     shape = {"jobs": [{"name": name, "help": text.split("\n")[0]} for name, text in found]}
-    session.rows(shape, ("job", "does"), [(name, text.split("\n")[0]) for name, text in found])
+    session.rows(shape, ("job", "does"), [(name, text.split("\n")[0]) for name, text in found], wraps=["does"])
 
 
 class JobGroup(click.Group):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 VALUE_WIDTH = 60
@@ -16,9 +16,14 @@ def print_json(shape: Any) -> None:
 
 
 def print_rows(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], *, flexible: str | None = None, wraps: bool = False
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    wraps: Collection[str] = (),
+    cut: str | None = None,
+    omits: Collection[str] = (),
 ) -> None:
-    """`flexible`: the column that may be shortened to fit the width of the terminal, or wrapped if `wraps`."""
+    """On a terminal in its width; `wraps`, `cut`, `omits`: as of `palisade.cli.table.tables`."""
     if not sys.stdout.isatty():
         for row in (header, *rows):
             print("\t".join(map(str, row)))
@@ -28,8 +33,11 @@ def print_rows(
     from palisade.cli.table import tables
 
     console = Console()
-    cells = [[str(each) if wraps else shorten(str(each)) for each in row] for row in rows]
-    for table in tables(header, cells, console.width, flexible, wraps=wraps):
+    cells = [
+        [shorten(str(each)) if title == cut else str(each) for title, each in zip(header, row, strict=True)]
+        for row in rows
+    ]
+    for table in tables(header, cells, console.width, wraps=wraps, cut=cut, omits=omits):
         console.print(table, markup=False)
 
 

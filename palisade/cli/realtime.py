@@ -56,11 +56,11 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
     if given_up:
         records = session.call(lambda client: client.realtime_given_up())
         audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
-        session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, flexible="reason")
+        session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, wraps=["segment", "reason"])
         return
     found = session.call(lambda client: known(client, data_source, session.deadline_s))
     rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
-    session.rows({"segments": found}, HEADER, rows, flexible="segment")
+    session.rows({"segments": found}, HEADER, rows, wraps=["segment", "note"])
 
 
 async def known(client: Any, data_source: str, deadline_s: float) -> list[dict[str, Any]]:

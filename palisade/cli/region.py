@@ -30,7 +30,7 @@ def list_(session: CliSession) -> None:
     """
     found = session.call(lambda client: client.regions())
     header = ["name", "prefix", "mode", "policy", "default", "built in"]
-    session.rows(found, header, [row(each) for each in found["regions"]])
+    session.rows(found, header, [row(each) for each in found["regions"]], cut="default")
     for problem in () if session.as_json else found["problems"]:
         click.echo(problem, err=True)
 

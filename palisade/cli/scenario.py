@@ -46,7 +46,7 @@ def list_scenarios(session: CliSession) -> None:
 
     shape = {"scenarios": [one.as_dict() for one in SCENARIOS]}
     rows = [(one.name, one.case or "-", one.title) for one in SCENARIOS]
-    session.rows(shape, ("scenario", "case", "what it shows"), rows, flexible="what it shows", wraps=True)
+    session.rows(shape, ("scenario", "case", "what it shows"), rows, wraps=["what it shows"])
 
 
 @scenario.command("run")

@@ -93,7 +93,7 @@ def list_(session: CliSession, data_source: str) -> None:
         (each["segment"], each["state"], each["replicas"], each["rows"], " ".join(each["nodes"]))
         for each in found["segments"]
     ]
-    session.rows(found, LIST_HEADER, rows, flexible="segment")
+    session.rows(found, LIST_HEADER, rows, wraps=["segment"])
 
 
 @segments.command()
@@ -126,7 +126,7 @@ def lookup(session: CliSession, data_source: str, start: str, end: str, on_missi
     """
     found = session.call(lambda client: client.segments_lookup(data_source, start, end, on_missing=on_missing))
     rows = [(each["segment"], each["from"], each["to"], " ".join(each["nodes"])) for each in found["segments"]]
-    session.rows(found, PARTS_HEADER, rows, flexible="segment")
+    session.rows(found, PARTS_HEADER, rows, wraps=["segment"], omits=["from", "to"])
     if found["missing"] and on_missing == "warn":
         first = ", ".join(found["missing"][:SHOWN])
         more = f" and {len(found['missing']) - SHOWN} more" if len(found["missing"]) > SHOWN else ""

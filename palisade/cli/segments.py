@@ -102,7 +102,7 @@ def nodes_(session: CliSession) -> None:
         ]
 
     rows = session.call(ask)
-    session.rows({"nodes": rows}, HEADER, [summary_row(row) for row in rows])
+    session.rows({"nodes": rows}, HEADER, [summary_row(row) for row in rows], wraps=["why"])
 
 
 def named(text: str) -> list[str]:

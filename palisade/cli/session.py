@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -273,18 +273,19 @@ class CliSession:
         header: Sequence[str],
         rows: Sequence[Sequence[Any]],
         *,
-        flexible: str | None = None,
-        wraps: bool = False,
+        wraps: Collection[str] = (),
+        cut: str | None = None,
+        omits: Collection[str] = (),
     ) -> None:
-        """Prints a result of several rows. `flexible`: the column that may be shortened on a narrow terminal, or
-        wrapped if `wraps`."""
+        """Prints a result of several rows. On a narrow terminal: the columns that wrap, the one whose text is cut, and
+        those that are omitted."""
         work_done()
         if self.as_json:
             print_json(shape)
         elif self.as_csv:
             print_csv(header, rows)
         else:
-            print_rows(header, rows, flexible=flexible, wraps=wraps)
+            print_rows(header, rows, wraps=wraps, cut=cut, omits=omits)
 
     def note(self, text: str) -> None:
         """Prints a remark on stderr; not with --json, where stderr is for one object."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from palisade.cli.table import kept, widths_of
+from palisade.cli.table import kept, omitted_text, widths_of
 from palisade.service.status import COLUMNS, IMPORTANCE, NUMBERS, Row, cells, titles
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ def status_table(rows: Sequence[Row], width: int) -> Table:
     fields = [field for _, field in COLUMNS]
     columns = kept(widths_of(titles(), content), [fields.index(field) for field in IMPORTANCE], width)
     omitted = [title for place, title in enumerate(titles()) if place not in columns]
-    caption = f"omitted here: {', '.join(omitted)}" if omitted else None
-    table = Table(header_style="bold", caption=caption, caption_justify="left")
+    table = Table(header_style="bold", caption=omitted_text(omitted), caption_justify="left")
     for place in columns:
         title, field = COLUMNS[place]
         table.add_column(title, justify="right" if field in NUMBERS else "left", no_wrap=True)

@@ -1,12 +1,12 @@
 """Tables that fit the width of the terminal. The first column identifies a row and is never cut.
 
 Columns that do not fit are shown in further tables below, each with the first column (`tables`), or are omitted in the
-order of their importance and named in the caption (`most_important`).
+order of their importance and named in the caption (`kept`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 FRAME = 3
 """Characters per column besides its content: two blanks and a border. The table has one more border at its end."""
-FLEXIBLE_MIN = 16
+CUT_MIN, WRAPPED_MIN = 16, 25
+"""The least widths of a column that is cut or wraps. A time in the name of a segment, with its slash, has 25."""
 
 
 def widths_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -54,47 +55,84 @@ def tables(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     width: int,
-    flexible: str | None = None,
     *,
-    wraps: bool = False,
+    wraps: Collection[str] = (),
+    cut: str | None = None,
+    omits: Collection[str] = (),
 ) -> list[Table]:
-    """One table if it fits, else several with the same rows. `flexible`: the column that becomes narrower first; its
-    text is shortened, or continues on further lines (`wraps`)."""
+    """One table if it fits, else several with the same rows.
+
+    Columns that become narrower first: those in `wraps`, whose text continues on further lines, and `cut`, whose text
+    is shortened. `omits`: the columns that are omitted together if one table is still too wide."""
+    header = list(header)
     widths = widths_of(header, rows)
-    excess = total(widths) - width
-    if flexible is not None and excess > 0:
-        place = list(header).index(flexible)
-        widths[place] = max(min(FLEXIBLE_MIN, widths[place]), widths[place] - excess)
+    flexible = {header.index(each) for each in (*wraps, *([cut] if cut else ()))}
+    least = [
+        min(each, (CUT_MIN if header[place] == cut else WRAPPED_MIN) if place in flexible else each)
+        for place, each in enumerate(widths)
+    ]
+    columns = list(range(len(header)))
+    if total(least) > width:
+        columns = [place for place in columns if header[place] not in omits]
+    least = limited([least[place] for place in columns], width)
+    groups = [[columns[each] for each in group] for group in stacked(least, width)]
+    narrow = dict(zip(columns, least, strict=True))
+    left_out = [header[place] for place in range(len(header)) if place not in columns]
+    made_tables = [
+        made(header, rows, grown({place: narrow[place] for place in group}, widths, width), cut) for group in groups
+    ]
+    made_tables[-1].caption = omitted_text(left_out)
+    return made_tables
+
+
+def limited(widths: Sequence[int], width: int) -> list[int]:
+    """No column is so wide that it does not fit next to the first one."""
     room = width - 1 - FRAME
-    widths[0] = min(widths[0], room)
-    others = [min(each, max(1, room - FRAME - widths[0])) for each in widths[1:]]
-    if others and min(others) < min(FLEXIBLE_MIN, *widths[1:]):
-        widths[0] = max(1, room // 2)
-        others = [min(each, room - FRAME - widths[0]) for each in widths[1:]]
-    widths = [widths[0], *others]
-    wrapped = {0, list(header).index(flexible)} if wraps and flexible is not None else {0}
-    return [made(header, rows, columns, widths, wrapped) for columns in stacked(widths, width)]
+    first = min(widths[0], room)
+    others = [min(each, max(1, room - FRAME - first)) for each in widths[1:]]
+    if others and min(others) < min(CUT_MIN, *widths[1:]):
+        first = max(1, room // 2)
+        others = [min(each, room - FRAME - first) for each in widths[1:]]
+    return [first, *others]
 
 
-def made(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    columns: Sequence[int],
-    widths: Sequence[int],
-    wrapped: Collection[int],
-) -> Table:
-    """Text that is too long wraps in the `wrapped` columns; in other columns it is cut, with an ellipsis."""
+def grown(narrow: Mapping[int, int], wanted: Sequence[int], width: int) -> dict[int, int]:
+    """The widths of the columns of one table that uses the terminal: the column that lacks most grows first."""
+    found = dict(narrow)
+    for _ in range(width - total(found.values())):
+        lacking = max(found, key=lambda place: wanted[place] / found[place])
+        if found[lacking] >= wanted[lacking]:
+            break
+        found[lacking] += 1
+    return found
+
+
+def omitted_text(titles: Sequence[str]) -> str | None:
+    return f"omitted here: {', '.join(titles)}" if titles else None
+
+
+def folded(text: str, width: int) -> str:
+    """A name in lines that end after a slash where possible. A text with blanks is returned as it is."""
+    if len(text) <= width or " " in text:
+        return text
+    lines = [""]
+    for part in text.replace("/", "/\n").split("\n"):
+        if len(lines[-1]) + len(part) <= width:
+            lines[-1] += part
+        else:
+            lines.append(part)
+    return "\n".join(line for line in lines if line)
+
+
+def made(header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[int, int], cut: str | None) -> Table:
+    """A table of the columns in `widths`. Text that is too long is cut in the column `cut`, and wraps in others."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(header_style="bold")
-    for column in columns:
-        table.add_column(
-            header[column],
-            width=widths[column],
-            no_wrap=column not in wrapped,
-            overflow="fold" if column in wrapped else "ellipsis",
-        )
+    table = Table(header_style="bold", caption_justify="left")
+    for column, width in widths.items():
+        cuts = header[column] == cut
+        table.add_column(header[column], width=width, no_wrap=cuts, overflow="ellipsis" if cuts else "fold")
     for row in rows:
-        table.add_row(*(Text(row[column]) for column in columns))
+        table.add_row(*(Text(folded(row[column], width)) for column, width in widths.items()))
     return table

@@ -48,7 +48,7 @@ def listed(session: CliSession, collection: str) -> None:
     from palisade.cli.catalog_rows import HEADER, object_row
 
     found = session.call(lambda client: client.catalog_objects(collection))
-    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], flexible="what")
+    session.rows({"objects": found}, HEADER, [object_row(collection, shape) for shape in found], cut="what")
 
 
 def shown(session: CliSession, collection: str, name: str) -> None:

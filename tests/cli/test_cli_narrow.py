@@ -99,7 +99,7 @@ def test_topology_puts_columns_below_each_other() -> None:
 
 def test_long_key_is_wrapped_and_its_value_shortened() -> None:
     key, console = "/k" * 60, Console(file=io.StringIO(), width=WIDTH)
-    for table in tables(["key", "value", "version"], [[key, "v" * 60, "1"]], WIDTH, "value"):
+    for table in tables(["key", "value", "version"], [[key, "v" * 60, "1"]], WIDTH, cut="value"):
         console.print(table)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= WIDTH
@@ -109,7 +109,7 @@ def test_long_key_is_wrapped_and_its_value_shortened() -> None:
 
 def test_titles_of_scenarios_wrap_and_are_not_cut() -> None:
     rows = [[one.name, one.case or "-", one.title] for one in SCENARIOS]
-    lines = printed(*tables(["scenario", "case", "what it shows"], rows, WIDTH, "what it shows", wraps=True))
+    lines = printed(*tables(["scenario", "case", "what it shows"], rows, WIDTH, wraps=["what it shows"]))
     assert max(map(len, lines)) <= WIDTH
     titles = " ".join(line.split("│")[3].strip() for line in lines if line.startswith("│"))
     assert [one.title for one in SCENARIOS if one.title not in titles] == []
