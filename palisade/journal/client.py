@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,13 +19,14 @@ from palisade.base.clock import SystemClock
 from palisade.base.network_reason import reason_of
 from palisade.base.wrong_port import COPY_ADDRESS
 from palisade.journal.channel import Channel, Network, TcpNetwork
-from palisade.journal.errors import AppendUnknown, JournalError, NotActive, NotJournalPort
+from palisade.journal.errors import AppendUnknown, JournalError, NotActive, NotJournalPort, WrongRole
 from palisade.journal.messages import FORMAT, AppendRefusal, JournalMessageKind, read_refusal
 
 RETRY_S = 0.05
 HELLO_S = 1.0
 PATIENCE_S = 1.0
 READ_BYTES = 1 << 20
+NO_STATUS = UNREACHABLE, WRONG_ROLE = "unreachable", "wrong role"
 _system_clock = SystemClock()
 
 
@@ -53,8 +54,8 @@ class JournalClient:
         self._next_address = 0
         self._hint = self._tried = ""
         self._trouble = ""
-        self._wrong: set[str] = set()
-        """Addresses at which a node or another server listens instead of a copy."""
+        self._wrong: dict[str, str] = {}
+        """Address -> reason, where a copy of another role, a node or another server listens."""
         self._asked_at: dict[object, float] = {}
         """The requests without a response, oldest first."""
 
@@ -103,20 +104,26 @@ class JournalClient:
             first = found[-1][0] + 1
 
     async def status(self) -> list[dict[str, Any]]:
-        """The status of each copy, in the order of the addresses; a silent copy has only `address` and `reason`."""
-        return await asyncio.gather(*map(self._status_of, self._addresses))
+        """The status of each copy, in the order of the addresses. A copy that is silent, or of another role, has only
+        `address`, `state` and `reason`. Raises WrongRole if the copies that answer are all of other roles."""
+        found = await asyncio.gather(*map(self._status_of, self._addresses))
+        wrong = {row["address"]: row["reason"] for row in found if row["state"] == WRONG_ROLE}
+        if wrong and all(row["state"] in NO_STATUS for row in found):
+            raise _wrong_copies(WrongRole, wrong)
+        return found
 
     async def _status_of(self, address: str) -> dict[str, Any]:
         try:
             connection = await self._connect(address)
         except (OSError, TimeoutError, JournalError) as error:
-            return {"address": address, "state": "unreachable", "reason": _reason(error)}
+            state = WRONG_ROLE if isinstance(error, WrongRole) else UNREACHABLE
+            return {"address": address, "state": state, "reason": _reason(error)}
         try:
             async with asyncio.timeout(HELLO_S):
                 _, state = await connection.ask(JournalMessageKind.STATUS)
             return {"address": address, **state}
         except (TimeoutError, JournalError) as error:
-            return {"address": address, "state": "unreachable", "reason": _reason(error)}
+            return {"address": address, "state": UNREACHABLE, "reason": _reason(error)}
         finally:
             connection.close()
 
@@ -147,12 +154,11 @@ class JournalClient:
                 if kind == JournalMessageKind.APPEND:
                     raise
                 self._move(connection, "", f"{self._tried}: the connection ended")
-            except NotJournalPort as error:
-                self._wrong.add(self._tried)
-                text = f"{self._tried}: {error}"
-                if self._wrong.issuperset(self._addresses):
-                    raise NotJournalPort(text) from None
-                self._move(connection, "", text)
+            except (NotJournalPort, WrongRole) as error:
+                self._wrong[self._tried] = str(error)
+                if self._wrong.keys() >= set(self._addresses):
+                    raise _wrong_copies(type(error), self._wrong) from None
+                self._move(connection, "", f"{self._tried}: {error}")
             except (OSError, TimeoutError) as error:
                 self._move(connection, "", f"{self._tried}: {reason_of(error)}")
                 if connection is not None and kind == JournalMessageKind.APPEND:
@@ -269,6 +275,17 @@ def _with_hint(refusal: AppendRefusal) -> JournalError:
     if isinstance(error, NotActive):
         error.active = refusal.active
     return error
+
+
+def _wrong_copies(kind: type[JournalError], reasons: Mapping[str, str]) -> JournalError:
+    """Each reason once, with its addresses."""
+    texts = [
+        f"{', '.join(address for address, its in reasons.items() if its == reason)}: {reason}"
+        for reason in dict.fromkeys(reasons.values())
+    ]
+    if kind is WrongRole:
+        texts.append("'palisade activation list' lists the roles")
+    return kind("; ".join(texts))
 
 
 def _reason(error: BaseException) -> str:

@@ -97,7 +97,7 @@ def check_hello(body: object, role: str) -> None:
     if version != FORMAT:
         raise NewerFormat(f"the peer speaks journal protocol {version}, this copy {FORMAT}: install the same version")
     if theirs != role:
-        raise WrongRole(f"this is a copy of role {role}, not {theirs}: check the addresses")
+        raise WrongRole(f"this is a copy of role {role}, not {theirs}: check the role and the addresses")
 
 
 def runs_body(runs: list[Run]) -> list[list[int]]:

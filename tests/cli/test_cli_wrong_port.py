@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -65,21 +68,37 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str
         thread.run(asyncio.sleep(0))
         copy, metrics = unused_address(), unused_address()
         folder = tmp_path_factory.mktemp("copy")
-        serving = subprocess.Popen(
-            [sys.executable, "-m", "palisade.cli", "journal", "serve", "--role=orders", "--name=a", "--primary",
-             f"--dir={folder}", f"--listen={copy}", f"--metrics={metrics}", f"--endpoints={node.endpoint}"],
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
         try:
-            _until_listening(serving)
-            yield {
-                "stream": node.endpoint, "http": node.http, "peer": peers[0].address, "journal": copy,
-                "metrics": metrics,
-            }  # fmt: skip
+            with _serving(folder, copy, node.endpoint, "--role=orders", "--primary", f"--metrics={metrics}"):
+                yield {
+                    "stream": node.endpoint, "http": node.http, "peer": peers[0].address, "journal": copy,
+                    "metrics": metrics,
+                }  # fmt: skip
         finally:
-            serving.kill()
-            serving.communicate()
             thread.stop()
+
+
+@pytest.fixture(scope="module")
+def copy_of_bills(ports: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder, address = tmp_path_factory.mktemp("bills"), unused_address()
+    with _serving(folder, address, ports["stream"], "--role=bills", "--backup"):
+        yield address
+
+
+@contextmanager
+def _serving(folder: Path, address: str, store: str, *options: str) -> Iterator[None]:
+    """A copy of a journal, once it listens."""
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "palisade.cli", "journal", "serve", "--name=a", f"--dir={folder}",
+         f"--listen={address}", f"--endpoints={store}", *options],
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        _until_listening(serving)
+        yield
+    finally:
+        serving.kill()
+        serving.communicate()
 
 
 def _until_listening(serving: subprocess.Popen[bytes]) -> None:
@@ -111,3 +130,40 @@ def test_journal_client_uses_the_right_address_beside_a_wrong_one(ports: Mapping
     copies = f"--copies={ports['stream']},{ports['journal']}"
     done = CliRunner().invoke(main, ["journal", "append", "x", "--role=orders", copies])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", ["append", "read"])
+def test_journal_client_uses_the_copy_of_its_role_beside_one_of_another_role(
+    command: str, ports: Mapping[str, str], copy_of_bills: str
+) -> None:
+    """The first copy that refused the role ended the command."""
+    copies = f"--copies={copy_of_bills},{ports['journal']}"
+    entries = ["x"] if command == "append" else []
+    done = CliRunner().invoke(main, ["journal", command, *entries, "--role=orders", copies])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", ["append", "read", "status"])
+def test_role_that_no_copy_has_is_refused_with_the_roles_of_the_copies(
+    command: str, ports: Mapping[str, str], copy_of_bills: str
+) -> None:
+    """`journal status` printed "unreachable" for each copy, and ended with 0."""
+    copies = f"--copies={copy_of_bills},{ports['journal']}"
+    entries = ["x"] if command == "append" else []
+    refused = CliRunner().invoke(main, ["journal", command, *entries, "--role=wrong", copies, "--json"])
+    assert (refused.exit_code, refused.stdout) == (1, ""), refused.output
+    error = json.loads(refused.stderr)["error"]
+    assert (error["code"], error["retry"]) == ("journal-wrong-role", False)
+    for address, role in ((copy_of_bills, "bills"), (ports["journal"], "orders")):
+        assert f"{address}: this is a copy of role {role}, not wrong" in error["message"]
+    assert "palisade activation list" in error["message"]
+
+
+def test_status_shows_a_copy_of_another_role_beside_one_of_the_role(
+    ports: Mapping[str, str], copy_of_bills: str
+) -> None:
+    copies = f"--copies={copy_of_bills},{ports['journal']}"
+    done = CliRunner().invoke(main, ["journal", "status", "--role=orders", copies, "--json"])
+    assert done.exit_code == 0, done.output
+    other, own = json.loads(done.stdout)["copies"]
+    assert (other["state"], own["role"]) == ("wrong role", "orders")
