@@ -69,31 +69,114 @@ def test_bench_without_keys_that_remain_has_none_in_its_object(run: Run) -> None
     assert json.loads(run("bench", "put", "--total", "4", "--json").output)["keys_left"] is None
 
 
-@pytest.mark.parametrize(
-    ("ends", "code", "exit_code"),
-    [(QuotaExceeded("full"), "quota-exceeded", 1), (KeyboardInterrupt(), "interrupted", 130)],
-)
-def test_bench_with_json_names_keys_that_remain_in_the_object_of_its_error(
-    run: Run, monkeypatch: pytest.MonkeyPatch, ends: BaseException, code: str, exit_code: int
-) -> None:
-    """An error has one object, which a plain line preceded; Ctrl-C had the line alone."""
-
-    async def put(*_: Any) -> None:
-        if isinstance(ends, KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.sleep(10)
-        raise ends
-
+def cannot_delete(monkeypatch: pytest.MonkeyPatch) -> None:
     async def delete(*_: Any, **__: Any) -> None:
         raise Unavailable("no leader\nyet")
 
-    monkeypatch.setattr(Client, "put", put)
     monkeypatch.setattr(Client, "delete", delete)
-    result = run("bench", "put", "--total", "1", "--clients", "1", "--json")
-    error = json.loads(result.output)["error"]
-    assert (result.exit_code, result.stdout, error["code"]) == (exit_code, "", code)
-    assert error["keys_left"]["prefix"].startswith("/palisade-bench/")
-    assert error["keys_left"]["reason"] == "no leader yet"
+
+
+def ends_after_a_put(monkeypatch: pytest.MonkeyPatch, ends: signal.Signals | Exception) -> None:
+    """The second put gets the signal and no response, or is refused."""
+    put, puts = Client.put, list[bytes]()
+
+    async def ended(self: Client, key: bytes, *rest: Any, **more: Any) -> Any:
+        puts.append(key)
+        if len(puts) == 1:
+            return await put(self, key, *rest, **more)
+        if isinstance(ends, Exception):
+            raise ends
+        signal.raise_signal(ends)
+        return await asyncio.sleep(10)
+
+    monkeypatch.setattr(Client, "put", ended)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_bench_that_is_refused_names_keys_that_remain_in_its_one_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """A plain line stood beside the error."""
+    ends_after_a_put(monkeypatch, QuotaExceeded("full"))
+    cannot_delete(monkeypatch)
+    result = run("bench", "put", "--total", "5", "--clients", "1", *(["--json"] if as_json else []))
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    if as_json:
+        error = json.loads(line)["error"]
+        assert (error["code"], error["keys_left"]["reason"]) == ("quota-exceeded", "no leader yet")
+        assert error["keys_left"]["prefix"].startswith("/palisade-bench/")
+    else:
+        assert line.startswith("palisade: full; its keys could not be deleted (no leader yet); delete them with: ")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("deletes", [True, False])
+def test_bench_that_is_stopped_prints_one_object_with_what_it_has_measured(
+    run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch, stop: signal.Signals, deletes: bool
+) -> None:
+    """It printed nothing; if its keys remained, an error without the figures."""
+    keys = node.group.store.key_count
+    ends_after_a_put(monkeypatch, stop)
+    if not deletes:
+        cannot_delete(monkeypatch)
+    result = run("bench", "put", "--total", "5", "--clients", "1", "--json")
+    assert (result.exit_code, result.stderr) == (128 + stop, "")
+    found = json.loads(result.stdout)
+    assert (found["done"], found["total"], found["interrupted"]) == (1, 5, True)
+    assert found["latency_ms"]["max"] > 0
+    assert (found["keys_left"] is None) == deletes
+    assert node.group.store.key_count == keys + (not deletes)
+
+
+def test_bench_that_is_stopped_while_it_connects_prints_its_object(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def status(_: Client) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(10)
+
+    monkeypatch.setattr(Client, "status", status)
+    result = run("bench", "put", "--total", "5", "--json")
+    assert (result.exit_code, result.stderr) == (130, "")
+    found = json.loads(result.stdout)
+    assert (found["done"], found["per_s"], found["interrupted"], found["keys_left"]) == (0, 0, True, None)
+    without = run("bench", "put", "--total", "5")
+    assert (without.exit_code, without.output) == (130, "")
+
+
+def test_bench_that_is_stopped_twice_names_the_keys_that_remain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends_after_a_put(monkeypatch, signal.SIGINT)
+
+    async def delete(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(10)
+
+    monkeypatch.setattr(Client, "delete", delete)
+    result = run("bench", "put", "--total", "5", "--clients", "1", "--json")
+    assert result.exit_code == 130
+    assert json.loads(result.stdout)["keys_left"]["reason"] == "interrupted"
+
+
+def test_bench_that_is_stopped_prints_its_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends_after_a_put(monkeypatch, signal.SIGINT)
+    result = run("bench", "put", "--total", "5", "--clients", "1")
+    assert (result.exit_code, result.stderr) == (130, "")
+    assert "requests\t1" in result.stdout
+
+
+@pytest.mark.parametrize("what", ["put", "stream", "get"])
+def test_bench_without_rights_has_one_error_and_no_word_on_keys(what: str) -> None:
+    """It reported also that its keys could not be deleted, and it had written none."""
+    with cli_node(guarded=True) as guarded:
+        environ = {"PALISADE_ENDPOINTS": guarded.endpoint, "PALISADE_USER": "bob", "PALISADE_PASSWORD": "bobs password"}
+        result = CliRunner().invoke(main, ["bench", what, "--total", "50", "--clients", "8"], env=environ)
+        as_json = CliRunner().invoke(main, ["bench", what, "--total", "50", "--clients", "8", "--json"], env=environ)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("palisade: ")
+    assert "delete" not in line
+    assert "palisade-bench" in line
+    error = json.loads(as_json.stderr)["error"]
+    assert (as_json.exit_code, error["code"], "keys_left" in error) == (1, "permission-denied", False)
 
 
 def test_bench_that_is_terminated_deletes_its_keys(run: Run, node: CliNode, monkeypatch: pytest.MonkeyPatch) -> None:
