@@ -21,6 +21,7 @@ __all__ = ["segments"]
 LIST_HEADER = ("segment", "state", "replicas", "rows", "nodes")
 PARTS_HEADER = ("segment", "from", "to", "nodes")
 SHOWN = 10
+UNKNOWN = "-"
 
 FROM = click.option("--from", "start", default="", metavar="TIME", help="Such as 2013-03-01, in UTC.")
 TO = click.option("--to", "end", default="", metavar="TIME", help="The end, which is excluded.")
@@ -83,7 +84,8 @@ def list_(session: CliSession, data_source: str) -> None:
     """List the data sources, or the segments of DATA_SOURCE.
 
     States: served, missing (no node serves it; queries fail), loading (not served yet), unserved (replication factor
-    0), pending (its publication is not finished), overshadowed (by a newer version), unused.
+    0), pending (its publication is not finished), overshadowed (by a newer version), unused, realtime (its node still
+    receives rows; palisade segments realtime list shows their number).
     """
     found = session.call(lambda client: client.segments_list(data_source))
     if not data_source:
@@ -91,7 +93,7 @@ def list_(session: CliSession, data_source: str) -> None:
         return
     rows = [
         (each["segment"], each["state"], each["replicas"], each["rows"], " ".join(each["nodes"]))
-        for each in found["segments"]
+        for each in map(recorded, found["segments"])
     ]
     session.rows(found, LIST_HEADER, rows, wraps=["segment"])
 
@@ -103,7 +105,13 @@ def show(session: CliSession, segment: str) -> None:
     """Print the record of a SEGMENT, its state and its nodes."""
     found = session.call(lambda client: client.segment(segment))
     width = max(map(len, found))
-    session.answer(found, "\n".join(f"{name:<{width}}  {text(value)}" for name, value in found.items()))
+    session.answer(found, "\n".join(f"{name:<{width}}  {text(value)}" for name, value in recorded(found).items()))
+
+
+def recorded(shape: dict[str, Any]) -> dict[str, Any]:
+    """For people: `-` where the record of a growing segment has 0 or an empty text, because only its node knows."""
+    grows = shape.get("ingester") and not shape["digest"]
+    return {**shape, **dict.fromkeys(("rows", "size_bytes", "digest"), UNKNOWN)} if grows else shape
 
 
 def text(value: Any) -> str:

@@ -85,7 +85,7 @@ def assign(session: CliSession, replicas: int | None, prefix: str, nodes: str | 
 def nodes_(session: CliSession) -> None:
     """Show assigned, local and missing segments per node.
 
-    The column why has the reason if copies are missing.
+    The column why has the reason if copies are missing, or shows that the node is loading them.
     Expired: past their TTL and not local. Trashed: past their TTL and still in the trash folder of the node.
     """
     from palisade.segments.assigning import assigned_by_node

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+from palisade.base.counted import agreeing, counted
 from palisade.segments.holder import SegmentHolder
 from palisade.segments.holder_ports import NO_RETENTION
 from palisade.segments.names import Wanted
@@ -119,9 +120,12 @@ def node_summary(node: str, assigned: int, found: Mapping[str, Any] | None) -> d
 
 
 def summary_row(summary: Mapping[str, Any]) -> list[str]:
+    """Copies that are missing without an error are being fetched."""
     values = [summary[name] for name in ("assigned", *SUMMED)]
+    missing = summary["missing"]
+    loading = f"loading: {counted(missing, 'copy')} {agreeing(missing, 'is', 'are')} missing" if missing else ""
     return [
         summary["node"],
         *(UNKNOWN if value is None else f"{value:,}" for value in values),
-        summary["error"] or "",
+        summary["error"] or loading,
     ]

@@ -1,0 +1,66 @@
+"""palisade segments list, show and nodes: a count that is not known is not shown as 0 (issue 16)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from palisade.catalog.segment import SegmentRecord
+from palisade.catalog.segment_json import record_shape
+from palisade.cli.main import main
+from palisade.cli.session import CliSession
+from palisade.segments.view import HEADER, node_summary, summary_row
+from tests.support.segment_names import segment
+
+GROWING = SegmentRecord(segment(1), 1, 0, 0, "", 2, ingester="n1", loaded=True)
+PUBLISHED = SegmentRecord(segment(2), 1, 5, 800, f"rows-sha256:{'0' * 64}", 2)
+
+
+def shape(record: SegmentRecord) -> dict[str, Any]:
+    return {**record_shape(record), "state": "realtime" if record.is_growing else "served", "nodes": ["n1"]}
+
+
+def output(command: str, found: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(CliSession, "call", lambda *_, **__: found)
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_rows_of_a_growing_segment_are_not_known_to_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were shown as 0. `segments realtime list` asks its node for them."""
+    found = {"segments": [shape(GROWING), shape(PUBLISHED)]}
+    header, *rows = csv.reader(io.StringIO(output("segments list flights -o csv", found, monkeypatch)))
+    assert [dict(zip(header, row, strict=True))["rows"] for row in rows] == ["-", "5"]
+
+
+def test_show_has_no_size_and_digest_of_a_growing_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = output(f"segments show {segment(1)}", shape(GROWING), monkeypatch).splitlines()
+    shown = dict(line.split(maxsplit=1) for line in lines)
+    assert [shown[name] for name in ("rows", "size_bytes", "digest")] == ["-"] * 3
+    lines = output(f"segments show {segment(2)}", shape(PUBLISHED), monkeypatch).splitlines()
+    assert dict(line.split(maxsplit=1) for line in lines)["rows"] == "5"
+
+
+def node_row(assigned: int, **found: Any) -> dict[str, str]:
+    report = {"keeps": True, "local": 0, "bytes": 0, "segments": [], **found}
+    return dict(zip(HEADER, summary_row(node_summary("n1", assigned, report)), strict=True))
+
+
+def test_node_that_fetches_its_copies_is_loading() -> None:
+    """The column why was empty while copies were missing."""
+    first = {"error": None}
+    assert node_row(12, local=3, segments=[first])["why"] == "loading: 9 copies are missing"
+    assert node_row(12, local=11, segments=[first])["why"] == "loading: 1 copy is missing"
+    assert node_row(12, local=12)["why"] == ""
+    assert node_row(12, local=3, segments=[{"error": "the disk is full"}])["why"] == "the disk is full"
+    assert "without --segments" in node_row(12, keeps=False)["why"]
+
+
+def test_loading_is_no_error_in_json() -> None:
+    found = {"keeps": True, "local": 3, "bytes": 0, "segments": [{"error": None}]}
+    assert node_summary("n1", 12, found)["error"] is None
