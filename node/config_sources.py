@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from palisade.base.errors import ConfigError
+from palisade.base.input_file import ending_input
 from palisade.node.config import NodeConfig
 from palisade.node.options import OLD_NAMES, OPTIONS, GivenValue, node_config, variable_of
 
@@ -33,10 +34,10 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, GivenValue]:
 def from_file(path: Path) -> dict[str, GivenValue]:
     """The options in a TOML file, whose names may be written with '-' or '_'. Raises ConfigError."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(ending_input(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"config: {path} can't be read: {error.strerror}; check the path and its permissions"
+            f"config: {path} can't be read: {error.strerror or error}; check the path and its permissions"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"config: {path} is not TOML: it is not UTF-8") from None

@@ -15,6 +15,7 @@ from palisade.base.errors import by_code
 from palisade.catalog.errors import CatalogError
 from palisade.catalog.operations.all import KINDS
 from palisade.catalog.operations.operation_kind import Field, OperationKind
+from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import Number, WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.printing import print_json
@@ -64,7 +65,7 @@ def parameter_of(field: Field) -> click.Parameter:
         return click.Option([option, field.name], is_flag=True, help=field.help)
     if field.shape == "password":
         text = "File with the password, - for standard input.  [default: a prompt]"
-        return click.Option(["--password-file", field.name], type=click.File(), help=text)
+        return click.Option(["--password-file", field.name], type=InputFile(), help=text)
     if field.shape in ("columns", "series", "properties"):
         singular = {"columns": "--column", "properties": "--property"}.get(field.shape, "--series")
         metavar = {"properties": "NAME[=TEXT]"}.get(field.shape, "NAME:TYPE[:...]")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import click
 
+from palisade.base.input_file import ending_input
 from palisade.base.network_reason import reason_of
 from palisade.wire.credentials import Credentials, Password, StoredToken, Token, node_proof
 
@@ -66,7 +66,7 @@ def token_file_text(token: str, cluster_id: str) -> str:
 
 def text_in(path: str, what: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        return ending_input(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         raise click.UsageError(f"the {what} file {path} cannot be read: {reason_of(error)}") from None
     except UnicodeDecodeError:

@@ -10,6 +10,7 @@ import click
 from palisade.base.counted import counted
 from palisade.base.key_text import key_text
 from palisade.cli.fenced import get_at, key_value, range_at
+from palisade.cli.input_file import InputFile
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import at_option, client_options, read_bytes, read_lease
 from palisade.cli.printing import print_bytes, print_json, readable
@@ -30,7 +31,7 @@ Command = Callable[..., None]
 @click.command()
 @click.argument("key", type=read_bytes)
 @click.argument("value", type=read_bytes, required=False)
-@click.option("--file", "-f", type=click.File("rb"), help="Read the value from this file; - is standard input.")
+@click.option("--file", "-f", type=InputFile("rb"), help="Read the value from this file; - is standard input.")
 @click.option("--lease", type=read_lease, metavar="ID", help="Attach the key to this lease.")
 @click.option("--prev-kv", is_flag=True, help="Print the previous value.")
 @client_options

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from palisade.base.counted import counted
+from palisade.base.input_file import ending_input
 from palisade.base.network_reason import reason_of
 from palisade.cli.ndjson import LineError, read_entries
 from palisade.cli.options import client_options
@@ -85,7 +86,7 @@ def shown_while_reading(session: CliSession, what: str, progress: RequestProgres
 
 def entries_of(path: str, progress: RequestProgress) -> list[CatalogEntry]:
     """Raises OSError, LineError."""
-    content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    content = sys.stdin.buffer.read() if path == "-" else ending_input(path).read_bytes()
     lines = content.splitlines()
     progress.begin("parsing lines", len(lines))
     return read_entries(counted_lines(lines, progress))

@@ -17,6 +17,7 @@ from palisade.base.counted import counted
 from palisade.base.http_request import HttpRequests, NoAnswer
 from palisade.base.network_reason import json_reason, reason_of
 from palisade.cli.credentials import shown
+from palisade.cli.input_file import InputPath
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
@@ -116,7 +117,7 @@ def reports_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @realtime.command("append")
 @click.argument("data_source")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
+@click.argument("file", type=InputPath(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
 @click.option("--from", "start", required=True, metavar="TIME", help="Such as 2013-03-01, in UTC.")
 @click.option("--to", "end", required=True, metavar="TIME", help="The end, which is excluded.")
 @click.option("--column", "columns", multiple=True, required=True, metavar="NAME:TYPE", help="Once for each column.")

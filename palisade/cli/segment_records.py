@@ -11,6 +11,7 @@ import click
 
 from palisade.base.counted import counted
 from palisade.base.network_reason import reason_of
+from palisade.cli.input_file import InputPath
 from palisade.cli.numbers import WholeNumber
 from palisade.cli.options import client_options
 from palisade.cli.segments import segments
@@ -33,7 +34,7 @@ ON_MISSING = click.option(
 
 @segments.command()
 @click.argument("data_source")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path, allow_dash=True))
+@click.argument("file", type=InputPath(dir_okay=False, path_type=Path, allow_dash=True))
 @client_options
 def publish(session: CliSession, data_source: str, file: Path) -> None:
     """Publish the segments that FILE lists, at one revision.

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from palisade.cli.input_file import InputFile
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.printing import readable
@@ -19,7 +20,7 @@ from palisade.wire import json_results as shapes
 
 
 @click.command()
-@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
+@click.argument("file", type=InputFile("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @client_options
 def txn(session: CliSession, file: Any) -> None:
     """Run a transaction from FILE or standard input.

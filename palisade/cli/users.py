@@ -11,12 +11,13 @@ import click
 from palisade.catalog.operations.all import KINDS
 from palisade.catalog.permissions import PRIVILEGES
 from palisade.cli.catalog import PROCEDURE, WAIT, begin
+from palisade.cli.input_file import InputFile
 from palisade.cli.options import client_options
 from palisade.cli.session import CliSession
 
 Command = Callable[..., None]
 PASSWORD_FILE = click.option(
-    "--password-file", type=click.File(), help="File with the password, - for standard input.  [default: a prompt]"
+    "--password-file", type=InputFile(), help="File with the password, - for standard input.  [default: a prompt]"
 )
 PRIVILEGE = click.argument("privilege", type=click.Choice(list(PRIVILEGES)))
 PREFIX = click.argument("prefix")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from palisade.base.input_file import ending_input
 from palisade.base.long_keys import is_long
 from palisade.base.network_reason import reason_of
 from palisade.client.sync_client import SyncClient
@@ -81,7 +81,7 @@ def credentials_of(access: ClusterAccess) -> Credentials | None:
 
 def _text_in(option: str, path: str) -> str:
     try:
-        return Path(path).read_text()
+        return ending_input(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"option {option}: cannot read {path}: {reason_of(error)}") from None
 

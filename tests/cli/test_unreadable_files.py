@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from palisade.cli.target import LAYOUT_FILE, local_layout
 from palisade.pipeline.cluster import credentials_of
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import ClusterAccess
+from tests.support.cli_node import cli_node
 
 REST = "--from", "2013-01-01", "--to", "2013-01-02", "--column", "a:int"
 
@@ -122,3 +127,52 @@ def test_row_to_append_that_is_not_json(tmp_path: Path, content: bytes, reason: 
     file.write_bytes(content)
     shown = message_of(lambda: list(rows_in(file)))
     assert shown == f"line 2 of {file} is not JSON: {reason}"
+
+
+def in_little_memory(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process that fails, instead of the machine, if it reads without end."""
+    return subprocess.run(
+        [sys.executable, "-m", "palisade.cli", *arguments],
+        env={**os.environ, "PALISADE_ENDPOINTS": "127.0.0.1:9", **environ},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code"),
+    [
+        ("load /dev/full", 1),
+        ("segments publish s /dev/full", 2),
+        (f"segments realtime append s /dev/full {' '.join(REST)}", 2),
+        ("put /a --file /dev/full", 2),
+        ("txn /dev/full", 2),
+        ("user add bob --password-file /dev/full", 2),
+        ("get /a --token-file /dev/full", 2),
+        ("up --config /dev/full --data-dir {folder}", 1),
+    ],
+)
+def test_device_without_an_end_is_refused_as_input(line: str, exit_code: int, tmp_path: Path) -> None:
+    """`palisade load /dev/full` read until the memory was full; others ended with a traceback."""
+    done = in_little_memory(*line.format(folder=tmp_path / "new").split())
+    (shown,) = done.stderr.splitlines()
+    assert "/dev/full" in shown
+    assert "it is a device; give a regular file or a pipe" in shown
+    assert done.returncode == exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_device_without_an_end_is_refused_as_the_file_of_a_password() -> None:
+    done = in_little_memory("get", "/a", PALISADE_USER="bob", PALISADE_PASSWORD_FILE="/dev/full")
+    reason = "it is a device; give a regular file or a pipe"
+    assert done.stderr.startswith(f"palisade: the password file /dev/full cannot be read: {reason}; see ")
+    assert done.returncode == 2
+
+
+def test_pipe_is_read_as_input() -> None:
+    with cli_node() as node:
+        done = subprocess.run(
+            [sys.executable, "-m", "palisade.cli", "load", "/dev/stdin", "--endpoints", node.endpoint],
+            input='{"key": "/a", "value": "1"}\n', capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    assert done.stdout == "1 entry, 1 of them written\n"
