@@ -65,14 +65,8 @@ class RestoreReport:
 async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, progress: Progress) -> RestoreReport:
     """`parts` are the bytes of the backup `name`. Raises BackupInvalid, FolderError, ConfigError, StoreFailed; then
     there is no folder."""
+    check_request(request)
     target = request.data_dir.absolute()
-    check_free(target)
-    if request.node is not None:
-        check_id("id", request.node)
-    if request.cluster is not None:
-        check_id("cluster", request.cluster)
-    if request.node is None:
-        Layout(request.cluster or ANY_CLUSTER, request.nodes, request.base_port)  # refused before the backup is read
     with StagingFolder(target) as staging:
         restoring = _Restoring(parts, name, request, progress, staging.content)
         try:
@@ -88,6 +82,17 @@ async def restore(parts: Iterable[bytes], name: str, request: RestoreRequest, pr
             ) from None
         staging.deliver()
     return report
+
+
+def check_request(request: RestoreRequest) -> None:
+    """Everything that is known before the backup is read. Raises FolderError, ConfigError."""
+    check_free(request.data_dir.absolute())
+    if request.node is not None:
+        check_id("id", request.node)
+    if request.cluster is not None:
+        check_id("cluster", request.cluster)
+    if request.node is None:
+        Layout(request.cluster or ANY_CLUSTER, request.nodes, request.base_port)
 
 
 class _Restoring:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from palisade.cli.waiting import NOTICE_S, ProgressLines
 
 
 @contextmanager
-def byte_bar(title: str, *, lines: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a function of (bytes done, approximate total or None). `lines`: without a terminal, a line after a second,
-    and then each 1.5 s."""
+def byte_bar(title: str, *, lines: bool = False, at_once: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields a function of (bytes done, approximate total or None). The bar is shown with its first call, so a refusal
+    has no bar before it, or `at_once`. `lines`: without a terminal, a line after a second, and then each 1.5 s."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     began, shown = time.monotonic(), ProgressLines()
     columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(title, total=None)
+    progress = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    task = progress.add_task(title, total=None)
+    with ExitStack() as shown_bar:
+        if at_once:
+            shown_bar.enter_context(progress)
 
         def show(done: int, total: int | None) -> None:
+            if not (progress.disable or progress.live.is_started):
+                shown_bar.enter_context(progress)
             progress.update(task, completed=done, total=None if total is None else max(done, total))
             passed_s = time.monotonic() - began
             if lines and progress.disable and passed_s >= NOTICE_S:

@@ -109,6 +109,7 @@ def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreR
     from palisade.metastore.store_errors import BackupInvalid, StoreFailed
     from palisade.node.backup_file import BackupFileError, read_parts
     from palisade.node.data_dir_marker import FolderError
+    from palisade.node.restore import check_request
     from palisade.node.restore import restore as run
     from palisade.raftgroup.errors import NodeFailed
 
@@ -116,7 +117,8 @@ def attempt(session: CliSession, file: str, request: RestoreRequest) -> RestoreR
     parts = stdin_parts() if file == STDIN else read_parts(Path(file))
     state = RestoreState()
     try:
-        with shown_restore(session, state) as show:
+        check_request(request)
+        with shown_restore(session, state, file == STDIN) as show:
             return asyncio.run(run(state.reading(parts), name, request, show))
     except (BackupInvalid, BackupFileError) as error:
         session.fail(Failure(REFUSED, "bad-backup", str(error), False))
@@ -139,11 +141,13 @@ class RestoreState:
 
 
 @contextlib.contextmanager
-def shown_restore(session: CliSession, state: RestoreState) -> Iterator[Callable[[int, int | None], None]]:
+def shown_restore(
+    session: CliSession, state: RestoreState, from_stdin: bool
+) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on a terminal; else lines less than 2 s apart until the end, by a thread, because the data of the nodes are
     written after the backup was read, and a backup on stdin may be slow."""
     if sys.stderr.isatty():
-        with byte_bar("restoring") as show:
+        with byte_bar("restoring", at_once=from_stdin) as show:
             yield show
         return
     with progressing_in_thread(lambda: f"palisade: restoring: {state.activity}", only_terminal=session.as_json):

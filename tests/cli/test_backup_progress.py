@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from palisade.cli import progress_bar
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
 from palisade.node import backup_file
+from palisade.node.data_dir_marker import FolderError
 from palisade.node.restore import RestoreRequest
 
 
@@ -64,6 +65,45 @@ def test_values_of_a_restore_are_checked_before_the_backup_is_read(tmp_path: Pat
     result = CliRunner().invoke(main, ["restore", str(tmp_path / "missing"), "--data-dir", str(tmp_path / "d"), option])
     assert result.exit_code == 1
     assert option.removeprefix("--").partition("=")[0] in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "restore {file} --data-dir {folder}/d --nodes 0",
+        "restore - --data-dir {folder}/d --nodes 0",
+        "restore - --data-dir {folder}",
+        "restore {folder}/none --data-dir {folder}/d",
+        "restore {file} --data-dir {folder}/d",
+        "backup {folder}/none --verify",
+        "backup {file} --verify",
+        "vault export {folder}/e --data-dir {folder}",
+        "vault verify --data-dir {folder}",
+    ],
+)
+def test_refusal_on_a_terminal_shows_no_bar(tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar of 0 bytes stood before the error (issue 16)."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    file = tmp_path / "file"
+    file.write_bytes(b"no backup")
+    refused = CliRunner().invoke(main, line.format(file=file, folder=tmp_path).split())
+    assert refused.exit_code == 1, refused.output
+    assert refused.stderr.startswith("palisade: "), refused.stderr
+    assert len(refused.stderr.splitlines()) == 1, refused.stderr
+
+
+@pytest.mark.parametrize("source", ["{file}", "-"])
+def test_bar_of_a_restore_is_shown_once_it_begins(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def restore(parts: Iterator[bytes], name: str, request: Any, show: Callable[[int, int | None], None]) -> None:
+        if source != "-":
+            show(1, 3)
+        raise FolderError("refused")
+
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setattr("palisade.node.restore.restore", restore)
+    (tmp_path / "b").write_bytes(b"all")
+    line = f"restore {source.format(file=tmp_path / 'b')} --data-dir {tmp_path / 'd'}"
+    assert "restoring" in CliRunner().invoke(main, line.split()).stderr
 
 
 def test_restore_shows_lines_while_the_data_of_the_nodes_are_written(
