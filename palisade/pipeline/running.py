@@ -22,10 +22,13 @@ from palisade.pipeline.java import require_java, require_pyspark
 from palisade.pipeline.job import Job, Report, parsed
 from palisade.pipeline.jobs import job_named
 from palisade.pipeline.options import ClusterAccess
+from palisade.pipeline.quiet_start import start_java
 from palisade.pipeline.spark_failure import cause_of
 
 POLL_S = 0.2
 TIMEOUT_S = 30.0
+STDERR_S = 1.0
+"""Longest time to pass on what Java has printed before it ended."""
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -88,7 +91,7 @@ def run_job(
 
     with plain_interrupts() as restore:
         with java_ends_with_a_failed_start():
-            spark = session(master, app=f"palisade {job.name}", config=QUIET)
+            spark = started_session(lambda: session(master, app=f"palisade {job.name}", config=QUIET))
         restore()
         spark.sparkContext.setLogLevel("OFF")
         try:
@@ -97,31 +100,42 @@ def run_job(
             spark.stop()
 
 
+def started_session(start: Callable[[], Any]) -> Any:
+    """The session. Raises JobFailed if Java ends, or has no address."""
+    try:
+        return start()
+    except Exception as error:
+        cause = cause_of(error)
+        if isinstance(error, PipelineError) or cause is None:
+            raise
+        raise JobFailed(f"Spark did not start: {cause}") from error
+
+
 @contextmanager
 def java_ends_with_a_failed_start() -> Iterator[None]:
-    """Kills the Java process that PySpark started inside, if the body ends by an exception, such as Ctrl-C, before
-    PySpark is connected to it. Afterwards Java ends with this process.
+    """Inside, PySpark starts Java without needless lines (`quiet_start`). Kills Java if the body ends by an exception,
+    such as Ctrl-C, before PySpark is connected to it. Afterwards Java ends with this process.
 
     If PySpark is interrupted while it waits for the address of Java, it removes the folder for that address. Java then
     prints a stack trace and does not end.
     """
     from pyspark import SparkContext, java_gateway
 
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[tuple[subprocess.Popen[bytes], threading.Thread]] = []
 
-    def recorded(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(*arguments, **options)
-        started.append(process)
-        return process
+    def recorded(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start_java(command, **options))
+        return started[-1][0]
 
     gateway: Any = java_gateway
     before, gateway.Popen = gateway.Popen, recorded
     try:
         yield
     except BaseException:
-        for process in started if SparkContext._gateway is None else ():
+        for process, stderr in started if SparkContext._gateway is None else ():
             process.kill()
             process.wait()
+            stderr.join(STDERR_S)
         raise
     finally:
         gateway.Popen = before
