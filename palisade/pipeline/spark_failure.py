@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-OURS = re.compile(r"^(?:[\w.]*: )?palisade\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
+OURS = re.compile(r"(?:^|: )palisade\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
 JAVA = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+): (.+)$", re.MULTILINE)
 """Suppressed exceptions and their causes are indented."""
 RAISED = ("pyspark.", "py4j.")

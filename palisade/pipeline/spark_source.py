@@ -22,6 +22,7 @@ from palisade.pipeline.cluster import Pinned, connect, count, fix
 from palisade.pipeline.errors import BadOption
 from palisade.pipeline.options import STREAM, ReadOptions, read_options, table_options
 from palisade.pipeline.partitions import count_of_parts, parts_of_history, parts_of_state
+from palisade.pipeline.plain_refusals import plain_refusals
 from palisade.pipeline.read_columns import schema_of
 from palisade.pipeline.sink_rows import check_columns
 from palisade.pipeline.spark_parts import PartOfRead, batches_of
@@ -41,6 +42,7 @@ class PalisadeSource(DataSource):
     def name(cls) -> str:
         return "palisade"
 
+    @plain_refusals
     def schema(self) -> str | StructType:
         freeze_modules()
         table = table_options(self.options)
@@ -54,6 +56,7 @@ class PalisadeSource(DataSource):
                 self.pinned = fix(client, options, secrets.token_hex(8))
         return columns
 
+    @plain_refusals
     def reader(self, schema: Any) -> DataSourceReader:
         if self.table is not None:
             return TableReader(self.table)
@@ -64,14 +67,17 @@ class PalisadeSource(DataSource):
             raise BadOption("omit .schema(): give fields of JSON values as option valueSchema, columns as columns")
         return ScanReader(options, self.pinned, to_arrow_schema(schema, timezone="UTC"))
 
+    @plain_refusals
     def writer(self, schema: Any, overwrite: bool) -> BatchSink:
         check_columns(schema.fieldNames())
         return BatchSink(Sink(self.options, overwrite, stream=False))
 
+    @plain_refusals
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamSink:  # noqa: N802
         check_columns(schema.fieldNames())
         return StreamSink(Sink(self.options, overwrite, stream=True))
 
+    @plain_refusals
     def streamReader(self, schema: Any) -> ChangeStream:  # noqa: N802 - the name is Spark's
         if STREAM not in self.options:
             raise BadOption(f"option {STREAM} is missing: give earliest, latest or the first revision to read")
@@ -82,6 +88,7 @@ class ScanReader(DataSourceReader):
     def __init__(self, options: ReadOptions, pinned: Pinned, schema: pa.Schema) -> None:
         self._options, self._pinned, self._schema = options, pinned, schema
 
+    @plain_refusals
     def partitions(self) -> Sequence[PartOfRead]:
         freeze_modules()
         options, pinned = self._options, self._pinned
