@@ -21,6 +21,7 @@ PONG_S = 0.5
 """A node that needs longer to respond to a ping is reported as silent."""
 SILENT_S = 5.0
 """The connection to a node that has sent nothing for this time is closed."""
+LAST_BYTES_S = 1.0
 HELD_SHARE = 0.8
 """A part of the time that a client announces. A node that refuses a request only after this part has waited for a
 leader and found none; nodes refuse after 0.9 of the time."""
@@ -234,6 +235,12 @@ class ClientConnection(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+
+    async def end(self) -> None:
+        """Close, and wait until what was written is sent, at most `LAST_BYTES_S`: a frozen node reads no more."""
+        self.close()
+        await asyncio.wait([self.closed], timeout=LAST_BYTES_S)
+        self.abort()
 
     def abort(self, reason: str = "") -> None:
         """`reason`: of its end, for messages."""

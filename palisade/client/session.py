@@ -90,8 +90,7 @@ class StreamSession:
         for watch in list(self._watches.values()):
             watch.end(ClientClosed("the client was closed"))
         if self._link is not None:
-            self._link.close()
-            await self._link.closed
+            await self._link.end()
             self._link = None
         for turn in self._admission:
             if not turn.done():
