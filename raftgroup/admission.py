@@ -119,7 +119,8 @@ class MemberAdmission:
             self._introductions.refused(member, reason, membership)
         except DataDirectoryError as error:
             self._fail(error)
-        newer_ones_go_on = outlived(self._replica.identity.member, self.generation, membership, self.refusals)
+        own, founds = self._replica.identity.member, self._introductions.founds(membership)
+        newer_ones_go_on = outlived(own, self.generation, membership, self.refusals, founds=founds)
         if newer_ones_go_on is not None:
             self._fail(self._outlived(newer_ones_go_on, member))
 

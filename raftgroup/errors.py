@@ -69,3 +69,7 @@ class JournalCorrupt(NodeFailed):
 
 class DataDirectoryError(NodeFailed):
     """The data directory belongs to another node or cluster, has a newer format, or can't be written."""
+
+
+class StorageLost(DataDirectoryError):
+    """The group knows this member with another storage: its data directory was lost or swapped."""

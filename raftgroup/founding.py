@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.errors import DataDirectoryError, StorageLost
 from palisade.raftgroup.generations import OTHER_GENERATION, UNKNOWN, judge_generation, refusing_generation
 from palisade.raftgroup.membership import FIRST_GENERATION, Member, MemberRole, Membership
 
@@ -171,7 +171,7 @@ class Introductions:
         return replace(self._own, knows=knows, version=known.version, generation=generation or self._own.generation)
 
     def judge(self, greeting: Greeting, membership: Membership, generation: int = UNKNOWN) -> str | None:
-        """The reason of a refusal, or None. Raises DataDirectoryError if the other node knows this member with another
+        """The reason of a refusal, or None. Raises StorageLost if the other node knows this member with another
         storage, so this one was wiped or replaced. Two exceptions: a node with an older membership may not know the
         present storage yet; and a node that has joined again may still have an old membership from its log, with its
         earlier storage.
@@ -205,14 +205,14 @@ class Introductions:
         return self._founding is not None and membership.version == 0
 
     def refused(self, member: str, reason: str, membership: Membership) -> None:
-        """Raises DataDirectoryError if a founding member without a membership is refused because of another storage:
+        """Raises StorageLost if a founding member without a membership is refused because of another storage:
         the group was founded with that storage, and this one will never be admitted.
 
         A node with a membership, even if only in its log, may be refused by an outdated member that knows its earlier
         storage; so may a joining node. `membership`: the newest one of this node, committed or not.
         """
         if self.founds(membership) and membership.get(member) is not None and reason.startswith(OTHER_STORAGE):
-            raise DataDirectoryError(
+            raise StorageLost(
                 f"{member} refuses {self._own.member} ({reason.removeprefix(OTHER_STORAGE)}): the data directory was "
                 "lost or swapped. Restore the old one, or start with --join and an empty data directory to join as a "
                 "new member"
@@ -280,8 +280,8 @@ def refusal_text(reason: str) -> str:
     return reason.removeprefix(OTHER_STORAGE)
 
 
-def wiped(member: str, incarnation: str, known: str) -> DataDirectoryError:
-    return DataDirectoryError(
+def wiped(member: str, incarnation: str, known: str) -> StorageLost:
+    return StorageLost(
         f"the cluster knows {member} with storage {known}, but this one is {incarnation}: the data directory was lost "
         "or swapped. Restore the old one, or start with --join and an empty data directory to join as a new member"
     )

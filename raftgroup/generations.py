@@ -9,10 +9,11 @@ it. The log itself cannot determine it: a log begins with the past, with earlier
 such a past may also know this node. Two logs of different generations may have equal terms, and would match where they
 differ.
 
-The reaction of the refused node is decided here as well. It stops, with the reason, in three cases. First, a joining
+The reaction of the refused node is decided here as well. It stops, with the reason, in four cases. First, a joining
 node without membership stops for any member of a newer generation than the one that it took: it has nothing to lose,
 and no other way to find out. Second, a storage that this node knows as a member now has a newer generation, so it has
-left this group permanently. Third, so many voters have left that the others are no majority. Otherwise a single foreign
+left this group permanently. Third, so many voters have left that the others are no majority. Fourth, the node was
+started to found the group, which needs all founding members, and one of them has a newer generation. Otherwise a single foreign
 node at the address of a member, perhaps a restored copy started by mistake, does not stop this node. Pure.
 """
 
@@ -60,11 +61,14 @@ def refusing_generation(reason: str) -> tuple[int, str] | None:
     return (int(number), incarnation) if colon and number.isascii() and number.isdigit() else None
 
 
-def outlived(own: str, generation: int, membership: Membership, refusals: Mapping[str, str]) -> str | None:
+def outlived(
+    own: str, generation: int, membership: Membership, refusals: Mapping[str, str], *, founds: bool = False
+) -> str | None:
     """Why this node must stop, because newer generations continue without it; None otherwise.
 
     `refusals`: members that refuse this node, with the reason. `membership`: the newest one of this node; `generation`:
-    that of this node, which differs from that of `membership` while it joins.
+    that of this node, which differs from that of `membership` while it joins. `founds`: its `membership` is that of the
+    founding members, which have not agreed on it.
     """
     newer = set[str]()
     for member, reason in refusals.items():
@@ -75,7 +79,7 @@ def outlived(own: str, generation: int, membership: Membership, refusals: Mappin
             return left_behind(own, member, found[0], generation)
         if known is None:
             continue
-        if known.incarnation == found[1]:
+        if founds or known.incarnation == found[1]:
             return left_behind(own, member, found[0], generation)
         newer.add(member)
     voters = membership.voters

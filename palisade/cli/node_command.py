@@ -21,6 +21,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 2
 EXIT_REMOVED = 3
 EXIT_MUST_JOIN = 4
+EXIT_LOST = 5
 """The supervisor's reaction to each exit code: `palisade/cli/supervisor/restart_policy.py`."""
 
 
@@ -59,14 +60,22 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
     from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
-    --join.
+    --join, 5 the data folder was lost or swapped, as the cluster knows the node with another one: restore that, or start
+    with --join and an empty data folder.
     """
     from palisade.base.errors import ConfigError
     from palisade.base.port_probe import PortUnavailable, check_free
     from palisade.metastore.errors import StoreCorrupt
     from palisade.metastore.store_errors import StoreFailed
     from palisade.node.data_dir_marker import FolderError
-    from palisade.raftgroup.errors import DataDirectoryError, JournalCorrupt, MemberRemoved, MustJoin, NodeFailed
+    from palisade.raftgroup.errors import (
+        DataDirectoryError,
+        JournalCorrupt,
+        MemberRemoved,
+        MustJoin,
+        NodeFailed,
+        StorageLost,
+    )
     from palisade.recovery.errors import RecoveryError, RecoveryRefused
     from palisade.topology.join_request import JoinRefused
     from palisade.vault.errors import VaultError, VaultUnusable
@@ -96,6 +105,8 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
         run(settings)
     except MemberRemoved as error:
         end(EXIT_MUST_JOIN if isinstance(error, MustJoin) else EXIT_REMOVED, error)
+    except StorageLost as error:
+        end(EXIT_LOST, error)
     except refusals as error:
         end(EXIT_REFUSED, error)
     except (NodeFailed, RecoveryError, StoreFailed, VaultUnusable) as error:

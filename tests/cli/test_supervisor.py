@@ -81,8 +81,8 @@ def test_failure_after_a_long_run_counts_as_the_first() -> None:
 
 
 def test_crash_is_restarted_and_a_refusal_is_not() -> None:
-    endings = [judge(code) for code in (2, 3, 4, 1, -9, 0)]
-    assert endings == [Ending.REFUSED, Ending.REMOVED, Ending.MUST_JOIN, *[Ending.FAILED] * 3]
+    endings = [judge(code) for code in (2, 3, 4, 5, 1, -9, 0)]
+    assert endings == [Ending.REFUSED, Ending.REMOVED, Ending.MUST_JOIN, Ending.LOST, *[Ending.FAILED] * 3]
 
 
 def test_options_of_a_node_that_joins_again_name_a_member_and_no_founders() -> None:

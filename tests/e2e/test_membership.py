@@ -16,7 +16,7 @@ from tests.support.processes import Cluster, NodeProcess, palisade, until
 
 pytestmark = pytest.mark.e2e
 
-REFUSED, REMOVED = 2, 3
+REMOVED, LOST = 3, 5
 
 
 async def members_at(node: NodeProcess) -> dict[str, Any]:
@@ -164,7 +164,9 @@ async def test_wiped_founding_member_is_refused(cluster: Cluster) -> None:
         victim.kill()
         shutil.rmtree(victim.data_dir)
         victim.start()
-        assert await victim.ended() == REFUSED
+        code = await victim.ended()
+        assert code == LOST, last_line(victim)
+        assert await victim.ended() == LOST
         assert "the data directory was lost or swapped" in last_line(victim)
         assert "start with --join and an empty data directory" in last_line(victim)
         await load.writes(100)

@@ -102,7 +102,8 @@ def up(tmp_path: Path, base_port: int) -> Iterator[Callable[..., Up]]:
 
 
 def palisade(endpoints: list[str], *arguments: str) -> Any:
-    command = [sys.executable, "-m", "palisade.cli", *arguments, "--json", "--endpoints", ",".join(endpoints)]
+    command = [sys.executable, "-m", "palisade.cli", *arguments, "--json"]
+    command += ["--endpoints", ",".join(endpoints)] if endpoints else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
     return json.loads(done.stdout)
 
@@ -247,8 +248,12 @@ def test_cluster_starts_without_a_node_whose_disk_was_lost_so_that_it_can_be_rep
     assert run.stop() == 0
     shutil.rmtree(tmp_path / "cluster" / "n3" / "data")
     without = up("--no-demo")
-    without.wait("node-exited", node="n3")
-    endpoints = without.wait("ready")["endpoints"]
+    exited = without.wait("node-exited", node="n3")
+    assert (exited["reason"], exited["restart_in_s"]) == ("its data folder was lost or swapped", None)
+    assert exited["remedy"] == "run 'palisade member remove n3', then stop and start 'palisade up'"
+    ready = without.wait("ready")
+    endpoints = ready["endpoints"]
+    assert (len(ready["urls"]), len(endpoints), ready["not_ready"]) == (2, 2, ["n3"])
     palisade(endpoints, "member", "remove", "n3")
     assert without.stop() == 0
     mended = up("--no-demo")
@@ -256,6 +261,29 @@ def test_cluster_starts_without_a_node_whose_disk_was_lost_so_that_it_can_be_rep
     mended.wait("ready")
     assert {each["id"] for each in palisade(endpoints, "member", "list")["members"]} == {"n1", "n2", "n3"}
     assert mended.stop() == 0
+
+
+def test_cluster_whose_majority_was_lost_continues_with_one_survivor(
+    up: Callable[..., Up], base_port: int, tmp_path: Path
+) -> None:
+    """The new folders waited forever for each other to found the cluster again."""
+    folder = tmp_path / "cluster"
+    run = up("--base-port", str(base_port), "--no-demo")
+    cluster = run.wait("formatted")["cluster"]
+    endpoints = run.wait("ready")["endpoints"]
+    palisade(endpoints, "put", "/a", "x")
+    assert run.stop() == 0
+    for node in ("n2", "n3"):
+        shutil.rmtree(folder / node / "data")
+    code, said = up("--no-demo").end()
+    assert code == 1
+    assert "continue with one survivor: 'palisade recover-quorum" in json.loads(said)["error"]["message"]
+    palisade([], "recover-quorum", "--data-dir", str(folder / "n1" / "data"), "--confirm", cluster)
+    again = up("--no-demo")
+    for node in ("n2", "n3"):
+        again.wait("node-ready", node=node)
+    assert palisade(endpoints, "get", "/a")["kv"]["value"] == "x"
+    assert again.stop() == 0
 
 
 def test_removed_member_joins_again_as_soon_as_its_data_folder_is_empty(

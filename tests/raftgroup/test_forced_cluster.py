@@ -145,6 +145,24 @@ def test_founding_member_with_a_new_disk_is_told_to_join_the_newer_generation(
         cluster.nodes["n2"].group.failed.result()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_lost_founding_members_are_told_to_join_the_survivor(make_cluster: MakeCluster, seed: int) -> None:
+    """They waited for it forever: one survivor of a newer generation is no majority of the founding members."""
+    cluster = without_majority(make_cluster, seed)
+    founders = {member: cluster.nodes[member].founders for member in ("n2", "n3")}
+    force(cluster, "n1")
+    cluster.tolerates_failed_nodes = True
+    for member, found in founders.items():
+        cluster.wipe(member)
+        cluster.nodes[member].founders = found
+    for member in ("n1", "n2", "n3"):
+        cluster.start(member)
+    for member in founders:
+        cluster.run_until(lambda member=member: cluster.nodes[member].failed)
+        with pytest.raises(MustJoin, match=f"the data directory of {member} is new: start it with --join instead"):
+            cluster.nodes[member].group.failed.result()
+
+
 def half_joined(make_cluster: MakeCluster, seed: int, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """n1 continues alone, and n2 joins it with a new disk. Its log has reached a membership from before the break, in
     which it has another storage, and no further.

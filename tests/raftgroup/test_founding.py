@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from palisade.raftgroup.errors import DataDirectoryError
+from palisade.raftgroup.errors import DataDirectoryError, StorageLost
 from palisade.raftgroup.founding import OTHER_STORAGE, Founding, Greeting, Introductions, judge_greeting
 from palisade.raftgroup.membership import Membership
 from tests.support.lone_replica import storage, voters
@@ -107,12 +107,12 @@ def test_pins_are_reported_after_the_founding() -> None:
 
 def test_founder_that_lost_its_disk_is_refused_and_stops() -> None:
     wiped, survivor = Founder("n2", "new storage"), voters("n1", "n2", "n3")
-    with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage"):
+    with pytest.raises(StorageLost, match="the cluster knows n2 with storage n2-storage"):
         wiped.meets(greeting("n1", knows=survivor))
     reason = judge_greeting(greeting("n2", "new storage"), greeting("n1"), survivor)
     assert reason is not None
     assert "start it with --join" in reason
-    with pytest.raises(DataDirectoryError, match=r"n1 refuses n2 .*start with --join"):
+    with pytest.raises(StorageLost, match=r"n1 refuses n2 .*start with --join"):
         Founder("n2", "new storage").introductions.refused("n1", reason, provisional())
 
 
@@ -217,7 +217,7 @@ class TestGreetings:
         newer = Membership(self.KNOWN.members, version=self.KNOWN.version + 1)
         assert joins.judge(greeting("n3", knows=newer), self.KNOWN) is None
         arrived = replace(self.KNOWN, members=tuple(replace(each, incarnation="new storage") for each in newer.members))
-        with pytest.raises(DataDirectoryError, match="the cluster knows n2 with storage n2-storage, but this one is"):
+        with pytest.raises(StorageLost, match="the cluster knows n2 with storage n2-storage, but this one is"):
             joins.judge(greeting("n3", knows=newer), arrived)
 
     @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class LocalCluster:
         self.layout = layout
         self.refused: dict[str, str] = {}
         self.removed: dict[str, str] = {}
+        self.lost: set[str] = set()
+        """Refused nodes whose data folder was lost or swapped."""
         self._emit = emit
         self._stopping = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
@@ -76,6 +78,9 @@ class LocalCluster:
             if ending is Ending.MUST_JOIN:
                 self._join_again(child)
                 continue
+            if ending is Ending.LOST:
+                self._emit_lost(child)
+                return
             failures = failures_in_a_row(failures, time.monotonic() - started)
             pause_s = backoff_s(failures) if ending is Ending.FAILED else None
             if ending is Ending.REMOVED:
@@ -89,6 +94,16 @@ class LocalCluster:
                 self.refused[child.member.id] = "; ".join(child.last_lines(1)) or reason
                 return
             await self._pause(pause_s)
+
+    def _emit_lost(self, child: Child) -> None:
+        """Its log proposes --join, which an operator of `palisade up` cannot give."""
+        node, reason = child.member.id, "its data folder was lost or swapped"
+        remedy = f"run 'palisade member remove {node}', then stop and start 'palisade up'"
+        self.refused[node] = reason
+        self.lost.add(node)
+        text = f"{node} ended: {reason}; it stays down. To replace {node} while a majority runs, {remedy}"
+        fields = {"node": node, "reason": reason, "log_lines": child.last_lines(), "restart_in_s": None}
+        self._emit(SupervisorEvent("node-exited", text, {**fields, "remedy": remedy}))
 
     async def _wait_until_emptied(self, child: Child, reason: str) -> None:
         """A removed node may not return with its old storage, but with an empty one."""

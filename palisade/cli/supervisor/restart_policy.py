@@ -11,6 +11,8 @@ EXIT_REMOVED = 3
 """The node was removed from the cluster: only a new storage under its name may join."""
 EXIT_MUST_JOIN = 4
 """The node was removed from the cluster, and its storage is new: it can join when started with --join."""
+EXIT_LOST = 5
+"""The cluster knows the node with another storage: its data folder was lost or swapped."""
 
 FIRST_S = 1.0
 LONGEST_S = 30.0
@@ -22,6 +24,7 @@ class Ending(enum.Enum):
     REFUSED = "refused"
     REMOVED = "removed"
     MUST_JOIN = "must join"
+    LOST = "lost"
     FAILED = "failed"
 
 
@@ -29,7 +32,12 @@ def judge(exit_code: int) -> Ending:
     return _ENDINGS.get(exit_code, Ending.FAILED)
 
 
-_ENDINGS = {EXIT_REFUSED: Ending.REFUSED, EXIT_REMOVED: Ending.REMOVED, EXIT_MUST_JOIN: Ending.MUST_JOIN}
+_ENDINGS = {
+    EXIT_REFUSED: Ending.REFUSED,
+    EXIT_REMOVED: Ending.REMOVED,
+    EXIT_MUST_JOIN: Ending.MUST_JOIN,
+    EXIT_LOST: Ending.LOST,
+}
 
 
 def failures_in_a_row(before: int, ran_s: float) -> int:

@@ -42,6 +42,10 @@ FIRST_USER_S = 10.0
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_KILLED = 130
+WITHOUT_MAJORITY = (
+    "Restore these folders. Without the folders of a majority, continue with one survivor: 'palisade recover-quorum "
+    "--data-dir' with the folder 'data' of that node, then 'palisade up'"
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -233,8 +237,8 @@ async def _serve(
     screen: ClusterScreen,
     founded: bool,
 ) -> None:
-    await _wait_ready(layout, cluster, nodes, screen, founded)
-    _show_ready(request.data_dir, layout, screen)
+    ready = await _wait_ready(layout, cluster, nodes, screen, founded)
+    _show_ready(request.data_dir, layout, ready, screen)
     await check_first_user(layout, screen.show)
     if request.demo:
         await _load_demo(layout, screen, request.credentials)
@@ -258,21 +262,25 @@ def is_majority(nodes: int, layout: Layout) -> bool:
 
 async def _wait_ready(
     layout: Layout, cluster: LocalCluster, nodes: LocalNodes, screen: ClusterScreen, founded: bool
-) -> None:
-    """Waits until every node is ready. `founded`: a majority has data, so the cluster starts without a node that
-    refuses to run, perhaps because its disk was lost: it can only be replaced while the others run.
+) -> list[str]:
+    """Waits until every node is ready; returns the nodes that are. `founded`: a majority has data, so the cluster
+    starts without a node that refuses to run, perhaps because its disk was lost: it can only be replaced while the
+    others run.
 
     Raises UpRefused if too many refuse."""
     loop = asyncio.get_running_loop()
     members = {member.id: member for member in layout.members()}
     waiting, next_word = dict(members), loop.time() + WAITING_AFTER_S
+    ready_once: set[str] = set()
     while waiting:
         if cluster.refused and not (founded and is_majority(layout.nodes - len(cluster.refused), layout)):
-            raise UpRefused(f"a node refuses to run, so all of them were stopped: {reasons_of(cluster.refused)}")
+            text = f"a node refuses to run, so all of them were stopped: {reasons_of(cluster.refused)}"
+            raise UpRefused(f"{text}. {WITHOUT_MAJORITY}" if cluster.lost else text)
         for node in (*cluster.removed, *cluster.refused):
             waiting.pop(node, None)
         for node, ready in (await nodes.ready()).items():
             if ready and (member := waiting.pop(node, None)) is not None:
+                ready_once.add(node)
                 fields = {"node": node, **member.addresses()}
                 screen.show(SupervisorEvent("node-ready", f"{node} is ready: http://{member.http}", fields))
         if waiting and loop.time() > next_word:
@@ -282,13 +290,16 @@ async def _wait_ready(
                 SupervisorEvent("waiting", f"still waiting for {names}; see their logs", {"nodes": list(waiting)})
             )
         await asyncio.sleep(READY_POLL_S if waiting else 0)
+    return [node for node in members if node in ready_once and node not in cluster.refused | cluster.removed]
 
 
-def _show_ready(data_dir: Path, layout: Layout, screen: ClusterScreen) -> None:
-    urls = [f"http://{member.http}" for member in layout.members()]
-    endpoints = [str(member.stream) for member in layout.members()]
-    text = f"ready: {'  '.join(urls)}   (Ctrl-C stops the cluster)\n{how_to_reach(data_dir, endpoints)}"
-    screen.show(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints}))
+def _show_ready(data_dir: Path, layout: Layout, ready: list[str], screen: ClusterScreen) -> None:
+    members = [member for member in layout.members() if member.id in ready]
+    others = [member.id for member in layout.members() if member.id not in ready]
+    urls, endpoints = [f"http://{member.http}" for member in members], [str(member.stream) for member in members]
+    without = f"without {', '.join(others)}, see above; " if others else ""
+    text = f"ready: {'  '.join(urls)}   ({without}Ctrl-C stops the cluster)\n{how_to_reach(data_dir, endpoints)}"
+    screen.show(SupervisorEvent("ready", text, {"urls": urls, "endpoints": endpoints, "not_ready": others}))
 
 
 def how_to_reach(data_dir: Path, endpoints: list[str]) -> str:
