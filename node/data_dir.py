@@ -51,6 +51,14 @@ def release_data_dir(path: Path) -> None:
         path.rmdir()
 
 
+def release_marker(path: Path) -> None:
+    """Undo the claim of a node that waited to be initialized: the marker is removed if the folder has nothing else."""
+    with contextlib.suppress(OSError):
+        if [each.name for each in path.iterdir()] == [MARKER]:
+            (path / MARKER).unlink()
+            path.rmdir()
+
+
 def kept_participant(path: Path) -> Participant:
     """The state of the initialization of a cluster at this node. Raises FolderError."""
     content = Marker(path, MARKER).read() or {}

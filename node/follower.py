@@ -41,7 +41,6 @@ from palisade.topology.records import NodeRole
 from palisade.topology.registrar import ClusterState
 from palisade.topology.topology import Topology
 from palisade.vault.vault import Vault
-from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,6 @@ class FollowerNode:
         self.config = config
         self._machine = machine = machine or Host(config)
         self._is_new = machine.claim()
-        self._rejected = False
         self._unlock = machine.lock()
         self._clock = machine.clock
         physical = PhysicalTopology(config.own_node(), NodeRole.FOLLOWER)
@@ -158,12 +156,8 @@ class FollowerNode:
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""
-        try:
-            with cause_of_failure():
-                await self._life.wait()
-        except NodeRefused:
-            self._rejected = self.topology.member.life.incarnation == 0
-            raise
+        with cause_of_failure():
+            await self._life.wait()
 
     async def stop(self) -> None:
         """Safe to call in any state. A new folder of a node that no cluster has admitted is free again afterwards."""
@@ -172,6 +166,6 @@ class FollowerNode:
         await self._registrar.close()
         await self._source.close()
         await self.segments.close()
-        if self._is_new and self._rejected:
+        if self._is_new and self.topology.member.life.incarnation == 0:
             self._machine.release()
         self._unlock()

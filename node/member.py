@@ -63,7 +63,6 @@ from palisade.topology.registrar import ClusterState, Registrar
 from palisade.topology.topology import Topology
 from palisade.topology.view import logical_view, nodes_of
 from palisade.vault.vault import Vault
-from palisade.wire.topology_errors import NodeRefused
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +91,6 @@ class Node:
         self._machine = machine or Host(config)
         self._clock = self._machine.clock
         self._is_new = self._machine.claim()
-        self._rejected = False
         with contextlib.ExitStack() as undo:
             self._journal = self._machine.journal()
             undo.callback(self._journal.close)
@@ -295,12 +293,8 @@ class Node:
 
     async def wait(self) -> None:
         """Until a component fails; raises its error."""
-        try:
-            with self._first_cause(), cause_of_failure():
-                await self._life.wait()
-        except NodeRefused:
-            self._rejected = self.config.join is not None and self.topology.member.life.incarnation == 0
-            raise
+        with self._first_cause(), cause_of_failure():
+            await self._life.wait()
 
     @contextlib.contextmanager
     def _first_cause(self) -> Iterator[None]:
@@ -312,6 +306,12 @@ class Node:
             if failed is not None and failed.done():
                 failed.result()
             raise
+
+    def _was_never_admitted(self) -> bool:
+        """A joining node is added to the group only after the topology has admitted it. The storage of a founding
+        member may be pinned by others as soon as it has started."""
+        admitted = self.topology.member.life.incarnation > 0 or self.group.members.members
+        return self.config.join is not None and not admitted
 
     async def stop(self) -> None:
         """Refuse new requests, hand leadership over, flush, close. Safe to call in any state.
@@ -329,7 +329,7 @@ class Node:
             self.services.authorizer.close()
         await self.segments.close()
         self._disk.close()
-        if self._is_new and self._rejected:
+        if self._is_new and self._was_never_admitted():
             self._machine.release()
         self._journal.close()
 

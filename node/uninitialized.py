@@ -27,7 +27,7 @@ from palisade.base.http_request import Answer, HttpRequests, NoAnswer
 from palisade.node.authorization import authorizer_of, headers_of
 from palisade.node.component_adapters import ServerPart, cause_of_failure
 from palisade.node.config import InitialMember, NodeConfig
-from palisade.node.data_dir import claim_data_dir, keep_participant, kept_participant
+from palisade.node.data_dir import claim_data_dir, keep_participant, kept_participant, release_marker
 from palisade.node.options import read_members
 from palisade.raftgroup.errors import Unavailable
 from palisade.recovery.lifecycle import Lifecycle, Part
@@ -115,8 +115,11 @@ class UninitializedNode:
         await asyncio.sleep(GO_ON_AFTER_S)
 
     async def stop(self) -> None:
+        """The folder of a node that holds no plan is free afterwards: its --cluster may have been wrong."""
         with contextlib.suppress(Exception):
             await self._life.stop()
+        if self._participant.plan is None:
+            release_marker(self._config.data_dir)
 
     # Participant.
 

@@ -13,8 +13,8 @@ The reaction of the refused node is decided here as well. It stops, with the rea
 node without membership stops for any member of a newer generation than the one that it took: it has nothing to lose,
 and no other way to find out. Second, a storage that this node knows as a member now has a newer generation, so it has
 left this group permanently. Third, so many voters have left that the others are no majority. Fourth, the node was
-started to found the group, which needs all founding members, and one of them has a newer generation. Otherwise a single foreign
-node at the address of a member, perhaps a restored copy started by mistake, does not stop this node. Pure.
+started to found the group, which needs all founding members, and one of them has a newer generation. Otherwise a single
+foreign node at the address of a member, perhaps a restored copy started by mistake, does not stop this node. Pure.
 """
 
 from __future__ import annotations

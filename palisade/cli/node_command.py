@@ -60,8 +60,7 @@ def node(config: Path | None, parent_pipe: int | None, **typed: str | None) -> N
 
     Exit codes: 0 stopped, 1 failed (see the log), 2 refused: configuration, data folder, ports or cluster, 3 removed
     from the cluster: join again with --join and an empty data folder, 4 the same with a new data folder: start it with
-    --join, 5 the data folder was lost or swapped, as the cluster knows the node with another one: restore that, or start
-    with --join and an empty data folder.
+    --join, 5 the data folder was lost or swapped: restore the old one, or start with --join and an empty data folder.
     """
     from palisade.base.errors import ConfigError
     from palisade.base.port_probe import PortUnavailable, check_free

@@ -11,7 +11,15 @@ import pytest
 
 from palisade.client import Client
 from palisade.vault.opening import open_vault
-from tests.support.processes import Cluster, FollowerProcess, NodeProcess, palisade, palisade_json, until
+from tests.support.processes import (
+    Cluster,
+    FollowerProcess,
+    NodeProcess,
+    free_port,
+    palisade,
+    palisade_json,
+    until,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -171,3 +179,23 @@ async def test_joining_node_with_a_wrong_cluster_name_is_refused_and_binds_no_fo
     wrong.start()
     await until(wrong.ready, "x9 in the right cluster")
     wrong.kill()
+
+
+@pytest.mark.parametrize("kind", [FollowerProcess, NodeProcess])
+async def test_node_that_is_stopped_before_any_node_has_answered_binds_no_folder(
+    tmp_path: Path, kind: type[NodeProcess]
+) -> None:
+    """Its --cluster could not be corrected with the same folder."""
+    node = kind(tmp_path, "x9", join=f"127.0.0.1:{free_port()}")
+    node.start()
+    await node.logged("topology waiting")
+    assert node.data_dir.exists()
+    assert await node.stop() == 0
+    assert not node.data_dir.exists()
+
+
+async def test_admitted_node_keeps_its_folder_when_it_is_stopped(cluster: Cluster, follower: FollowerProcess) -> None:
+    follower.start()
+    await until(follower.ready, "the follower")
+    assert await follower.stop() == 0
+    assert (follower.data_dir / "node.json").exists()
