@@ -50,6 +50,9 @@ class NoPeers:
     def connected(self) -> frozenset[str]:
         return frozenset()
 
+    def answering(self) -> frozenset[str]:
+        return frozenset()
+
     def set_members(self, addresses: dict[str, str]) -> None:
         """There is no peer to connect to."""
 

@@ -252,8 +252,7 @@ class Group:
         return self._admission.generation
 
     def status(self) -> GroupStatus:
-        connected = self._peers.connected()
-        return group_status(self._replica, self._journal, self._admission, connected, self._snapshots.sends_to)
+        return group_status(self._replica, self._journal, self._admission, self._peers, self._snapshots.sends_to)
 
     def check_alive(self) -> None:
         """Raises Unavailable before the start, NodeFailed once it has failed or was removed."""

@@ -159,6 +159,10 @@ class Peers(Protocol):
 
     def queued_bytes(self, member: str) -> int: ...
     def connected(self) -> frozenset[str]: ...
+    def answering(self) -> frozenset[str]:
+        """The connected members that have sent something recently, if only the answer to a ping: not a frozen one."""
+        ...
+
     def set_members(self, addresses: dict[str, str]) -> None:
         """The members to keep connected: id -> 'host:port'. Connections to and from others are closed; a node that
         dials again is judged again."""

@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from palisade.raftgroup.admission import MemberAdmission
-from palisade.raftgroup.membership import Member
-from palisade.raftgroup.ports import Journal
+from palisade.raftgroup.membership import Member, MemberRole
+from palisade.raftgroup.ports import Journal, Peers
 from palisade.raftgroup.replica import Replica
 from palisade.raftgroup.role import RaftRole
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """`match_index`: up to where it is known to hold the log; None if unknown, or if this node does not lead.
-    `next_index`: of the next entry to send; None for this node, or if it does not lead. The counts are those of this
-    node since its start: appends repeated for the member, snapshots that it installed."""
+    """`connected`: to this node, and not silent, as a frozen process is. `match_index`: up to where it is known to hold
+    the log; None if unknown, or if this node does not lead. `next_index`: of the next entry to send; None for this
+    node, or if it does not lead. The counts are those of this node since its start: appends repeated for the member,
+    snapshots that it installed."""
 
     member: Member
     connected: bool
@@ -50,16 +51,28 @@ class GroupStatus:
     elections_won: int = 0
     snapshots_installed: int = 0
 
+    @property
+    def no_leader(self) -> str:
+        """Why nothing can be agreed, with the voters that this node does not reach; empty if it knows a leader."""
+        if self.leader is not None:
+            return ""
+        silent = [
+            each.member.id for each in self.members if each.member.role is MemberRole.VOTER and not each.connected
+        ]
+        without = f"; not connected: {', '.join(silent)}" if silent else ""
+        return f"no leader is known: a majority of the voters must be up and connected{without}"
+
 
 def group_status(
     replica: Replica,
     journal: Journal,
     admission: MemberAdmission,
-    connected: frozenset[str],
+    peers: Peers,
     sends_snapshot_to: Callable[[str], bool],
 ) -> GroupStatus:
     """The status at this moment."""
     engine, own_id = replica.engine, replica.identity.member
+    connected, answering = peers.connected(), peers.answering() | {own_id}
     return GroupStatus(
         member=own_id,
         incarnation=replica.identity.incarnation,
@@ -75,7 +88,7 @@ def group_status(
         members=tuple(
             MemberStatus(
                 member=member,
-                connected=member.id in connected or member.id == own_id,
+                connected=member.id in answering,
                 match_index=engine.match_index(member.id) if engine.leads else None,
                 installing_snapshot=sends_snapshot_to(member.id),
                 next_index=engine.next_index(member.id) if engine.leads and member.id != own_id else None,

@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 QUIET_S = 1.0
 """How long a member has to be connected, both ways, before that is logged."""
+SILENT_AFTER_PINGS = 2.5
+"""A connected member that has sent nothing for this number of ping intervals does not answer."""
 
 
 class CannotListen(NodeFailed):
@@ -117,6 +119,12 @@ class TcpPeers:
 
     def connected(self) -> frozenset[str]:
         return frozenset(member for member, connection in self._outgoing.items() if not connection.closing)
+
+    def answering(self) -> frozenset[str]:
+        since = self.now() - SILENT_AFTER_PINGS * self.limits.ping_interval_s
+        both = self._outgoing, self._incoming
+        heard = {member: [each[member].heard_at for each in both if member in each] for member in self.connected()}
+        return frozenset(member for member, times in heard.items() if max(times) >= since)
 
     def set_members(self, addresses: dict[str, str]) -> None:
         self._members = dict(addresses)

@@ -72,8 +72,8 @@ def refusals_of(status: GroupStatus) -> dict[str, str]:
 
 
 def member_view(each: MemberStatus, leader: str | None) -> dict[str, Any]:
-    """`match_index`: the last entry that the leader knows to be on the member; null if unknown, or on another node than
-    the leader."""
+    """`connected`: whether it has a connection to this node and answers. `match_index`: the last entry that the leader
+    knows to be on the member; null if unknown, or on another node than the leader."""
     return {
         "id": each.member.id,
         "role": each.member.role.value,
@@ -119,7 +119,7 @@ def group_not_ready(service: KeyValues) -> list[str]:
         reasons.append(f"waiting for the founding members {', '.join(status.missing_founders)}")
     if status.leader is None:
         reasons += [f"{member} refuses this node: {reason}" for member, reason in refusals_of(status).items()]
-        reasons.append("no leader is known: a majority of the voters must be up and connected")
+        reasons.append(status.no_leader)
     if status.commit_index - status.applied_index > CAUGHT_UP_ENTRIES:
         reasons.append(f"catching up: entry {status.applied_index} of {status.commit_index} is applied")
     elif not service.store.lineage.cluster_id:

@@ -16,7 +16,7 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused, run_or_fail
 from palisade.cli.http_request import ask as ask_http
 from palisade.cli.options import at_option, client_options
-from palisade.cli.session import CliSession
+from palisade.cli.session import SILENT, CliSession, no_answer
 
 if TYPE_CHECKING:
     from palisade.client import Client
@@ -44,6 +44,7 @@ def status(session: CliSession, at: str | None) -> None:
     else:
         rows = [run_or_fail(session, row_at(at, session.deadline_s), at)]
     if not any(row["role"] for row in rows):
+        show_addresses(session, reasons)
         session.unreachable(reasons)
     if sys.stdout.isatty() and not (session.as_json or session.as_csv):
         from rich.console import Console
@@ -58,6 +59,20 @@ def status(session: CliSession, at: str | None) -> None:
         session.rows({"nodes": rows}, titles(), [plain_cells(row) if session.as_csv else cells(row) for row in rows])
     for line in () if session.as_json else (*refusals_of(rows), *waits_of(rows)):
         print(line, file=sys.stderr)
+
+
+def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
+    """A row per address if a node runs that cannot give its status: it could not verify the user without its cluster,
+    and a status is for signed-in users only. `reasons`: why, by address."""
+    from palisade.service.status import silent_row
+
+    if no_answer(reasons) is None:
+        return
+    found = [(at, reasons.get(at, NO_ANSWER_YET)) for at in session.endpoints]
+    answers = {at: reason not in {*SILENT, NO_ANSWER_YET} for at, reason in found}
+    shape = [{**silent_row(None, None), "endpoint": at, "answers": answers[at], "reason": why} for at, why in found]
+    rows = [(at, "yes" if answers[at] else "no", why) for at, why in found]
+    session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, flexible="reason", wraps=True)
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:

@@ -35,6 +35,22 @@ def test_status_of_the_leader_has_progress_retries_and_snapshots_of_each_member(
     assert lagging.group.status().members[0].next_index is None
 
 
+def test_status_without_a_leader_names_the_voters_that_are_not_connected(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster()
+    alone, *others = (settled(cluster), *cluster.followers())
+    assert alone.group.status().no_leader == ""
+    for other in others:
+        cluster.crash(other.id)
+    cluster.run_until(lambda: alone.group.status().leader is None)
+    cluster.run_for(5.0)
+    down = ", ".join(sorted(other.id for other in others))
+    assert alone.group.status().no_leader.endswith(
+        f"a majority of the voters must be up and connected; not connected: {down}"
+    )
+
+
 def test_status_counts_elections(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster()
     leader = settled(cluster)

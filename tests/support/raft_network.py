@@ -139,6 +139,9 @@ class SimPeers:
     def connected(self) -> frozenset[str]:
         return frozenset(self.connections)
 
+    def answering(self) -> frozenset[str]:
+        return self.connected()
+
     def queued_bytes(self, member: str) -> int:
         connection = self.connections.get(member)
         return connection.under_way[member] if connection is not None else 0

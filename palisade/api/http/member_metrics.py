@@ -125,7 +125,7 @@ def raft_families(status: GroupStatus) -> Iterator[Metric]:
         known = zip((each.member.id for each in others), values, strict=True)
         yield gauges(name, text, "peer", ((peer, value) for peer, value in known if value is not None))
     connected = ((each.member.id, each.connected) for each in others)
-    yield gauges("palisade_peer_connected", "Whether there is a connection to the member.", "peer", connected)
+    yield gauges("palisade_peer_connected", "Whether the member is connected and answers.", "peer", connected)
     retries = ((each.member.id, each.append_retries) for each in others)
     yield counters("palisade_append_retries", "Appends repeated because entries were missing.", "peer", retries)
     sent = ((each.member.id, each.snapshots_sent) for each in others)

@@ -10,7 +10,7 @@ from typing import Any
 
 from palisade.raftgroup.errors import RaftError
 from palisade.service.authorization.rights import PermissionRow
-from palisade.service.authorization.rows import WouldBlock
+from palisade.service.authorization.rows import SILENT_CLUSTER, WouldBlock
 from palisade.service.cluster_fallback import content_in, in_base64
 from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.topology_errors import TopologyError
@@ -34,6 +34,9 @@ class RemoteRows:
             return row_in(await self._ask("POST", "/v1/range", {"key_base64": in_base64(key)}), key)
         except (RaftError, TopologyError) as error:
             raise PermissionsUnknown(f"no member could be asked for the permissions ({error}): retry") from error
+
+    def trouble(self) -> str:
+        return SILENT_CLUSTER
 
 
 def row_in(answer: Any, key: bytes) -> PermissionRow | None:

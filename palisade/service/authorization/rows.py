@@ -28,6 +28,7 @@ from palisade.wire.auth_errors import PermissionsUnknown
 from palisade.wire.fencing_errors import ReleaseError
 
 V = TypeVar("V")
+SILENT_CLUSTER = "its cluster does not answer"
 
 
 class WouldBlock(Exception):
@@ -45,6 +46,10 @@ class PermissionRows(Protocol):
 
     async def read(self, key: bytes) -> PermissionRow | None:
         """Raises PermissionsUnknown."""
+        ...
+
+    def trouble(self) -> str:
+        """Why a read takes long now."""
         ...
 
 
@@ -126,6 +131,9 @@ class StoreRows:
         except (RaftError, MetastoreError, ReleaseError) as error:
             raise PermissionsUnknown(f"the permissions cannot be read ({error}): retry") from error
 
+    def trouble(self) -> str:
+        return self._service.group.status().no_leader or SILENT_CLUSTER
+
 
 class FencedRows:
     """Reads of this node's own vault while its lease holds; else of the cluster, by policy `deny`. `asked`: used
@@ -153,6 +161,9 @@ class FencedRows:
         except VaultError:
             return await self._asked.read(key)
 
+    def trouble(self) -> str:
+        return self._asked.trouble()
+
 
 class UnavailablePermissionRows:
     """Without a cluster: the permissions in an old copy may have been revoked."""
@@ -167,6 +178,9 @@ class UnavailablePermissionRows:
         raise PermissionsUnknown(
             "this node has no lease from its cluster and cannot verify permissions; the request was not executed"
         )
+
+    def trouble(self) -> str:
+        return SILENT_CLUSTER
 
 
 def row_of(found: RangeResult) -> PermissionRow | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 from palisade.base.frames import encode
 from palisade.raftgroup.handshake import HELLO, PING, PONG
@@ -97,6 +98,26 @@ async def test_connection_with_unanswered_pings_is_closed(start: Start) -> None:
     server.close()
     one.peers.set_members({})
     await one.recorder.until(lambda: one.peers.connected() == frozenset())
+
+
+async def test_frozen_member_is_connected_but_not_answering(start: Start) -> None:
+    """`palisade member list` showed it as connected until the idle timeout."""
+    limits = replace(HASTY, idle_timeout_s=60.0)
+    one, two = await start("n1", limits=limits), await start("n2", limits=limits)
+    await connect(one, two)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 6 * limits.ping_interval_s
+    await one.recorder.until(lambda: loop.time() > until)
+    assert one.peers.answering() == {"n2"}
+    for connection in two.peers._open:
+        assert connection.transport is not None
+        connection.transport.pause_reading()
+        connection.tick = lambda now: None  # type: ignore[method-assign]
+    await one.recorder.until(lambda: one.peers.answering() == frozenset())
+    assert one.peers.connected() == {"n2"}
+    for connection in two.peers._open:
+        connection.transport.resume_reading()  # type: ignore[union-attr]
+    await one.recorder.until(lambda: one.peers.answering() == {"n2"})
 
 
 async def test_slow_line_with_progress_is_not_closed(start: Start) -> None:
