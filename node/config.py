@@ -66,13 +66,15 @@ class TimingConfig:
         _between("request-deadline-s", self.request_deadline_s, 0.1, 600)
         if self.election_min_ms < 5 * self.heartbeat_ms:
             raise ConfigError(
-                f"election-min-ms: {self.election_min_ms} is less than 5 heartbeats of {self.heartbeat_ms} ms, so one "
-                f"late message would depose a leader; give at least {5 * self.heartbeat_ms}"
+                f"{self.election_min_ms} is less than 5 heartbeats of {self.heartbeat_ms} ms, so one "
+                f"late message would depose a leader; give at least {5 * self.heartbeat_ms}",
+                option="election-min-ms",
             )
         if self.election_max_ms < self.election_min_ms * 1.2:
             raise ConfigError(
-                f"election-max-ms: {self.election_max_ms} is too near to election-min-ms {self.election_min_ms}, so "
-                f"candidates would collide; give at least {int(self.election_min_ms * 1.2)}"
+                f"{self.election_max_ms} is too near to election-min-ms {self.election_min_ms}, so "
+                f"candidates would collide; give at least {int(self.election_min_ms * 1.2)}",
+                option="election-max-ms",
             )
 
 
@@ -97,14 +99,16 @@ class FenceTimes:
         _between("fence-margin-s", self.margin_s, 0, 600)
         if self.lease_s / self.renewals < RENEWAL_S_MIN:
             raise ConfigError(
-                f"fence-renewals: {self.renewals} in {self.lease_s} s is more often than every {RENEWAL_S_MIN} s; give "
-                f"at most {int(self.lease_s / RENEWAL_S_MIN)}, or a longer fence-s"
+                f"{self.renewals} in {self.lease_s} s is more often than every {RENEWAL_S_MIN} s; give "
+                f"at most {int(self.lease_s / RENEWAL_S_MIN)}, or a longer fence-s",
+                option="fence-renewals",
             )
         least_s = remainder_s(self.lease_s, self.drift)
         if self.margin_s < least_s:
             raise ConfigError(
-                f"fence-margin-s: {self.margin_s} is too short for a drift of {self.drift} and a lease of "
-                f"{self.lease_s} s; give at least {math.ceil(least_s * 1e6) / 1e6:.6f}"
+                f"{self.margin_s} is too short for a drift of {self.drift} and a lease of "
+                f"{self.lease_s} s; give at least {math.ceil(least_s * 1e6) / 1e6:.6f}",
+                option="fence-margin-s",
             )
 
     def timing(self) -> Fences:
@@ -131,8 +135,9 @@ class PeerConnections:
         _between("peer-strangers", self.strangers, 8, 10_000)
         if self.idle_timeout_s < 2 * self.ping_s:
             raise ConfigError(
-                f"peer-idle-timeout-s: {self.idle_timeout_s} is less than two pings of {self.ping_s} s, so one late "
-                f"answer would break a connection; give at least {2 * self.ping_s}"
+                f"{self.idle_timeout_s} is less than two pings of {self.ping_s} s, so one late "
+                f"answer would break a connection; give at least {2 * self.ping_s}",
+                option="peer-idle-timeout-s",
             )
 
 
@@ -174,8 +179,9 @@ class StoreLimits:
         _between("quota-bytes", self.quota_bytes, 16 * 1024 * 1024, 1 << 44)
         if self.request_bytes < self.key_bytes + self.value_bytes:
             raise ConfigError(
-                f"limit-request-bytes: {self.request_bytes} is less than one key and one value "
-                f"({self.key_bytes} + {self.value_bytes}), so that value could never be written; raise it"
+                f"{self.request_bytes} is less than one key and one value "
+                f"({self.key_bytes} + {self.value_bytes}), so that value could never be written; raise it",
+                option="limit-request-bytes",
             )
 
 
@@ -241,9 +247,9 @@ class NodeConfig:
         self._check_authorization()
         self._check_membership()
         if self.log_level not in LOG_LEVELS:
-            raise ConfigError(f"log-level: {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+            raise ConfigError(f"{self.log_level!r} is not one of {', '.join(LOG_LEVELS)}", option="log-level")
         if self.log_format not in LOG_FORMATS:
-            raise ConfigError(f"log-format: {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+            raise ConfigError(f"{self.log_format!r} is not one of {', '.join(LOG_FORMATS)}", option="log-format")
 
     def advertised(self) -> dict[str, str]:
         """Name -> 'host:port' under which other processes reach this node."""
@@ -300,28 +306,34 @@ class NodeConfig:
                 "give each its own port"
             )
         if self.join_token is not None and not 8 <= len(self.join_token.encode()) <= 256:
-            raise ConfigError("join-token: must have 8 to 256 bytes; give a longer or shorter one")
+            raise ConfigError("must have 8 to 256 bytes; give a longer or shorter one", option="join-token")
         if self.metrics_token is not None and not METRICS_TOKEN.fullmatch(self.metrics_token):
-            raise ConfigError("metrics-token: must have 8 to 256 visible ASCII characters")
+            raise ConfigError("must have 8 to 256 visible ASCII characters", option="metrics-token")
         if self.otel_endpoint is not None and not self.otel_endpoint.startswith(("http://", "https://")):
-            raise ConfigError(f"otel-endpoint: {self.otel_endpoint} is not a URL; give one such as http://host:4318")
+            raise ConfigError(
+                f"{self.otel_endpoint} is not a URL; give one such as http://host:4318", option="otel-endpoint"
+            )
         swim = {} if self.standalone else {"swim": self.swim_listening()}
         for name, address in {**listening, **swim}.items():
             if not self.insecure_listen and not is_loopback(address.host):
                 raise ConfigError(
-                    f"{name}: {address} is reachable from other machines, and there is no TLS: every host on the path "
+                    f"{address} is reachable from other machines, and there is no TLS: every host on the path "
                     "may read and change everything. Listen on 127.0.0.1, or accept "
-                    "this with --insecure-listen"
+                    "this with --insecure-listen",
+                    option=name,
                 )
             if self.advertise_host is None and is_wildcard(address.host):
                 raise ConfigError(
-                    f"{name}: {address} is not reachable by other nodes; give --advertise-host with the name or "
-                    "address of this machine"
+                    f"{address} is not reachable by other nodes; give --advertise-host with the name or "
+                    "address of this machine",
+                    option=name,
                 )
 
     def _check_authorization(self) -> None:
         if self.authorization not in AUTHORIZATION:
-            raise ConfigError(f"authorization: {self.authorization!r} is not one of {', '.join(AUTHORIZATION)}")
+            raise ConfigError(
+                f"{self.authorization!r} is not one of {', '.join(AUTHORIZATION)}", option="authorization"
+            )
         if self.authorizes and not self.join_token:
             raise ConfigError(
                 "authorization is on (the default beyond loopback), but PALISADE_JOIN_TOKEN is not set: set the same "
@@ -330,8 +342,9 @@ class NodeConfig:
             )
         if self.root_password_file is not None and not self.authorizes:
             raise ConfigError(
-                f"root-password-file: {self.root_password_file} has no effect while authorization is off; give "
-                "--authorization=on, or omit it"
+                f"{self.root_password_file} has no effect while authorization is off; give "
+                "--authorization=on, or omit it",
+                option="root-password-file",
             )
 
     def _check_membership(self) -> None:
@@ -340,22 +353,25 @@ class NodeConfig:
         _between("segments-trash-s", self.segments_trash_s, 0, 10**9)
         if self.follow and self.initial_cluster:
             raise ConfigError(
-                "follow: a follower is no founding member; omit initial-cluster, and name nodes of the "
-                "cluster with --seeds or --join"
+                "a follower is no founding member; omit initial-cluster, and name nodes of the "
+                "cluster with --seeds or --join",
+                option="follow",
             )
         if self.follow and not (self.seeds or self.seeds_from or self.join or self.standalone):
-            raise ConfigError("follow: no node of the cluster is named; give --seeds, --seeds-from or --join")
+            raise ConfigError("no node of the cluster is named; give --seeds, --seeds-from or --join", option="follow")
         if self.initial_cluster and self.join:
             raise ConfigError(
-                f"join: {self.join} and initial-cluster exclude each other; give join to join a running cluster, "
-                "initial-cluster to create a new one"
+                f"{self.join} and initial-cluster exclude each other; give join to join a running cluster, "
+                "initial-cluster to create a new one",
+                option="join",
             )
         ids = [member.id for member in self.initial_cluster]
         if len(set(ids)) < len(ids):
-            raise ConfigError(f"initial-cluster: a member is named twice in {', '.join(ids)}; name each once")
+            raise ConfigError(f"a member is named twice in {', '.join(ids)}; name each once", option="initial-cluster")
         if ids and self.id not in ids:
             raise ConfigError(
-                f"initial-cluster: {', '.join(ids)} does not name this node, {self.id!r}; add it, or correct --id"
+                f"{', '.join(ids)} does not name this node, {self.id!r}; add it, or correct --id",
+                option="initial-cluster",
             )
         own = next((member for member in self.initial_cluster if member.id == self.id), None)
         if own is not None and own.peer.port != self.peer.port:
@@ -367,4 +383,4 @@ class NodeConfig:
 
 def _between(option: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise ConfigError(f"{option}: {value} is out of range; give a value from {low} to {high}")
+        raise ConfigError(f"{value} is out of range; give a value from {low} to {high}", option=option)

@@ -37,11 +37,11 @@ def from_file(path: Path) -> dict[str, GivenValue]:
         content = tomllib.loads(ending_input(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"config: {path} can't be read: {error.strerror or error}; check the path and its permissions"
+            f"{path} can't be read: {error.strerror or error}; check the path and its permissions", option="config"
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"config: {path} is not TOML: it is not UTF-8") from None
+        raise ConfigError(f"{path} is not TOML: it is not UTF-8", option="config") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"config: {path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not TOML: {error}", option="config") from None
     found = {name.replace("_", "-"): GivenValue(value, f"{path}") for name, value in content.items()}
     return {OLD_NAMES.get(name, name): given for name, given in found.items()}

@@ -33,10 +33,12 @@ class Layout:
     def __post_init__(self) -> None:
         check_id("cluster", self.cluster)
         if not 1 <= self.nodes <= NODES_MAX:
-            raise ConfigError(f"nodes: {self.nodes} is out of range; give 1 to {NODES_MAX}, best an odd number")
+            raise ConfigError(
+                f"{self.nodes} is out of range; give 1 to {NODES_MAX}, best an odd number", option="nodes"
+            )
         highest = 65535 - SWIM_OFFSET - NODES_MAX
         if not 1024 <= self.base_port <= highest:
-            raise ConfigError(f"base-port: {self.base_port} is out of range; give 1024 to {highest}")
+            raise ConfigError(f"{self.base_port} is out of range; give 1024 to {highest}", option="base-port")
 
     def members(self) -> tuple[InitialMember, ...]:
         return tuple(
@@ -74,12 +76,14 @@ def check_same(stored: Layout, nodes: int | None, base_port: int | None) -> None
     """Raises ConfigError if the request differs from the stored layout."""
     if nodes is not None and nodes != stored.nodes:
         raise ConfigError(
-            f"nodes: {nodes} was given, but the cluster in this folder has {stored.nodes}; omit --nodes, or give "
-            "another --data-dir (running clusters change with 'palisade member')"
+            f"{nodes} was given, but the cluster in this folder has {stored.nodes}; omit --nodes, or give "
+            "another --data-dir (running clusters change with 'palisade member')",
+            option="nodes",
         )
     if base_port is not None and base_port != stored.base_port:
         raise ConfigError(
-            f"base-port: {base_port} was given, but the cluster in this folder was formatted with {stored.base_port}, "
+            f"{base_port} was given, but the cluster in this folder was formatted with {stored.base_port}, "
             f"and its ports cannot change. Omit --base-port, or give another --data-dir; to run a backup on other "
-            f"ports, restore it with 'palisade restore --base-port {base_port}'"
+            f"ports, restore it with 'palisade restore --base-port {base_port}'",
+            option="base-port",
         )

@@ -267,7 +267,9 @@ def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
         plain.setdefault("stream", plain["http"])
     for option in OPTIONS:
         if option.group is None and option.default is MISSING and option.field not in plain:
-            raise ConfigError(f"{option.name}: not given; use --{option.name}, {option.variable} or the --config file")
+            raise ConfigError(
+                f"not given; use --{option.name}, {option.variable} or the --config file", option=option.name
+            )
     try:
         return NodeConfig(**plain, **{GROUPS[group]: group(**values) for group, values in groups.items()})
     except ConfigError as error:
@@ -275,10 +277,10 @@ def node_config(given: Mapping[str, GivenValue]) -> NodeConfig:
 
 
 def with_origin(error: ConfigError, given: Mapping[str, GivenValue]) -> ConfigError:
-    """Names the source of the value, if the text of the error begins with the option and a colon."""
-    name, colon, rest = str(error).partition(":")
-    origin = given[name].origin if colon and name in given else f"--{name}"
-    return error if origin == f"--{name}" else ConfigError(f"{name} (from {origin}):{rest}")
+    """With the source of the value, unless that is the command line."""
+    name = error.option
+    origin = given[name].origin if name in given else f"--{name}"
+    return error if origin == f"--{name}" else ConfigError(error.reason, option=name, origin=origin)
 
 
 def read_value(option: Option, given: GivenValue) -> Any:
@@ -291,4 +293,4 @@ def read_value(option: Option, given: GivenValue) -> Any:
             raise ValueError("is a table or a list; write it as one text or number")
         return option.read(text)
     except (AddressError, ValueError) as error:
-        raise ConfigError(f"{option.name}: {text!r} (from {given.origin}): {error}") from None
+        raise ConfigError(f"{text!r} (from {given.origin}): {error}", option=option.name) from None

@@ -28,16 +28,17 @@ def check_requirements(config: NodeConfig) -> None:
 def need_pyarrow() -> None:
     if not is_installed("pyarrow"):
         raise ConfigError(
-            "segments: pyarrow is not installed, which reads Parquet files; run pip install '.[segments]' in a clone "
-            "of Palisade, or omit --segments"
+            "pyarrow is not installed, which reads Parquet files; run pip install '.[segments]' in a clone "
+            "of Palisade, or omit --segments",
+            option="segments",
         )
 
 
 def need_opentelemetry() -> None:
     if not (is_installed("opentelemetry.sdk") and is_installed("opentelemetry.exporter.otlp.proto.http")):
         raise ConfigError(
-            "otel-endpoint: OpenTelemetry is not installed; run pip install '.[otel]' in a clone of Palisade, or "
-            "omit --otel-endpoint"
+            "OpenTelemetry is not installed; run pip install '.[otel]' in a clone of Palisade, or omit --otel-endpoint",
+            option="otel-endpoint",
         )
 
 

@@ -17,9 +17,17 @@ class PalisadeError(Exception):
 
 
 class ConfigError(PalisadeError):
-    """An invalid value: the text names the option, the value and the remedy. Nothing was started."""
+    """An invalid value: the text names the option, the value and the remedy. Nothing was started.
+
+    `option`: its name; empty if the reason is not the value of one option. `origin`: where its value came from.
+    """
 
     code = "bad-configuration"
+
+    def __init__(self, reason: str, *, option: str = "", origin: str = "") -> None:
+        source = f" (from {origin})" if origin else ""
+        super().__init__(f"{option}{source}: {reason}" if option else reason)
+        self.reason, self.option = reason, option
 
 
 E = TypeVar("E", bound=PalisadeError)

@@ -13,6 +13,6 @@ def check_id(option: str, value: str) -> None:
     """Raise ConfigError unless `value` may name a node or a cluster."""
     if not ID.fullmatch(value):
         raise ConfigError(
-            f"{option}: {value!r} is not a name; use 1 to 63 letters, digits, '.', '_' or '-', "
-            "and begin with a letter or digit"
+            f"{value!r} is not a name; use 1 to 63 letters, digits, '.', '_' or '-', and begin with a letter or digit",
+            option=option,
         )

@@ -154,7 +154,9 @@ def watch(parent_pipe: int) -> None:
     try:
         watch_parent(parent_pipe)
     except OSError as error:
-        raise ConfigError(f"parent-pipe: {parent_pipe} is not an open file descriptor: {error.strerror}") from None
+        raise ConfigError(
+            f"{parent_pipe} is not an open file descriptor: {error.strerror}", option="parent-pipe"
+        ) from None
 
 
 def run(settings: Any, make: Any = None) -> None:

@@ -12,7 +12,7 @@ from palisade.fencing.timing import FenceTiming as Fences
 from palisade.node.config import FenceTimes, InitialMember, NodeConfig, RetentionConfig, StoreLimits, TimingConfig
 from palisade.node.config_sources import load_node_config
 from palisade.node.host import transport_limits
-from palisade.node.options import OPTIONS, read_bytes
+from palisade.node.options import OPTIONS, GivenValue, read_bytes, with_origin
 from palisade.raftgroup.peer_connection import TransportLimits
 
 MINIMAL = {
@@ -131,6 +131,16 @@ def test_value_out_of_range_is_refused_with_its_source(tmp_path: Path) -> None:
         load(file)
     with pytest.raises(ConfigError, match=r"^otel-endpoint \(from PALISADE_OTEL_ENDPOINT\): foo is not a URL"):
         load(environ={"PALISADE_OTEL_ENDPOINT": "foo"})
+
+
+def test_error_of_a_value_has_the_name_of_its_option(tmp_path: Path) -> None:
+    """The source of a value was found by the text of the error."""
+    with pytest.raises(ConfigError) as refusal:
+        load(environ={"PALISADE_PEER_IDLE_TIMEOUT_S": "1.5"})
+    assert refusal.value.option == "peer-idle-timeout-s"
+    assert str(refusal.value).startswith("peer-idle-timeout-s (from PALISADE_PEER_IDLE_TIMEOUT_S): 1.5 is less than")
+    found = with_origin(ConfigError("id: is the first word"), {"id": GivenValue("n1", "PALISADE_ID")})
+    assert (found.option, str(found)) == ("", "id: is the first word")
 
 
 def test_file_that_is_not_text_is_refused_in_plain_words(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def settle_layout(marker: Marker, folder: Path, request: UpRequest, screen: Clus
     for child in children_of(layout, folder, request.node_options):
         if check_arguments(child.options).standalone:
             raise ConfigError(
-                "standalone: a standalone node belongs to no cluster; omit the option, or use 'palisade node'"
+                "a standalone node belongs to no cluster; omit the option, or use 'palisade node'", option="standalone"
             )
     check_ports(layout, formatted=content is not None)
     if content is None:

@@ -40,9 +40,9 @@ def password_in(path: Path) -> str:
     try:
         found = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"root-password-file: {path} cannot be read: {reason_of(error)}") from None
+        raise ConfigError(f"{path} cannot be read: {reason_of(error)}", option="root-password-file") from None
     if not LEAST <= len(found) <= MOST:
-        raise ConfigError(f"root-password-file: the password in {path} must have {LEAST} to {MOST} characters")
+        raise ConfigError(f"the password in {path} must have {LEAST} to {MOST} characters", option="root-password-file")
     return found
 
 
