@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from palisade.base.interval import check_seconds
 from palisade.base.key_text import key_text
 from palisade.vault.change import Item
 from palisade.vault.errors import Denied, Fenced, NotReached, Pending, ReadRefused
@@ -110,7 +111,10 @@ def read_range(
 
 
 def reach(revision: int, lv: Callable[[], int], now: float, timeout_s: float) -> Course[int]:
-    """Until LV reaches `revision`. Raises NotReached."""
+    """Until LV reaches `revision`. Raises NotReached, and TypeError or ValueError for an argument that is no number."""
+    if not isinstance(revision, int):
+        raise TypeError(f"revision must be a whole number, not {type(revision).__name__}")
+    check_seconds("timeout_s", timeout_s)
     until, pause = now + timeout_s, PAUSE_S_FIRST
     while (there := lv()) < revision:
         if now >= until:

@@ -19,6 +19,7 @@ from typing import Protocol, Unpack
 from palisade.base.clock import SystemClock
 from palisade.base.content import Content, as_bytes
 from palisade.base.errors import PalisadeError
+from palisade.base.interval import check_interval
 from palisade.client.lease import Lease, LeaseLost, LeaseStore
 from palisade.client.loss_guard import GuardedBody, LossGuard
 from palisade.client.operations import Compare, Operation, Put
@@ -96,6 +97,7 @@ class Claim(GuardedBody):
         self._store = store
         self._prefix = prefix_of(name)
         self._value = as_bytes(value)
+        check_interval("timeout_s", timeout_s)
         self._timeout_s = timeout_s
         self.lease = Lease(store, ttl_s, clock=clock)
         self._token = 0

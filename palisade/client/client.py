@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from palisade.base.content import Content, as_bytes
+from palisade.base.interval import check_interval
 from palisade.client.bulk_puts import Many
 from palisade.client.call_kinds import CALL_KINDS
 from palisade.client.endpoints import Endpoints, EndpointsLike
 from palisade.client.recording_files import Recording, open_recorder
-from palisade.client.request_check import check_arguments, check_interval
+from palisade.client.request_check import check_arguments
 from palisade.client.session import StreamSession
 from palisade.client.store_api import StoreApi
 from palisade.client.watch import Watch

@@ -21,6 +21,7 @@ from typing import Any
 from palisade.base.counted import counted
 from palisade.base.errors import PalisadeError
 from palisade.base.http_request import HttpRequests, NoAnswer
+from palisade.base.interval import check_seconds
 from palisade.client.node_addresses import addresses_in
 from palisade.raftgroup.errors import OutcomeUnknown, Unavailable
 from palisade.wire.credentials import Credentials, header_of
@@ -75,6 +76,7 @@ class RealtimeWriter:
         waits: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`waits` gets what the writer waits for at a data node, empty if for nothing."""
+        check_seconds("timeout_s", timeout_s)
         self.segment, self.rows, self.node = "", 0, target.node
         self.grows = False
         self._topology, self._target, self._timeout_s = topology, target, timeout_s

@@ -28,7 +28,6 @@ from palisade.metastore.requests import (
     WatchRequest,
 )
 
-INTERVAL_S_MAX = 86_400 * 365
 T = TypeVar("T")
 
 
@@ -63,15 +62,6 @@ def pair_of(item: Any) -> tuple[Any, Any]:
             key, value = item
             return key, value
     raise TypeError(f"every item must be a pair (key, value), not {repr(item)[:60]}")
-
-
-def check_interval(name: str, seconds: float | None) -> None:
-    if seconds is None:
-        return
-    if not isinstance(seconds, int | float):
-        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
-    if not 0 <= seconds <= INTERVAL_S_MAX:
-        raise ValueError(f"{name} {seconds:g} is out of range; give 0 to {INTERVAL_S_MAX} seconds")
 
 
 def check_arguments(call: str, arguments: Iterable[Any]) -> None:

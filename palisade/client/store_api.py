@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from palisade.base.content import Content, as_bytes
+from palisade.base.interval import check_interval
 from palisade.client.bulk_puts import Many
 from palisade.client.claims import TTL_S, Leadership, Lock, leader_of, observe, prefix_of
 from palisade.client.lease import Lease
 from palisade.client.operations import Operation, interval, plain_txn
 from palisade.client.range_options import RangeOptions
-from palisade.client.request_check import check_interval, checked, each, pair_of, whole
+from palisade.client.request_check import checked, each, pair_of, whole
 from palisade.client.scan_api import ScanApi
 from palisade.client.segments_api import SegmentsApi
 from palisade.client.watch_handle import WatchHandle
@@ -85,6 +86,7 @@ class StoreApi(ScanApi, SegmentsApi):
         timeout_s: float | None = None,
     ) -> PutResult:
         key, value = as_bytes(key), as_bytes(value)
+        check_interval("timeout_s", timeout_s)
         if not (lease or prev_kv or ignore_value or ignore_lease):
             return await self._put(key, value, timeout_s)
         request = checked(Put(key, value, lease, prev_kv, ignore_value, ignore_lease))
@@ -115,6 +117,7 @@ class StoreApi(ScanApi, SegmentsApi):
         for name in options.keys() - RangeOptions.__annotations__.keys():
             raise TypeError(f"range() got an unexpected keyword argument {name!r}")
         request = Range(*interval(key, range_end, prefix), **options)
+        check_interval("timeout_s", timeout_s)
         if options:
             checked(request)
         return await self._whole(request, await self._read(request, timeout_s), timeout_s)
@@ -144,6 +147,7 @@ class StoreApi(ScanApi, SegmentsApi):
         timeout_s: float | None = None,
     ) -> DeleteRangeResult:
         request = DeleteRange(*interval(key, range_end, prefix), prev_kv)
+        check_interval("timeout_s", timeout_s)
         result: DeleteRangeResult = await self._write(request, timeout_s)
         return result
 
@@ -156,6 +160,7 @@ class StoreApi(ScanApi, SegmentsApi):
         timeout_s: float | None = None,
     ) -> TxnResult:
         """`success` if every compare holds, else `failure`; all writes share one revision."""
+        check_interval("timeout_s", timeout_s)
         result: TxnResult = await self._write(checked(plain_txn(compare, success, failure)), timeout_s)
         return result
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
+from palisade.base.interval import check_interval
 from palisade.client.client_closed import ClientClosed
 from palisade.client.loop_thread import LoopThread
 from palisade.client.watch_handle import WatchHandle
@@ -57,6 +58,7 @@ class SyncWatch:
 
     def next(self, timeout_s: float | None = None) -> RevisionEvents:
         """The next item. Raises TimeoutError after `timeout_s`, StopIteration if the watch is closed."""
+        check_interval("timeout_s", timeout_s)
         end = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
             raise TimeoutError("no event arrived in time")

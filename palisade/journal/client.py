@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from palisade.base.clock import SystemClock
+from palisade.base.interval import check_seconds
 from palisade.base.network_reason import reason_of
 from palisade.base.wrong_port import COPY_ADDRESS
 from palisade.journal.channel import Channel, Network, TcpNetwork
@@ -44,6 +45,7 @@ class JournalClient:
         network: Network | None = None,
         clock: Callable[[], float] = _system_clock.now,
     ) -> None:
+        check_seconds("timeout_s", timeout_s)
         self._role = role
         self._addresses = list(addresses)
         self._timeout_s = timeout_s

@@ -127,6 +127,7 @@ def test_timeout_out_of_range_is_refused(timeout_s: float) -> None:
         Client("127.0.0.1:9", timeout_s="5")  # type: ignore[arg-type]
 
 
+NO_TIME = "timeout_s must be a number of seconds, not str"
 WRONG: dict[str, tuple[Wrong, str]] = {
     "compare": (lambda client: client.txn("x"), "compare must be a list of Compare, not str"),
     "single compare": (lambda client: client.txn(Compare.exists("a")), "compare must be a list of Compare, not Comp"),
@@ -155,6 +156,14 @@ WRONG: dict[str, tuple[Wrong, str]] = {
     "lease": (lambda client: client.lease("x"), "the time of a lease is a number of seconds, not str"),
     "grant": (lambda client: client.lease_grant("x"), "the time of a lease is a number of seconds, not str"),
     "lock": (lambda client: client.lock("/l", ttl_s="x"), "the time of a lease is a number of seconds, not str"),
+    "put in time": (lambda client: client.put("a", "1", timeout_s="x"), NO_TIME),
+    "put with a lease in time": (lambda client: client.put("a", "1", lease=1, timeout_s="x"), NO_TIME),
+    "range in time": (lambda client: client.range("a", timeout_s="x"), NO_TIME),
+    "delete in time": (lambda client: client.delete("a", timeout_s="x"), NO_TIME),
+    "transaction in time": (lambda client: client.txn([], [], timeout_s="x"), NO_TIME),
+    "lock in time": (lambda client: client.lock("/l", timeout_s="x"), NO_TIME),
+    "campaign in time": (lambda client: client.campaign("/l", "a", timeout_s="x"), NO_TIME),
+    "rows in time": (lambda client: client.realtime("a", "", "", {}, timeout_s="x"), NO_TIME),
     "filter": (lambda client: client.watch("a", filters="put"), "filters must be a list of names, not str"),
     "filters": (lambda client: client.watch("a", filters=[5]), "filters must be names, put or delete, not int"),
     "progress": (lambda client: client.watch("a", progress_s="1"), "progress_s must be a number of seconds, not str"),
