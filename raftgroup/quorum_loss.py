@@ -62,6 +62,12 @@ def survey(journal: Journal, applied: tuple[int, int], random: Random) -> Surviv
     memberships = MembershipLog(base if base is not None else Membership(()))
     read_memberships(journal, memberships)
     membership = memberships.current
+    if stored.origin and not membership.members:
+        raise DataDirectoryError(
+            f"{member} was restored from {stored.origin}, and its cluster has not been founded since, so no majority "
+            "was lost: start all its founding members ('palisade up', or 'palisade node --initial-cluster'). If some of "
+            "their folders are lost, restore the backup again"
+        )
     known = membership.get(member)
     if known is None or known.incarnation != stored.incarnation:
         raise DataDirectoryError(

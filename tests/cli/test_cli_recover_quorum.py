@@ -24,7 +24,7 @@ from palisade.metastore.state_machine import MetaStore
 from palisade.metastore.system_records import SystemRecords
 from palisade.node.data_dir import claim_data_dir
 from palisade.node.fencing.holder_registry import PREFIX, registrations, value_of
-from palisade.raftgroup.journal_identity import keep_membership, open_storage
+from palisade.raftgroup.journal_identity import keep_membership, keep_restored, open_storage
 from palisade.raftgroup.lmdb_journal import LmdbJournal
 from palisade.raftgroup.membership import Member, MemberRole, Membership
 from palisade.raftgroup.ports import BATCH
@@ -216,6 +216,37 @@ def test_second_recovery_and_other_folders_are_refused(folder: Path, tmp_path: P
     (tmp_path / "file").touch()
     assert "no data folder of a node" in run(tmp_path / "file", exit_code=1)["message"]
     assert not (tmp_path / "none").exists()
+
+
+def test_restored_folder_that_was_never_started_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """It was "no member by its own log: it was not admitted yet, was removed, or has lost its disk"."""
+    path = tmp_path / "n1"
+    claim_data_dir(path, cluster="c1", node="n1")
+    disk = LmdbStore(path / "store")
+    driver = Driver(disk)  # type: ignore[arg-type]
+    driver.do(FoundCluster("id-1"))
+    asyncio.run(disk.flush())
+    disk.close()
+    journal = LmdbJournal(path / "raft")
+    open_storage(journal, "c1", "n1", Random(1))
+    keep_restored(journal, driver.store.applied, 2, "backup 12ab of revision 7")
+    asyncio.run(journal.sync())
+    journal.close()
+    message = run(path, exit_code=1)["message"]
+    assert "n1 was restored from backup 12ab of revision 7, and its cluster has not been founded since" in message
+    assert "start all its founding members ('palisade up', or 'palisade node --initial-cluster')" in message
+
+
+@pytest.mark.parametrize("content", ["", "vault"])
+def test_folder_of_a_node_that_was_never_a_member_is_refused_and_unchanged(tmp_path: Path, content: str) -> None:
+    """The folders of a log and a store were created in it, so a node that waited to be initialized went on without."""
+    path = tmp_path / "n1"
+    claim_data_dir(path, cluster="c1", node="n1")
+    if content:
+        (path / content).mkdir()
+    message = run(path, exit_code=1)["message"]
+    assert f"{path} has no log of the Raft group, so this node was never a member: give the folder" in message
+    assert {each.name for each in path.iterdir()} == {"node.json", *([content] if content else [])}
 
 
 def test_recover_quorum_changes_nothing_after_ctrl_c(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
