@@ -58,8 +58,8 @@ async def recover_quorum(data_dir: Path, confirm: str | None) -> QuorumRecovery:
         )
     if not (data_dir / "raft").is_dir():
         raise FolderError(
-            f"{data_dir} has no log of the Raft group, so this node was never a member: give the folder of a voter that "
-            "survived, or restore a backup"
+            f"{data_dir} has no log of the Raft group, so this node was never a member: give the folder of a voter "
+            "that survived, or restore a backup"
         )
     journal = LmdbJournal(data_dir / "raft")
     try:

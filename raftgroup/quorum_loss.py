@@ -65,8 +65,8 @@ def survey(journal: Journal, applied: tuple[int, int], random: Random) -> Surviv
     if stored.origin and not membership.members:
         raise DataDirectoryError(
             f"{member} was restored from {stored.origin}, and its cluster has not been founded since, so no majority "
-            "was lost: start all its founding members ('palisade up', or 'palisade node --initial-cluster'). If some of "
-            "their folders are lost, restore the backup again"
+            "was lost: start all its founding members ('palisade up', or 'palisade node --initial-cluster'). If some "
+            "of their folders are lost, restore the backup again"
         )
     known = membership.get(member)
     if known is None or known.incarnation != stored.incarnation:

@@ -1,8 +1,8 @@
 """Shows on stderr what a command waits for, from a second after the start of its process.
 
-On a terminal: one line with the elapsed time, which is updated each second and erased at the end. Elsewhere, or if the
-command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals. With
---json they are shown only on a terminal; elsewhere stderr has at most one object for an error.
+On a terminal: one line with the time of the wait, which is updated each second and erased at the end. Elsewhere, or
+if the command writes other output meanwhile: lines, less than 2 s apart for ten seconds, then at growing intervals.
+With --json they are shown only on a terminal; elsewhere stderr has at most one object for an error.
 
 A command that sends many requests shows its progress in the same way, but its lines stay less than 2 s apart.
 """
@@ -152,10 +152,12 @@ class TerminalNotice:
     """One text, which replaces the previous one and may take several rows of the terminal."""
 
     def __init__(self) -> None:
-        self._shown = ""
+        self._shown, self._since_s = "", 0.0
 
     def show(self, text: str | None, waited_s: float) -> None:
-        wanted = "" if text is None else f"{text} ({waited_s:.0f} s)"
+        if text is None:
+            self._since_s = waited_s
+        wanted = "" if text is None else f"{text} ({waited_s - self._since_s:.0f} s)"
         if wanted == self._shown:
             return
         self.end()

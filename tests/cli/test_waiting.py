@@ -108,6 +108,21 @@ async def test_notice_stops_while_the_command_waits_for_nothing(
     assert capsys.readouterr().err == "palisade: waiting: n1 is silent\npalisade: waiting: n2 is silent\n"
 
 
+@pytest.mark.parametrize("notice", [waiting_module.TerminalNotice, waiting_module.LineNotice])
+def test_time_of_a_wait_is_counted_from_its_own_start(notice: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`palisade scenario run --all` counted from the start of the first scenario."""
+    shows = notice()
+    for now in (1.0, 2.5):
+        shows.show("the next step of the first", now)
+    shows.show(None, 40.0)
+    capsys.readouterr()
+    for now in (41.0, 43.2):
+        shows.show("the next step of the last", now)
+    shown = capsys.readouterr().err
+    assert "(for 2 s)" in shown or "(3 s)" in shown
+    assert "4" not in shown
+
+
 async def test_notice_on_a_terminal_shows_the_time_and_is_erased(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
