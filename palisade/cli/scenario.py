@@ -137,17 +137,19 @@ class EventPrinter:
         self._events = events
         self.stopping = False
         self._what, self._shown_at = "the demo data are read", time.monotonic()
+        self._has_news = False
 
     def waits_for(self) -> str | None:
-        """The text for a step that takes long; None within a second after an event."""
-        if self.stopping:
+        """The text for a step that takes long; None within a second after an event, and at least once."""
+        has_news, self._has_news = self._has_news, False
+        if self.stopping or has_news:
             return None
         return self._what if time.monotonic() - self._shown_at >= NOTICE_S else None
 
     def show(self, event: ScenarioEvent) -> None:
         if event.kind == "scenario":
             self._what = f"the next step of {event.fields['scenario']}"
-        self._shown_at = time.monotonic()
+        self._shown_at, self._has_news = time.monotonic(), True
         if sys.stderr.isatty():
             print(CLEAR_BELOW, end="", file=sys.stderr, flush=True)
         if self._events:

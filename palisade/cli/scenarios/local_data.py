@@ -60,11 +60,13 @@ async def crash_in_eviction(stage: Stage) -> Report | None:
     flights = await asyncio.to_thread(january)
     await asyncio.to_thread(write_origin, origin, flights)
     await cluster.load([])
-    await publish(cluster.client, FLIGHTS.name, records_of(FLIGHTS, flights))
+    records = await asyncio.to_thread(records_of, FLIGHTS, flights)
+    await publish(cluster.client, FLIGHTS.name, records)
     await assign(stage, cluster)
     options = ("--segments", "--segments-origin", str(origin))
     victim, calm = (cluster.follower(name, *options) for name in ("f1", "f2"))
-    await have(stage, cluster, (victim, calm), wanted_files(flights, await used(cluster)))
+    full = await asyncio.to_thread(wanted_files, flights, await used(cluster))
+    await have(stage, cluster, (victim, calm), full)
     for lease in await cluster.client.leases():  # of the announcements: its end, some seconds later, is a revision
         await cluster.client.lease_revoke(lease)
     stage.say(f"f1 and f2 keep {len(files_of(victim))} segments each, the flights of January, and are stopped")
@@ -126,7 +128,7 @@ async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: 
     rows = late_flights([row for row in flights if int(row[day]) not in DROPPED], LATE)
     await asyncio.to_thread(write_origin, origin, rows)
     before = await used(cluster)
-    records = records_of(FLIGHTS, rows)
+    records = await asyncio.to_thread(records_of, FLIGHTS, rows)
     await publish(cluster.client, FLIGHTS.name, records)
     same = {record.digest for record in records}
     over = [record.marked_unused() for record in before if record.digest not in same]
@@ -134,7 +136,7 @@ async def change_flights(stage: Stage, cluster: Members, flights: Rows, origin: 
     await assign(stage, cluster)
     await cluster.compact(await cluster.latest())
     stage.say(f"{len(LATE)} of them get late rows, {len(DROPPED)} are dropped, all are assigned again and compacted")
-    return wanted_files(rows, await used(cluster))
+    return await asyncio.to_thread(wanted_files, rows, await used(cluster))
 
 
 async def used(cluster: Members) -> list[SegmentRecord]:

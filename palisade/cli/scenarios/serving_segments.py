@@ -40,7 +40,8 @@ class Flights:
         await asyncio.to_thread(write_origin, origin, rows)
         await self.cluster.load([])
         self.rows = len(rows)
-        await publish(self.cluster.client, FLIGHTS.name, records_of(FLIGHTS, rows))
+        records = await asyncio.to_thread(records_of, FLIGHTS, rows)
+        await publish(self.cluster.client, FLIGHTS.name, records)
 
     async def start(self, *names: str) -> None:
         options = ("--segments", "--segments-origin", str(self.stage.folder / "origin"))
