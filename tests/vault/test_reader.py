@@ -259,25 +259,6 @@ def test_wait_for_returns_once_the_revision_is_applied(node: Node) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize(
-    ("revision", "timeout_s", "text"),
-    [
-        ("x", 1, "revision must be a whole number, not str"),
-        (1, "x", "timeout_s must be a number of seconds, not str"),
-        (1, None, "timeout_s must be a number of seconds, not NoneType"),
-    ],
-)
-async def test_wait_for_names_an_argument_of_a_wrong_type(node: Node, revision: Any, timeout_s: Any, text: str) -> None:
-    """It was an error of an operator of Python."""
-    with node.reader() as reader:
-        with pytest.raises(TypeError, match=text):
-            reader.wait_for(revision, timeout_s)
-        with pytest.raises(TypeError, match=text):
-            await reader.wait_for_async(revision, timeout_s)
-        with pytest.raises(ValueError, match="timeout_s -1 is out of range"):
-            reader.wait_for(1, -1)
-
-
 async def test_async_reads_match_synchronous_reads(node: Node) -> None:
     async def fetch(key: bytes) -> Item | None:
         await asyncio.sleep(0)

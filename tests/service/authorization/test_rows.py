@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from palisade.metastore.requests import Put
 from palisade.raftgroup.errors import Unavailable
+from palisade.service.authorization.authorizer import Authorizer
 from palisade.service.authorization.remote_rows import RemoteRows
 from palisade.service.authorization.rights import PermissionRow
 from palisade.service.authorization.rows import FencedRows, StoreRows, UnavailablePermissionRows, WouldBlock
@@ -130,3 +132,24 @@ async def test_follower_asks_a_member() -> None:
 async def test_invalid_response_of_a_member_grants_nothing(answer: Any) -> None:
     with pytest.raises(PermissionsUnknown):
         await answering(answer).read(KEY)
+
+
+async def test_read_that_takes_long_names_the_missing_leader_as_the_cause(known: KeyValues, group: FakeGroup) -> None:
+    """With a frozen majority it was "its cluster does not answer"."""
+
+    class Waiting(StoreRows):
+        async def read(self, key: bytes) -> PermissionRow | None:
+            return await asyncio.sleep(3600)
+
+        def try_read(self, key: bytes) -> PermissionRow | None:
+            raise WouldBlock
+
+    reads: Any = Reads(None)
+    authorizer = Authorizer(Waiting(known), None)
+    with pytest.raises(PermissionsUnknown, match=r"within 0\.01 s: its cluster does not answer; retry"):
+        await authorizer.row(KEY, 0.01)
+    group.led_by(None)
+    with pytest.raises(PermissionsUnknown, match=r"0\.01 s: no leader is known: a majority of the voters must be up"):
+        await authorizer.row(KEY, 0.01)
+    assert FencedRows(reads, StoreRows(known)).trouble() == group.status().no_leader
+    authorizer.close()

@@ -132,23 +132,6 @@ async def test_node_that_cannot_read_the_permissions_gives_the_reason_before_cli
             await client.get("/a/k")
 
 
-async def test_node_without_a_leader_names_that_as_the_cause(
-    stream: StreamServer, rows: FenceableRows, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a frozen majority it was "its cluster does not answer"."""
-
-    async def never(_: bytes) -> None:
-        await asyncio.sleep(3600)
-
-    rows.fenced = True
-    monkeypatch.setattr(rows, "read", never)
-    monkeypatch.setattr("palisade.api.stream.session_auth.GREETING_S", 0.05)
-    group.led_by(None)
-    async with raw(stream, to_hello(ALICE), greeted=False) as connection:
-        _, body = await connection.frame()
-    assert "no leader is known: a majority of the voters must be up and connected; retry" in body["reason"]
-
-
 async def test_node_that_cannot_read_the_grants_of_a_user_gives_the_reason_before_clients_give_up(
     stream: StreamServer, rows: FenceableRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
