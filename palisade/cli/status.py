@@ -72,7 +72,7 @@ def show_addresses(session: CliSession, reasons: Mapping[str, str]) -> None:
     answers = {at: reason not in {*SILENT, NO_ANSWER_YET} for at, reason in found}
     shape = [{**silent_row(None, None), "endpoint": at, "answers": answers[at], "reason": why} for at, why in found]
     rows = [(at, "yes" if answers[at] else "no", why) for at, why in found]
-    session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, flexible="reason", wraps=True)
+    session.rows({"nodes": shape}, ("address", "answers", "reason"), rows, wraps=("reason",))
 
 
 async def rows_from(session: CliSession, reasons: dict[str, str]) -> list[dict[str, Any]]:
