@@ -158,7 +158,8 @@ def show_range(
     if options["count_only"]:
         session.answer(shapes.range_shape(result), str(result.count))
         return
-    session.rows(shapes.range_shape(result), HEADER, [row(kv) for kv in result.kvs], cut="value")
+    shape = shapes.range_shape(result) if session.as_json else None
+    session.rows(shape, HEADER, [row(kv) for kv in result.kvs], cut="value")
     if result.more and not session.as_json:
         click.echo(f"{len(result.kvs)} of {counted(result.count, 'key')}; --limit omitted the others", err=True)
 
@@ -190,6 +191,8 @@ def compact(session: CliSession, revision: int) -> None:
     """Remove the history below REVISION. Current values stay; reads and watches below it are refused from then on."""
     result = session.call(lambda client: client.compact(revision))
     text = f"history before revision {result.minimal_revision} is removed (store at {result.revision})"
+    if result.minimal_revision < revision:
+        text += f"; a pin or a watermark retains the rest, up to revision {revision}, until it ends"
     session.answer(shapes.compact_shape(result), text)
 
 

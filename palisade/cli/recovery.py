@@ -106,6 +106,7 @@ async def recoveries(session: CliSession, at: str) -> dict[str, Any]:
 
 
 def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
+    from palisade.node.data_dir import MARKER
     from palisade.recovery.report_file import kept_report
 
     if not data_dir.is_dir():
@@ -117,6 +118,9 @@ def read_folder(session: CliSession, data_dir: Path) -> list[dict[str, Any]]:
         session.fail(
             Failure(REFUSED, "not-read", f"the report in {data_dir} cannot be read: {reason_of(error)}", False)
         )
+    if found is None and not (data_dir / MARKER).is_file():
+        text = f"{data_dir} is not the data folder of a node: give one, such as .palisade/n1/data"
+        session.fail(Failure(REFUSED, "not-read", text, False))
     return [] if found is None else [found]
 
 

@@ -151,16 +151,20 @@ async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) ->
 
 
 async def ask_all(addresses: Mapping[str, str], deadline_s: float) -> dict[str, dict[str, Any] | None]:
-    """The report of each node on its segments; None for a node that does not answer."""
+    """The report of each node on its segments; None for a node that does not answer. Raises AuthorizationError."""
     async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
         answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
     return dict(zip(addresses, answers, strict=True))
 
 
 async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:
+    from palisade.wire.error_codes import error_of
+
     try:
         answer = await requests.json(address, "/v1/segments/copies", params={"limit": 1})
     except NoAnswer:
         return None
     found = answer.content
+    if answer.status in (401, 403) and isinstance(found, dict) and "code" in found:
+        raise error_of(str(found["code"]), str(answer.detail))
     return found if answer.status < 400 and isinstance(found, dict) and "keeps" in found else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from palisade.base.network_reason import reason_of
 from palisade.cli.output import discard_output, work_done
 from palisade.cli.printing import print_csv, print_json, print_rows
 from palisade.cli.waiting import progressing, progressing_in_thread, waiting
@@ -34,6 +36,7 @@ INTERRUPTED = 130
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
 SILENT = frozenset({"no answer in time", "connection refused"})
 """Reasons of addresses at which no node runs, or a frozen one."""
+_OF_FILES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"
 
 
@@ -89,8 +92,16 @@ def failure_of(error: BaseException, endpoints: Sequence[str], source: str = "")
     if isinstance(error, OtherCluster):
         return Failure(REFUSED, error.code, str(error), False)
     if isinstance(error, OSError | TimeoutError):
-        return unreachable(endpoints, source, error)
+        return of_a_file(error) or unreachable(endpoints, source, error)
     return None
+
+
+def of_a_file(error: OSError) -> Failure | None:
+    """None if the error comes from the network, not from the file system."""
+    if not error.filename and error.errno not in _OF_FILES:
+        return None
+    name = f"{error.filename}: " if error.filename else ""
+    return Failure(REFUSED, "file-error", f"{name}{reason_of(error)}; correct that, or give another file", False)
 
 
 def failed_read(error: SegmentError | VaultError) -> Failure:
@@ -98,8 +109,9 @@ def failed_read(error: SegmentError | VaultError) -> Failure:
 
     if isinstance(error, SegmentsUnavailable):
         text = (
-            f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; 'palisade "
-            "segments nodes' counts the copies that are missing, with the reason, and those that have expired"
+            f"UNAVAILABLE: segments without a server: {len(error.missing)}. Start the nodes that hold them; if none "
+            "does, run 'palisade segments assign'. 'palisade segments nodes' counts the copies that are missing, with "
+            "the reason, and those that have expired"
         )
         return Failure(UNAVAILABLE, error.code, text, True, error.missing)
     return Failure(UNAVAILABLE if error.retry else REFUSED, error.code, str(error), error.retry)

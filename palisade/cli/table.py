@@ -6,7 +6,7 @@ order of their importance and named in the caption (`kept`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FRAME = 3
 """Characters per column besides its content: two blanks and a border. The table has one more border at its end."""
+ROWS_MAX = 500
+"""Rows of one table. A long list is shown in several, because laying out a row takes about half a millisecond."""
 CUT_MIN, WRAPPED_MIN = 16, 25
 """The least widths of a column that is cut or wraps. A time in the name of a segment, with its slash, has 25."""
 
@@ -59,8 +61,8 @@ def tables(
     wraps: Collection[str] = (),
     cut: str | None = None,
     omits: Collection[str] = (),
-) -> list[Table]:
-    """One table if it fits, else several with the same rows.
+) -> Iterator[Table]:
+    """One table if it fits, else several with the same rows; after `ROWS_MAX` rows the next ones.
 
     Columns that become narrower first: those in `wraps`, whose text continues on further lines, and `cut`, whose text
     is shortened. `omits`: the columns that are omitted together if one table is still too wide."""
@@ -78,11 +80,12 @@ def tables(
     groups = [[columns[each] for each in group] for group in stacked(least, width)]
     narrow = dict(zip(columns, least, strict=True))
     left_out = [header[place] for place in range(len(header)) if place not in columns]
-    made_tables = [
-        made(header, rows, grown({place: narrow[place] for place in group}, widths, width), cut) for group in groups
-    ]
-    made_tables[-1].caption = omitted_text(left_out)
-    return made_tables
+    shown = [grown({place: narrow[place] for place in group}, widths, width) for group in groups]
+    for first in range(0, max(1, len(rows)), ROWS_MAX):
+        found = [made(header, rows[first : first + ROWS_MAX], each, cut) for each in shown]
+        if first + ROWS_MAX >= len(rows):
+            found[-1].caption = omitted_text(left_out)
+        yield from found
 
 
 def limited(widths: Sequence[int], width: int) -> list[int]:

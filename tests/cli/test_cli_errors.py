@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from palisade.base.key_text import key_text
 from palisade.base.network_reason import reason_of
 from palisade.cli.main import main
 from palisade.cli.session import CliSession, failure_of
+from palisade.client.sync_client import SyncClient
 from palisade.wire.segment_errors import SegmentsUnavailable
 from tests.support.cli_node import CliNode
 from tests.tidy.commands_page import commands
@@ -200,3 +202,35 @@ def test_command_without_a_node_names_the_reason(
     assert "127.0.0.1:9, 127.0.0.1:19: connection refused" in result.stderr
     assert "start one with 'palisade up', or give --endpoints" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "text"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
+            1,
+            "/proc/x: no such file or directory;",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "no space left on device;"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), 3, "no node answers at 127.0.0.1:9"),
+    ],
+)
+def test_error_of_the_file_system_is_not_reported_as_a_silent_cluster(
+    error: OSError, exit_code: int, text: str
+) -> None:
+    """`pipeline run history --to /proc/x`: "no node answers at ...: no such file or directory"."""
+    failure = failure_of(error, ["127.0.0.1:9"])
+    assert failure is not None
+    assert failure.exit_code == exit_code
+    assert failure.message.startswith(text)
+
+
+def test_compact_names_what_retains_the_history(node: CliNode) -> None:
+    """It said "history before revision 1 is removed"."""
+    with SyncClient(node.endpoint) as client:
+        first = client.put("/a", "1").revision
+        last = client.put("/a", "2").revision
+        client.pin(b"/", b"0", "reader", first, 60_000)
+    text = f"; a pin or a watermark retains the rest, up to revision {last}, until it ends\n"
+    assert invoke(node, "compact", str(last)).stdout.endswith(text)

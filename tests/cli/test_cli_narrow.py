@@ -17,7 +17,7 @@ from palisade.cli.scenarios.all import SCENARIOS
 from palisade.cli.status_table import status_table
 from palisade.cli.supervisor.events import SupervisorEvent
 from palisade.cli.supervisor.screen import LiveTable
-from palisade.cli.table import kept, stacked, tables
+from palisade.cli.table import ROWS_MAX, kept, stacked, tables
 from palisade.service.status import cells, titles
 from palisade.topology.table_rows import HEADER as TOPOLOGY
 from palisade.topology.table_rows import node_rows
@@ -163,3 +163,11 @@ def test_help_of_every_command_fits_the_terminal() -> None:
         if len(line) > WIDTH
     ]
     assert wide == []
+
+
+def test_long_list_is_shown_in_several_tables_before_all_rows_are_laid_out() -> None:
+    """A list of 60,000 keys took 40 s before its first line."""
+    rows = [[str(number), "x"] for number in range(2 * ROWS_MAX + 1)]
+    found = tables(["key", "value"], rows, WIDTH)
+    assert next(found).row_count == ROWS_MAX
+    assert [table.row_count for table in found] == [ROWS_MAX, 1]

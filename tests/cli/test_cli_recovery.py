@@ -360,4 +360,8 @@ def test_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     result = run("recovery", "--data-dir", str(tmp_path / "none"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"palisade: there is no folder {tmp_path}/none: give the data folder of a node")
+    other = run("recovery", "--data-dir", str(tmp_path))
+    assert (other.exit_code, other.stdout) == (1, "")
+    assert other.stderr.startswith(f"palisade: {tmp_path} is not the data folder of a node: give one")
+    (tmp_path / "node.json").write_text("{}")
     assert run("recovery", "--data-dir", str(tmp_path)).stdout == "no recovery has ended yet\n"

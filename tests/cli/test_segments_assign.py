@@ -7,9 +7,12 @@ import importlib
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 
 from palisade.cli.main import main
+from palisade.wire.auth_errors import PermissionDenied
 from palisade.wire.segment_errors import NotFetched, SegmentError
 from tests.support.cli_node import cli_node
 
@@ -108,3 +111,17 @@ def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pyt
     with cli_node() as node:
         CliRunner().invoke(main, ["segments", command, "--timeout", "2.5", "--endpoints", node.endpoint])
     assert given == [2.5]
+
+
+async def test_user_without_the_right_is_refused_and_no_node_is_called_silent() -> None:
+    """All nodes were named as silent, with exit code 3, so that a script repeated the command for ever."""
+
+    async def refuse(_request: web.Request) -> web.Response:
+        problem = {"code": "permission-denied", "detail": "user alice needs read on palisade/segments/", "status": 403}
+        return web.json_response(problem, status=403)
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/segments/copies", refuse)])
+    async with TestServer(app) as server:
+        with pytest.raises(PermissionDenied, match="user alice needs read on palisade/segments/"):
+            await segments_module.ask_all({"n1": f"127.0.0.1:{server.port}"}, 5.0)

@@ -119,7 +119,9 @@ class LocalCluster:
         running = (each for each in self.children if each is not child and each.pid is not None)
         at = next(running, self.children[0]).member.http
         child.start_with([*arguments(self.layout, child.member.id, join=str(at)), *self._node_options])
-        text = f"{child.member.id} was removed from the cluster and its data folder is new: it joins again at {at}"
+        text = (
+            f"{child.member.id} has a new data folder, with which the cluster does not know it: it joins again at {at}"
+        )
         self._emit(SupervisorEvent("node-joins", text, {"node": child.member.id, "join": str(at)}))
 
     async def _run_once(self, child: Child) -> tuple[Ending, str]:
