@@ -19,7 +19,16 @@ from palisade.cli.credentials import shown
 from palisade.cli.http_request import RequestRefused
 from palisade.cli.options import client_options
 from palisade.cli.progress_bar import byte_bar
-from palisade.cli.session import INTERRUPTED, REFUSED, UNAVAILABLE, CliSession, Failure, no_answer, unreachable
+from palisade.cli.session import (
+    INTERRUPTED,
+    REFUSED,
+    REFUSED_CONNECTION,
+    UNAVAILABLE,
+    CliSession,
+    Failure,
+    no_answer,
+    unreachable,
+)
 from palisade.cli.waiting import progressing, waiting
 from palisade.wire.credentials import header_of
 
@@ -30,7 +39,8 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 ASK_PART = 0.25
-"""The share of the deadline for finding the members."""
+"""The share of the deadline for finding the members. If no node answers within it, they are asked again."""
+AGAIN_S = 0.2
 
 
 class BrokenOff(Exception):
@@ -39,6 +49,14 @@ class BrokenOff(Exception):
     def __init__(self, text: str, *, begun: bool = False) -> None:
         super().__init__(text)
         self.begun = begun
+
+
+class NoMembers(BrokenOff):
+    """No node has named the members. `later`: one may, because not all addresses refuse connections."""
+
+    def __init__(self, text: str, *, later: bool) -> None:
+        super().__init__(text)
+        self.later = later
 
 
 @click.command()
@@ -131,7 +149,7 @@ async def from_one_of(
     session: CliSession, target: BackupFile | None, serializable: bool, state: BackupState
 ) -> tuple[BackupHeader, BackupEnd]:
     reasons, until = [], time.monotonic() + session.deadline_s
-    for url in await urls_of(session, state):
+    for url in await urls_in_time(session, state, until):
         left_s = until - time.monotonic()
         if left_s <= 0:
             reasons.append(f"{url}: not asked, the deadline of {session.deadline_s:g} s was over")
@@ -163,14 +181,28 @@ async def from_one_of(
     raise BrokenOff(f"{text}. Nothing was written; 'palisade status' shows which nodes answer")
 
 
-async def urls_of(session: CliSession, state: BackupState) -> list[str]:
+async def urls_in_time(session: CliSession, state: BackupState, until: float) -> list[str]:
+    """`urls_of`, repeated until the deadline while a node may answer later: without a majority it cannot verify a
+    user."""
+    timeout_s = ASK_PART * session.deadline_s
+    while True:
+        try:
+            return await urls_of(session, state, timeout_s)
+        except NoMembers as error:
+            timeout_s = until - time.monotonic() - AGAIN_S
+            if not error.later or timeout_s < AGAIN_S:
+                raise
+        await asyncio.sleep(AGAIN_S)
+
+
+async def urls_of(session: CliSession, state: BackupState, timeout_s: float) -> list[str]:
     """The HTTP addresses of the nodes; the leader comes last, because it has the most load. Sets in `state` the
     addresses that have not answered, and whether none of the others knows a leader.
 
-    Raises AuthorizationError, OtherCluster, WrongPort, OSError."""
+    Raises NoMembers, AuthorizationError, OtherCluster, WrongPort, OSError."""
     from palisade.cli.status import ask
 
-    timeout_s, silent = ASK_PART * session.deadline_s, state.silent
+    silent = state.silent
     wrong: list[WrongPort] = []
     reasons: dict[str, str] = {}
     endpoints = await session.checked_endpoints(silent)
@@ -189,7 +221,8 @@ async def urls_of(session: CliSession, state: BackupState) -> list[str]:
         raise wrong[0]
     if not answers:
         failure = no_answer(reasons) or unreachable(session.endpoints, session.source, reasons=reasons)
-        raise BrokenOff(f"{failure.message}. Nothing was written")
+        later = any(reason != REFUSED_CONNECTION for reason in reasons.values())
+        raise NoMembers(f"{failure.message}. Nothing was written", later=later)
     state.leaderless = not any(answer["leader"] for answer in answers)
     members = {member["id"]: member for answer in answers for member in answer["members"]}
     up = {answer["member"] for answer in answers}

@@ -34,7 +34,8 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 REFUSED, USAGE, UNAVAILABLE, UNKNOWN = 1, 2, 3, 4
 INTERRUPTED = 130
 SIGN_IN = "Give --user (with PALISADE_PASSWORD, or type it), or --token-file, which 'palisade login' writes"
-SILENT = frozenset({"no answer in time", "connection refused"})
+REFUSED_CONNECTION = "connection refused"
+SILENT = frozenset({"no answer in time", REFUSED_CONNECTION})
 """Reasons of addresses at which no node runs, or a frozen one."""
 _OF_FILES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 NO_STREAM = "A node that is not a member has no stream: palisade status, topology and recovery ask it with --at"

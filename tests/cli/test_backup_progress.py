@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from palisade.cli.session import CliSession
 from palisade.node import backup_file
 from palisade.node.data_dir_marker import FolderError
 from palisade.node.restore import RestoreRequest
+
+backup_module: Any = importlib.import_module("palisade.cli.backup")
 
 
 def test_bytes_without_a_terminal_are_shown_as_lines_less_than_two_seconds_apart(
@@ -130,3 +133,22 @@ def test_restore_shows_lines_while_the_data_of_the_nodes_are_written(
     request = RestoreRequest(tmp_path / "d")
     command.attempt(CliSession([], 0.0, as_json=False), str(tmp_path / "b.backup"), request)
     assert lines[-1].startswith("palisade: restoring: the backup is read; its data are checked and written to disk")
+
+
+async def test_backup_asks_again_until_its_deadline_for_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With authorization and without a majority it gave up after a quarter of its deadline (issue 16)."""
+    asked = []
+
+    async def urls_of(*_: object) -> list[str]:
+        asked.append(1)
+        if len(asked) < 3:
+            raise backup_module.NoMembers("no node can answer", later=True)
+        return ["http://127.0.0.1:9"]
+
+    monkeypatch.setattr(backup_module, "urls_of", urls_of)
+    session, state = CliSession(["127.0.0.1:9"], 5.0, as_json=True), backup_module.BackupState()
+    assert await backup_module.urls_in_time(session, state, time.monotonic() + 5) == ["http://127.0.0.1:9"]
+    asked.clear()
+    with pytest.raises(backup_module.NoMembers):
+        await backup_module.urls_in_time(session, state, time.monotonic() + 0.3)
+    assert len(asked) == 1
