@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from palisade.client import Client
 
 FILLING = 256
+STOPPED_S = 1.5
+"""Longest time to delete the keys after Ctrl-C."""
 Request = Callable[["Client", bytes], Awaitable[Any]]
 
 
@@ -80,16 +82,20 @@ class BenchRun:
         """Measures, and deletes the keys in any case. Raises the error of the first refused request."""
         self._clients.append(client)
         plan, value = self._plan, bytes(self._plan.value_bytes)
+        timeout_s = self._session.deadline_s
         try:
             if plan.what == "get":
                 await self._fill(client, min(plan.keys, plan.total), value)
                 await self._drive(lambda each, key: each.get(key, serializable=plan.serializable))
             else:
                 await self._drive(lambda each, key: self._put(each, key, value))
+        except asyncio.CancelledError:
+            timeout_s = min(STOPPED_S, self._session.deadline_s)
+            raise
         finally:
             if self._puts:
                 self.progress.begin("deleting its keys")
-                await self._clean_up(client)
+                await self._clean_up(client, timeout_s)
 
     async def _put(self, client: Client, key: bytes, value: bytes) -> None:
         self._puts += 1
@@ -119,10 +125,10 @@ class BenchRun:
                 self._puts -= count
             raise
 
-    async def _clean_up(self, client: Client) -> None:
+    async def _clean_up(self, client: Client, timeout_s: float) -> None:
         """Called also after Ctrl-C and after a refusal."""
         try:
-            await client.delete(self._prefix, prefix=True)
+            await client.delete(self._prefix, prefix=True, timeout_s=timeout_s)
         except (asyncio.CancelledError, KeyboardInterrupt):
             self.left = KeysLeft(self._prefix.decode(), "interrupted")
             raise

@@ -251,7 +251,8 @@ def read(role: str, copies: list[str], first: int, limit: int | None, deadline_s
 @output_options
 def status(session: CliSession, role: str, copies: list[str], deadline_s: float) -> None:
     """Show the state and sequences of each copy."""
-    found = ask(role, copies, deadline_s, session.as_json, lambda client: client.status())
+    waits_for = f"no answer yet from {', '.join(copies)}"
+    found = ask(role, copies, deadline_s, session.as_json, lambda client: client.status(), otherwise=waits_for)
     cells = [["-" if row.get(name) in (None, "") else str(row[name]) for name in COLUMNS] for row in found]
     session.rows({"copies": found}, COLUMNS, cells, wraps=["reason"])
 
@@ -264,13 +265,15 @@ def ask(
     work: Callable[[JournalClient], Coroutine[Any, Any, Any]],
     *,
     lines: bool = False,
+    otherwise: str | None = None,
 ) -> Any:
-    """The result of `work`; stderr shows what it waits for. `lines`: as in `waiting`, for work that writes output."""
+    """The result of `work`; stderr shows what it waits for: the trouble of the client, or `otherwise`. `lines`: as in
+    `waiting`, for work that writes output."""
     from palisade.journal.client import JournalClient
 
     async def run() -> Any:
         client = JournalClient(role, copies, timeout_s=deadline_s)
-        async with client, session.notice(lambda: client.trouble, lines=lines):
+        async with client, session.notice(lambda: client.trouble or otherwise, lines=lines):
             return await work(client)
 
     session = CliSession(copies, deadline_s, as_json)

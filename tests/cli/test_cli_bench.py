@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from palisade.cli.bench_run import STOPPED_S
 from palisade.cli.bench_statistics import figures, quantile
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
@@ -259,3 +260,16 @@ def test_bench_ends_at_a_refusal_and_deletes_its_keys() -> None:
         result = CliRunner().invoke(main, [*arguments, "--endpoints", small.endpoint])
         assert (result.exit_code, json.loads(result.stderr)["error"]["code"]) == (1, "quota-exceeded")
         assert small.group.store.key_count == 0
+
+
+def test_bench_that_is_stopped_deletes_its_keys_within_a_short_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With frozen nodes it took the whole --timeout after Ctrl-C."""
+    ends_after_a_put(monkeypatch, signal.SIGINT)
+    limits = []
+
+    async def delete(*_: Any, timeout_s: float, **__: Any) -> None:
+        limits.append(timeout_s)
+
+    monkeypatch.setattr(Client, "delete", delete)
+    assert run("bench", "put", "--total", "5", "--clients", "1", "--timeout", "60").exit_code == 130
+    assert limits == [STOPPED_S]
