@@ -22,6 +22,7 @@ from palisade.cli.numbers import WholeNumber
 from palisade.cli.old_spellings import note
 from palisade.cli.options import client_options
 from palisade.cli.segment_records import segments
+from palisade.cli.segments import no_answer_from
 from palisade.cli.session import REFUSED, UNAVAILABLE, CliSession, Failure
 from palisade.client.node_addresses import addresses_in
 from palisade.wire.credentials import header_of
@@ -59,19 +60,33 @@ def list_(session: CliSession, data_source: str, given_up: bool) -> None:
         audits = [(each["segment"], each["ingester"], each["by"], each["reason"]) for each in records]
         session.rows({"given_up": records}, ("segment", "node", "by", "reason"), audits, wraps=["segment", "reason"])
         return
-    found = session.call(lambda client: known(client, data_source, session.deadline_s))
+    silent: dict[str, str] = {}
+    found = session.call(
+        lambda client: known(client, data_source, session.deadline_s, silent), why=lambda: no_answer_from(silent)
+    )
     rows = [tuple("" if each[name] is None else each[name] for name in HEADER) for each in found]
     session.rows({"segments": found}, HEADER, rows, wraps=["segment", "note"])
 
 
-async def known(client: Any, data_source: str, deadline_s: float) -> list[dict[str, Any]]:
-    """The realtime segments: growing and given-up ones by their records, and those that only the nodes report."""
+async def known(
+    client: Any, data_source: str, deadline_s: float, silent: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The realtime segments: growing and given-up ones by their records, and those that only the nodes report.
+    `silent`: as of `ask_all`."""
+    silent = {} if silent is None else silent
     sources = [data_source] if data_source else (await client.segments_list(""))["data_sources"]
     records = [each for source in sources for each in (await client.segments_list(source))["segments"]]
     reports: dict[str, dict[str, Any]] = {}
-    addresses = addresses_in(await client.topology()).values()
+    addresses = addresses_in(await client.topology())
+    silent.update(addresses)
+
+    async def ask(name: str, address: str) -> list[dict[str, Any]]:
+        found = await report_of(requests, address)
+        del silent[name]
+        return found
+
     async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
-        for found_there in await asyncio.gather(*(report_of(requests, address) for address in addresses)):
+        for found_there in await asyncio.gather(*(ask(name, address) for name, address in addresses.items())):
             reports.update((each["segment"], each) for each in found_there)
     found = []
     for record in records:

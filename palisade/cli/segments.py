@@ -92,16 +92,18 @@ def nodes_(session: CliSession) -> None:
     from palisade.segments.names import ASSIGNMENTS
     from palisade.segments.view import HEADER, node_summary, summary_row
 
+    silent: dict[str, str] = {}
+
     async def ask(client: Any) -> list[dict[str, Any]]:
         assigned = assigned_by_node(await client.range(ASSIGNMENTS, prefix=True))
         addresses = addresses_in(await client.topology())
-        found = await ask_all(addresses, session.deadline_s)
+        found = await ask_all(addresses, session.deadline_s, silent)
         return [
             node_summary(name, len(assigned.get(name, {})), found.get(name))
             for name in sorted(assigned.keys() | addresses.keys())
         ]
 
-    rows = session.call(ask)
+    rows = session.call(ask, why=lambda: no_answer_from(silent))
     session.rows({"nodes": rows}, HEADER, [summary_row(row) for row in rows], wraps=["why"])
 
 
@@ -150,11 +152,29 @@ async def check_keepers(client: Any, names: Sequence[str], deadline_s: float) ->
         raise SegmentError(f"--nodes: running without --segments: {', '.join(without)}; {remedy}")
 
 
-async def ask_all(addresses: Mapping[str, str], deadline_s: float) -> dict[str, dict[str, Any] | None]:
-    """The report of each node on its segments; None for a node that does not answer. Raises AuthorizationError."""
+async def ask_all(
+    addresses: Mapping[str, str], deadline_s: float, silent: dict[str, str] | None = None
+) -> dict[str, dict[str, Any] | None]:
+    """The report of each node on its segments; None for a node that does not answer. `silent` has the nodes that have
+    not answered yet, with their addresses. Raises AuthorizationError."""
+    silent = {} if silent is None else silent
+    silent.update(addresses)
+
+    async def ask(name: str, address: str) -> dict[str, Any] | None:
+        found = await ask_one(requests, address)
+        del silent[name]
+        return found
+
     async with HttpRequests(header_of(shown()), timeout_s=min(TIMEOUT_S, deadline_s)) as requests:
-        answers = await asyncio.gather(*(ask_one(requests, address) for address in addresses.values()))
+        answers = await asyncio.gather(*(ask(name, address) for name, address in addresses.items()))
     return dict(zip(addresses, answers, strict=True))
+
+
+def no_answer_from(silent: Mapping[str, str]) -> str | None:
+    """For the notice of a command that waits for these nodes, with their addresses; None for none."""
+    if not silent:
+        return None
+    return f"no answer yet from {', '.join(f'{name} at {address}' for name, address in silent.items())}"
 
 
 async def ask_one(requests: HttpRequests, address: str) -> dict[str, Any] | None:

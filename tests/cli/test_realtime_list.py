@@ -107,7 +107,7 @@ async def test_nodes_are_asked_within_the_deadline(
 def test_list_gives_the_nodes_its_own_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[float]()
 
-    async def known(_: Any, data_source: str, deadline_s: float) -> list[dict[str, Any]]:
+    async def known(_: Any, data_source: str, deadline_s: float, *_silent: Any) -> list[dict[str, Any]]:
         given.append(deadline_s)
         return []
 

@@ -99,7 +99,7 @@ def test_command_gives_the_nodes_its_own_deadline(command: str, monkeypatch: pyt
     """`--timeout 1` waited 3 s for a frozen node (issue 16)."""
     given = list[float]()
 
-    async def ask_all(addresses: Any, deadline_s: float) -> dict[str, Any]:
+    async def ask_all(addresses: Any, deadline_s: float, *_silent: Any) -> dict[str, Any]:
         given.append(deadline_s)
         return {name: {"keeps": True, "expired": 0, "trashed": 0, "local": 0} for name in addresses}
 

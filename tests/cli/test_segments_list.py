@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import socket
+from importlib import import_module
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +16,9 @@ from palisade.catalog.segment import SegmentRecord
 from palisade.catalog.segment_json import record_shape
 from palisade.cli.main import main
 from palisade.cli.session import CliSession
+from palisade.client import Client
 from palisade.segments.view import HEADER, node_summary, summary_row
+from tests.support.cli_node import cli_node
 from tests.support.segment_names import segment
 
 GROWING = SegmentRecord(segment(1), 1, 0, 0, "", 2, ingester="n1", loaded=True)
@@ -64,3 +69,19 @@ def test_node_that_fetches_its_copies_is_loading() -> None:
 def test_loading_is_no_error_in_json() -> None:
     found = {"keeps": True, "local": 3, "bytes": 0, "segments": [{"error": None}]}
     assert node_summary("n1", 12, found)["error"] is None
+
+
+@pytest.mark.parametrize(("command", "module"), [("nodes", "segments"), ("realtime list", "realtime")])
+def test_notice_names_the_node_that_has_not_answered(
+    command: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named the node that had answered everything (issue 16)."""
+    monkeypatch.setattr("palisade.cli.waiting.NOTICE_S", 0.2)
+    with cli_node() as node, socket.create_server(("127.0.0.1", 0)) as frozen:
+        address = f"127.0.0.1:{frozen.getsockname()[1]}"
+        monkeypatch.setattr(import_module(f"palisade.cli.{module}"), "addresses_in", lambda _: {"n7": address})
+        for name, found in {"topology": {}, "segments_list": {"data_sources": []}}.items():
+            monkeypatch.setattr(Client, name, AsyncMock(return_value=found))
+        where = ["--timeout", "1.5", "--endpoints", node.endpoint]
+        done = CliRunner().invoke(main, ["segments", *command.split(), *where])
+    assert f"palisade: waiting: no answer yet from n7 at {address}\n" in done.stderr
