@@ -68,8 +68,10 @@ def init(members: tuple[str, ...], at: str | None, cancel: bool, deadline_s: flo
     if status == 200:
         session.answer(found, f"initialized: {', '.join(found['members'])}")
         return
-    refused = 400 <= status < 500
-    session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], found["detail"], not refused))
+    refused, detail = 400 <= status < 500, found["detail"]
+    if status == 401:
+        detail = f"{detail}. Set PALISADE_JOIN_TOKEN to the join token of the nodes"
+    session.fail(Failure(REFUSED if refused else UNAVAILABLE, found["code"], detail, not refused))
 
 
 def show_cancelled(session: CliSession, found: dict[str, Any]) -> None:

@@ -35,7 +35,8 @@ def man(context: click.Context, directory: Path) -> None:
             written.write_text(text, encoding="utf-8")
             count += 1
     except OSError as error:
-        text = f"{written} can't be written: {error.strerror}; give another folder"
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        text = f"{written} can't be written: {reason}; give another folder"
         CliSession([], 0.0, as_json=False).fail(Failure(REFUSED, "not-written", text, False))
     click.echo(f"{directory}: {counted(count, 'page')}")
 

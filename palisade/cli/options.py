@@ -51,6 +51,8 @@ def read_time(text: str) -> float:
         time_s = float(number) / unit
     except ValueError:
         time_s = math.nan
+    if -math.inf < time_s <= 0:
+        raise click.BadParameter(f"{text} is out of range; give more than 0 seconds")
     if not 0 < time_s < math.inf:
         raise click.BadParameter(f"{text!r} is not a time; give seconds, such as 10 or 1.5s, or milliseconds: 500ms")
     return time_s

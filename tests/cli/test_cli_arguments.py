@@ -33,6 +33,7 @@ def invoke(*arguments: str, stdin: str | None = None, endpoint: str = NOWHERE) -
         (("get", "/a", "--timeout", "nan"), "nan is out of range; give 0.01 to 3600"),
         (("catalog", "procedures", "--limit", "1001"), "1001 is out of range; give 1 to 1000"),
         (("up", "--nodes", "many"), "'many' is not a whole number"),
+        (("lease", "grant", "0"), "0 is out of range; give more than 0 seconds"),
         (("lock", "", "--", "echo", "x"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "n1"), "the name is empty; give one, such as /locks/compaction"),
         (("elect", "", "--listen"), "the name is empty; give one, such as /locks/compaction"),
@@ -102,3 +103,12 @@ def test_message_that_names_a_command_has_no_second_hint(tmp_path: Path) -> None
         assert result.exit_code == 2
         assert result.stderr.rstrip().endswith(end)
         assert result.stderr.count("'palisade ") == 1
+
+
+def test_man_into_what_is_no_folder_says_so() -> None:
+    """The reason was "File exists"."""
+    refused = CliRunner().invoke(main, ["man", "/dev/null"])
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "palisade: /dev/null can't be written: it is not a folder; give another folder\n",
+    )

@@ -128,3 +128,11 @@ def test_init_does_not_take_a_stream_address_for_http(endpoints: str) -> None:
     result = init(PALISADE_ENDPOINTS=endpoints)
     assert result.exit_code == 2
     assert "give --at: PALISADE_ENDPOINTS has stream addresses" in result.stderr
+
+
+def test_init_without_a_join_token_names_the_variable_for_it() -> None:
+    """It has no --user, which the node proposed (issue 16)."""
+    with node_with((401, {"code": "no-credentials", "detail": "no credentials: send a token"})) as (at, _):
+        refused = init("--at", at)
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("send a token. Set PALISADE_JOIN_TOKEN to the join token of the nodes\n")
