@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from palisade.cli.help_formatter import HelpContext, format_help_of
+from palisade.cli.help_formatter import HelpContext
 from palisade.cli.old_spellings import modern
 from palisade.cli.output import OutputFailed, discard_output, text_of
 from palisade.cli.process_age import process_age_s
@@ -26,10 +26,6 @@ class RootGroup(click.Group):
     if a program calls the command."""
 
     context_class = HelpContext
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        format_help_of(cmd)
-        super().add_command(cmd, name)
 
     def main(
         self,

@@ -1,7 +1,7 @@
 """The command `palisade` and its subcommands.
 
-The modules of the subcommands import large modules (client, server, rich) only inside their functions, so that --help
-and completion are fast.
+Only the module of the subcommand that runs is imported. It imports large modules (client, server, rich) inside its
+functions, so that --help and completion are fast.
 """
 
 from __future__ import annotations
@@ -9,40 +9,51 @@ from __future__ import annotations
 import click
 
 from palisade.base.version import VERSION
-from palisade.cli.activation import activation
-from palisade.cli.alarm import alarm
-from palisade.cli.backup import backup
-from palisade.cli.bench import bench
-from palisade.cli.catalog import catalog
 from palisade.cli.command_group import RootGroup
-from palisade.cli.completion import completion
-from palisade.cli.fencing import fencing
-from palisade.cli.init import init
-from palisade.cli.journal import journal
-from palisade.cli.kv import compact, delete, get, put, range_
-from palisade.cli.lease import lease
-from palisade.cli.load import load
-from palisade.cli.lock import elect, lock
-from palisade.cli.login import login
-from palisade.cli.ls import ls
-from palisade.cli.man import man
-from palisade.cli.member import member
-from palisade.cli.node_command import node
-from palisade.cli.pipeline import pipeline
-from palisade.cli.query import query
-from palisade.cli.realtime import segments
-from palisade.cli.recovery import recovery
-from palisade.cli.region import region
-from palisade.cli.restore import recover_quorum, restore
-from palisade.cli.scenario import scenario
-from palisade.cli.status import status
-from palisade.cli.topology import topology
-from palisade.cli.txn import txn
-from palisade.cli.up import up
-from palisade.cli.users import role, user
-from palisade.cli.vault import vault
-from palisade.cli.watch import watch
+from palisade.cli.lazy_commands import LazyCommands
 
+COMMANDS = {
+    "up": "palisade.cli.up:up",
+    "node": "palisade.cli.node_command:node",
+    "init": "palisade.cli.init:init",
+    "put": "palisade.cli.kv:put",
+    "get": "palisade.cli.kv:get",
+    "del": "palisade.cli.kv:delete",
+    "ls": "palisade.cli.ls:ls",
+    "range": "palisade.cli.kv:range_",
+    "txn": "palisade.cli.txn:txn",
+    "watch": "palisade.cli.watch:watch",
+    "lease": "palisade.cli.lease:lease",
+    "lock": "palisade.cli.lock:lock",
+    "elect": "palisade.cli.lock:elect",
+    "compact": "palisade.cli.kv:compact",
+    "load": "palisade.cli.load:load",
+    "status": "palisade.cli.status:status",
+    "member": "palisade.cli.member:member",
+    "topology": "palisade.cli.topology:topology",
+    "recovery": "palisade.cli.recovery:recovery",
+    "fencing": "palisade.cli.fencing:fencing",
+    "region": "palisade.cli.region:region",
+    "alarm": "palisade.cli.alarm:alarm",
+    "bench": "palisade.cli.bench:bench",
+    "backup": "palisade.cli.backup:backup",
+    "restore": "palisade.cli.restore:restore",
+    "recover-quorum": "palisade.cli.restore:recover_quorum",
+    "vault": "palisade.cli.vault:vault",
+    "login": "palisade.cli.login:login",
+    "user": "palisade.cli.users:user",
+    "role": "palisade.cli.users:role",
+    "catalog": "palisade.cli.catalog:catalog",
+    "segments": "palisade.cli.realtime:segments",
+    "query": "palisade.cli.query:query",
+    "scenario": "palisade.cli.scenario:scenario",
+    "activation": "palisade.cli.activation:activation",
+    "journal": "palisade.cli.journal:journal",
+    "pipeline": "palisade.cli.pipeline:pipeline",
+    "completion": "palisade.cli.completion:completion",
+    "man": "palisade.cli.man:man",
+}
+"""Name -> module and attribute."""
 EPILOG = """\b
 Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage,
 3 no node could execute it (nothing was changed; retry),
@@ -50,7 +61,10 @@ Exit codes: 0 done, 1 refused (nothing was changed), 2 wrong usage,
 
 
 @click.group(
-    cls=RootGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=RootGroup,
+    commands=LazyCommands(COMMANDS),
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(VERSION, prog_name="palisade")
 def main() -> None:
@@ -58,15 +72,3 @@ def main() -> None:
 
     Start a cluster on this machine with `palisade up`; the other commands connect to it.
     """
-
-
-for command in (
-    up, node, init,
-    put, get, delete, ls, range_, txn, watch, lease, lock, elect, compact, load,
-    status, member, topology, recovery, fencing, region, alarm, bench,
-    backup, restore, recover_quorum, vault,
-    login, user, role, catalog, segments, query, scenario,
-    activation, journal, pipeline,
-    completion, man,
-):  # fmt: skip
-    main.add_command(command)

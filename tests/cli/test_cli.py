@@ -291,6 +291,16 @@ def test_help_imports_neither_server_nor_client() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_command_imports_no_other_command() -> None:
+    code = (
+        "import sys, palisade.cli.main as root; root.main.commands['status'];"
+        "print(sorted({'put', 'status'} & set(root.main.commands)), 'palisade.cli.status' in sys.modules,"
+        " 'palisade.cli.kv' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['put', 'status'] True False\n"
+
+
 def test_node_imports_nothing_that_only_extras_install() -> None:
     """It would not start without `palisade[segments]`, and with that take 0.3 s of CPU and 40 MB more."""
     modules = "palisade.cli.scenarios.all, palisade.node.run, palisade.node.member, palisade.node.follower"

@@ -4,12 +4,14 @@ The tests of a changed module are those that import it, and those in the folder 
 `metastore/`) that reach it through helpers below `tests/`. If there are none, all tests that reach it through helpers
 count; if there are none of these either, the modules that import the changed one stand for it. Helpers of the simulator
 do not count: they import the whole program, and the seeds of `--quick` cover that. The tests of a changed helper are
-all that reach it. Imports in functions count. A change of a file in `EVERYTHING` affects all tests.
+all that reach it. Imports in functions count, as do tables of `module:attribute`. A change of a file in `EVERYTHING`
+affects all tests.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
 from functools import cache
@@ -20,6 +22,8 @@ SIMULATOR = "tests/sim/"
 EVERYTHING = ("setup.cfg", "pyproject.toml", "scripts/environment.sh", "scripts/test", "tests/conftest.py")
 NO_CODE = ("*.md", "*.svg", "*.txt", ".*", "LICENSE", "scripts/*")
 """What the checks read, and no test imports."""
+LAZY = re.compile(r"palisade(\.\w+)+:\w+")
+"""What `LazyCommands` imports."""
 Graph = Mapping[str, frozenset[str]]
 """File -> the files that it imports, as paths below the root."""
 
@@ -51,6 +55,8 @@ def _imported(root: Path, path: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield from _files_of(root, tuple(each.name.split(".")))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and LAZY.fullmatch(node.value):
+            yield from _files_of(root, tuple(node.value.partition(":")[0].split(".")))
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) + 1 - node.level] if node.level else []
             module = base + (node.module.split(".") if node.module else [])

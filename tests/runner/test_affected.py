@@ -103,3 +103,16 @@ def test_a_folder_that_is_a_link_is_the_folder(root: Path) -> None:
     (root / "whole" / "store").symlink_to(root / "store")
     (root / "tests/other/test_nothing.py").write_text("from whole.store.block import Block")
     assert belong(root, "store/block.py") == {"tests/store/test_history.py", "tests/other/test_nothing.py"}
+
+
+def test_a_table_of_lazy_imports_counts_as_imports(tmp_path: Path) -> None:
+    tree = {
+        "palisade/cli/main.py": 'COMMANDS = {"put": "palisade.cli.kv:put"}',
+        "palisade/cli/kv.py": "",
+        "tests/cli/test_cli.py": "import palisade.cli.main",
+    }
+    for path, text in tree.items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert affected(import_graph(tmp_path, tree), ["palisade/cli/kv.py"]) == {"tests/cli/test_cli.py"}
