@@ -57,7 +57,7 @@ def partial_wait(seconds: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
 def write(
     spark: Any, endpoints: str, prefix: str, rows: int, mode: str = "append", fault: list[str] | None = None
 ) -> None:
-    """Keys `prefix`00000... in four tasks. `fault`: [name, folder], for the first attempt of task 0."""
+    """Keys `prefix`00000... in four tasks. `fault`: [name, folder], for the attempts of task 0."""
     frame = spark.range(0, rows, 1, 4).selectExpr(
         f"concat('{prefix}', lpad(id, 5, '0')) AS key", "concat('v', id) AS value"
     )
@@ -75,24 +75,28 @@ def disturbed(fault: str, folder: str) -> Callable[[Iterator[Any]], Iterator[Any
         number, attempt = task.partitionId(), task.attemptNumber()
         for batch in batches:
             yield batch.slice(0, batch.num_rows // 2)
-            if (number, attempt) == (0, 0):
-                FAULTS[fault](Path(folder))
+            if number == 0:
+                FAULTS[fault](Path(folder), attempt)
             yield batch.slice(batch.num_rows // 2)
         Path(folder, f"{number}-{attempt}").touch()
 
     return passed_on
 
 
-def executor_killed(folder: Path) -> None:
-    if not (folder / "killed").exists():
-        (folder / "killed").touch()
-        kill_jvm()
+def executor_killed(folder: Path, attempt: int) -> None:
+    """Once, and leaves the number of the attempt. With speculation, another attempt may come before the first one."""
+    try:
+        with (folder / "killed").open("x") as killed:
+            killed.write(str(attempt))
+    except FileExistsError:
+        return
+    kill_jvm()
 
 
-def overtaken(folder: Path) -> None:
-    """Until a speculative attempt of this task has ended."""
+def overtaken(folder: Path, attempt: int) -> None:
+    """The first attempt waits until a speculative one has ended."""
     ends_at = time.monotonic() + WAIT_S
-    while not (folder / "0-1").exists() and time.monotonic() < ends_at:
+    while attempt == 0 and not (folder / "0-1").exists() and time.monotonic() < ends_at:
         time.sleep(0.05)
 
 
