@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from palisade.cli.daemon_thread import exit_now, is_working
 from palisade.cli.help_formatter import HelpContext
 from palisade.cli.old_spellings import modern
 from palisade.cli.output import OutputFailed, discard_output, text_of
@@ -52,6 +53,8 @@ class RootGroup(click.Group):
         except OutputFailed as error:
             discard_output()
             code = code or fail_output(error, as_json)
+        if is_working() and isinstance(code, int):
+            exit_now(code)
         sys.exit(code)
 
     def _exit_code(

@@ -1,14 +1,33 @@
-"""Work in a thread that does not delay the end of the process: `asyncio.to_thread` is awaited even after Ctrl-C."""
+"""Work in a thread that does not delay the end of the process: `asyncio.to_thread` is awaited even after Ctrl-C.
+
+A process whose thread still works has to end by `exit_now`: the interpreter ends daemon threads wherever they are, and
+aborts if one of them holds the lock of stdout, or is in code in C++.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
+NAME = "palisade-work"
+
+
+def is_working() -> bool:
+    return any(thread.name == NAME for thread in threading.enumerate())
+
+
+def exit_now(code: int) -> NoReturn:
+    """End the process without waiting for its threads."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
@@ -32,6 +51,6 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, action)
 
-    threading.Thread(target=run, name="palisade-work", daemon=True).start()
+    threading.Thread(target=run, name=NAME, daemon=True).start()
     result: T = await found
     return result
